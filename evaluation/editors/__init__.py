@@ -1,0 +1,27 @@
+"""The editors by name: dotted paths, not classes, so that nothing heavy loads early."""
+
+from __future__ import annotations
+
+import pkgutil
+from typing import Any
+
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+
+__all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
+
+EDITORS: dict[str, str] = {}
+
+
+def load_editor(name: str, **options: Any) -> Editor:
+    """The editor registered under `name`, made with its row's options."""
+    try:
+        path = EDITORS[name]
+    except KeyError:
+        known = ", ".join(sorted(EDITORS))
+        raise EditorError(
+            f"there is no editor called {name!r}; known are {known}",
+            fault=Fault.CONFIGURATION,
+            permanent=True,
+        ) from None
+    editor: Editor = pkgutil.resolve_name(path)(**options)
+    return editor
