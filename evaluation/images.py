@@ -75,7 +75,9 @@ class Picture:
         return self.data if self.mime == "image/png" else encode_png(self.image)
 
 
-def _decode(data: bytes, max_bytes: int, max_pixels: int) -> tuple[Image.Image, str, tuple[str, ...]]:
+def _decode(
+    data: bytes, max_bytes: int, max_pixels: int
+) -> tuple[Image.Image, str, tuple[str, ...]]:
     """The canonical image, its MIME type by magic bytes, and what was converted on the way."""
     if not data:
         raise ImageError("the picture is empty (0 bytes)")
@@ -101,7 +103,14 @@ def _decode(data: bytes, max_bytes: int, max_pixels: int) -> tuple[Image.Image, 
     except UnidentifiedImageError:
         raise ImageError("not a PNG, JPEG or WebP picture") from None
     # Broken files surface as OSError, SyntaxError (PNG), ValueError (zTXt bomb), ...
-    except (OSError, SyntaxError, ValueError, EOFError, KeyError, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        KeyError,
+        Image.DecompressionBombError,
+    ) as error:
         raise ImageError(f"the picture cannot be decoded: {error}") from error
 
 

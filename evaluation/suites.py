@@ -52,7 +52,9 @@ class EditPair:
     backward: str
     change: str  # how "change seen" is judged: exact, local, global, none
     reversibility: str = "clean"  # exact, clean, partial, destroys, invents
-    operator: str = ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180
+    operator: str = (
+        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180
+    )
     object: str = ""
     source_text: str = ""  # for CLIP's direction score
     target_text: str = ""
@@ -129,7 +131,9 @@ class Suite:
             raise SuiteError(f"the suite file does not fit: {error}") from None
         for case in suite.cases:
             if case.picture not in suite.picture_by_slug or case.pair not in suite.pair_by_slug:
-                raise SuiteError(f"case {case.slug} names a picture or pair the suite does not hold")
+                raise SuiteError(
+                    f"case {case.slug} names a picture or pair the suite does not hold"
+                )
         if stated and stated != suite.content_hash:
             raise SuiteError(
                 f"the suite's content hash is {suite.content_hash[:12]}, but it states {stated[:12]}: "

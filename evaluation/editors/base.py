@@ -67,7 +67,9 @@ class EditorError(Exception):
 class Refused(Exception):
     """The model declined (policy, safety, text instead of a picture): an outcome, not a fault."""
 
-    def __init__(self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None):
+    def __init__(
+        self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None
+    ):
         super().__init__(reason)
         self.reason = reason
         self.cost = cost
