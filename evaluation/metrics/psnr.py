@@ -1,0 +1,46 @@
+"""PSNR: the mean squared error on sRGB in [0, 1], shown in decibels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation.metrics.base import Features, Metric, finite
+
+# Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding decides.
+CAP = 60.0
+
+
+class Psnr(Metric):
+    """The distance is the MSE, so a mean over cases is a mean of MSE, never of decibels."""
+
+    name, label, version = "psnr", "PSNR", "1"
+    higher_is_better, unit, digits = True, "dB", 2
+
+    def prepare(self, source: Image.Image) -> Features:
+        return np.asarray(source)
+
+    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+        return finite(self, [mse(source, np.asarray(image)) for image in restored])
+
+    def shown(self, distance: float | None) -> float | None:
+        """Decibels of a (mean) MSE, at most 60."""
+        if distance is None:
+            return None
+        return CAP if distance <= 10 ** (-CAP / 10) else -10 * math.log10(distance)
+
+    def text(self, distance: float | None) -> str:
+        return "identical" if distance == 0 else super().text(distance)
+
+
+def mse(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """The exact mean squared error of two 8-bit pictures, in units of the full range."""
+    difference = np.subtract(a, b, dtype=np.int16)
+    # 255² just fits 16 unsigned bits: integers are exact, and quicker than floats.
+    squares = np.multiply(difference, difference, dtype=np.uint16, casting="unsafe")
+    return int(squares.sum(dtype=np.uint64)) / squares.size / 255**2
