@@ -1,0 +1,292 @@
+"""All settings, read from the environment. Unset, the site runs embedded.
+
+Embedded means one machine and one folder (DATA_DIR): SQLite, a Valkey on a unix
+socket, files, and secrets that were made here and stay here. docs/deploy.md
+lists every variable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import environ
+from cryptography.fernet import Fernet
+from csp.constants import NONE, SELF, UNSAFE_INLINE
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.utils import get_random_secret_key
+
+from evaluation import __version__
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+TESTING = "pytest" in sys.modules
+
+DATA_DIR = Path(env("DATA_DIR", default=str(BASE_DIR / "var"))).expanduser().resolve()
+
+
+def _kept(name: str, make: object) -> str:
+    """A secret made on first use and kept in DATA_DIR, readable by its owner alone."""
+    path = DATA_DIR / name
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        pass
+    secret = str(make() if callable(make) else make)
+    try:
+        DATA_DIR.mkdir(parents=True, exist_ok=True)
+        # Written whole and then linked: of two processes that start at once, one wins
+        # and both read the same secret.
+        with tempfile.NamedTemporaryFile("w", dir=DATA_DIR, delete=False) as file:
+            file.write(secret)
+        try:
+            os.link(file.name, path)
+        except FileExistsError:
+            pass
+        finally:
+            Path(file.name).unlink()
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"DATA_DIR {DATA_DIR} cannot be written ({error.strerror}); "
+            "set DATA_DIR to a folder of yours, or set SECRET_KEY and FIELD_KEYS"
+        ) from None
+    return path.read_text().strip()
+
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env("SECRET_KEY", default="") or _kept("secret_key", get_random_secret_key)
+# Keys for secrets at rest, newest first; older ones stay until `manage.py rotate_keys` ran.
+FIELD_KEYS = env.list("FIELD_KEYS", default=[]) or [
+    _kept("field_key", lambda: Fernet.generate_key().decode())
+]
+HTTPS = env.bool("HTTPS", default=False)
+HOST = env("HOST", default="127.0.0.1")
+PORT = env.int("PORT", default=8000)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
+    ALLOWED_HOSTS.append(HOST)
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
+#: How many proxies stand before the web server; decides which address a visitor has.
+TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
+
+INSTALLED_APPS = [
+    "leaderboard",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.sitemaps",
+    "django.contrib.staticfiles",
+    "axes",
+    "corsheaders",
+    "csp",
+    "django_rq",
+    "django_structlog",
+    "import_export",
+    "simple_history",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
+    "django.middleware.http.ConditionalGetMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "convergebench_site.urls"
+WSGI_APPLICATION = "convergebench_site.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "leaderboard.context.site",
+            ],
+        },
+    }
+]
+
+# --- Database -------------------------------------------------------------------------
+DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'site.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = {
+        # Writers queue for the lock at BEGIN instead of failing in mid-transaction.
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-20000;",
+    }
+else:
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Queue ----------------------------------------------------------------------------
+REDIS_URL = env("REDIS_URL", default="")
+# A unix socket's path has at most 107 bytes; a deep DATA_DIR gets one in the temporary folder.
+REDIS_SOCKET = str(DATA_DIR / "valkey.sock")
+if len(REDIS_SOCKET.encode()) > 100:
+    _short = sha256(str(DATA_DIR).encode()).hexdigest()[:16]
+    REDIS_SOCKET = f"{tempfile.gettempdir()}/convergebench-{_short}.sock"
+_queue = {
+    **({"URL": REDIS_URL} if REDIS_URL else {"UNIX_SOCKET_PATH": REDIS_SOCKET, "DB": 0}),
+    # JSON in the queue, so that nobody who reaches Redis can run code here. The worker
+    # is started with the same serializer.
+    "SERIALIZER": "rq.serializers.JSONSerializer",
+    "DEFAULT_TIMEOUT": -1,
+}
+RQ_QUEUES = {"edits": dict(_queue), "gpu": dict(_queue)}
+RQ_SHOW_ADMIN_LINK = True
+RQ = {"COMMIT_MODE": "on_db_commit"}
+
+# --- Files ----------------------------------------------------------------------------
+MEDIA_ROOT = DATA_DIR / "media"
+STATIC_ROOT = DATA_DIR / "static"
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+FIXTURE_DIRS = [BASE_DIR / "fixtures"]
+S3_BUCKET = env("S3_BUCKET", default="")
+_files: dict[str, object] = {"BACKEND": "django.core.files.storage.FileSystemStorage"}
+if S3_BUCKET:
+    _files = {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": S3_BUCKET,
+            "endpoint_url": env("S3_ENDPOINT_URL", default=None),
+            "region_name": env("S3_REGION", default=None),
+            "location": env("S3_PREFIX", default=""),
+            "file_overwrite": True,
+            "default_acl": None,
+        },
+    }
+_static = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+if DEBUG or TESTING:
+    _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
+STORAGES = {"default": _files, "staticfiles": {"BACKEND": _static}}
+WHITENOISE_USE_FINDERS = DEBUG or TESTING
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
+FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
+
+CACHES = {"default": env.cache_url("CACHE_URL", default="locmemcache://")}
+# Without a shared cache (CACHE_URL) each web process counts for itself; the true limits
+# are the quotas kept in the database.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
+
+# --- Sign-in --------------------------------------------------------------------------
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = 6
+AXES_COOLOFF_TIME = 1
+AXES_RESET_ON_SUCCESS = True
+AXES_IPWARE_PROXY_COUNT = TRUSTED_PROXIES
+AXES_ENABLED = not TESTING
+LOGIN_URL = "admin:login"
+
+# --- Security -------------------------------------------------------------------------
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        # Charts set style attributes; no style is ever built from user text.
+        "style-src": [SELF, UNSAFE_INLINE],
+        "img-src": [SELF, "data:", "blob:"],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+if HTTPS:
+    SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+    SECURE_HSTS_SECONDS = env.int("HSTS_SECONDS", default=31_536_000)
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    if TRUSTED_PROXIES:
+        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+CORS_ALLOW_ALL_ORIGINS = True
+CORS_URLS_REGEX = r"^/(api/v1|badges)/.*$"
+CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
+
+# --- The benchmark --------------------------------------------------------------------
+#: Development only: lets submitted endpoints be http and on this machine.
+ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
+#: Finished runs of submitted models appear at once instead of after an admin's look.
+PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
+SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
+MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
+
+# --- Mail, logs, errors ---------------------------------------------------------------
+EMAIL_URL = env("EMAIL_URL", default="")
+if EMAIL_URL:
+    vars().update(env.email_url("EMAIL_URL"))
+else:
+    EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="convergebench@localhost")
+ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
+
+LOG_LEVEL = env("LOG_LEVEL", default="INFO").upper()
+LOG_JSON = env.bool("LOG_JSON", default=not sys.stderr.isatty() and HTTPS)
+LOGGING_CONFIG = "leaderboard.logs.configure"
+LOGGING = {"level": LOG_LEVEL, "json": LOG_JSON}
+DJANGO_STRUCTLOG_CELERY_ENABLED = False
+
+SENTRY_DSN = env("SENTRY_DSN", default="")
+if SENTRY_DSN:
+    import sentry_sdk
+
+    sentry_sdk.init(
+        SENTRY_DSN,
+        release=__version__,
+        send_default_pii=False,
+        # Local variables of a frame may hold a submitter's key.
+        include_local_variables=False,
+    )
+if env.bool("PROMETHEUS", default=False):
+    INSTALLED_APPS.append("django_prometheus")
+    MIDDLEWARE = [
+        "django_prometheus.middleware.PrometheusBeforeMiddleware",
+        *MIDDLEWARE,
+        "django_prometheus.middleware.PrometheusAfterMiddleware",
+    ]
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False

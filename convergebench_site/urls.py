@@ -1,0 +1,21 @@
+"""Where each address leads."""
+
+from django.conf import settings
+from django.contrib import admin
+from django.urls import include, path
+
+admin.site.site_header = "ConvergeBench"
+admin.site.site_title = "ConvergeBench"
+admin.site.index_title = "Curation and runs"
+
+urlpatterns = [
+    path("admin/queues/", include("django_rq.urls")),
+    path("admin/", admin.site.urls),
+    path("", include("leaderboard.urls")),
+]
+
+if "django_prometheus" in settings.INSTALLED_APPS:
+    urlpatterns.append(path("", include("django_prometheus.urls")))
+
+handler404 = "leaderboard.views.errors.not_found"
+handler500 = "leaderboard.views.errors.server_error"

@@ -1,0 +1,14 @@
+"""What every template may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from evaluation import __version__
+
+
+def site(request: HttpRequest) -> dict[str, Any]:
+    return {"version": __version__, "site_url": settings.SITE_URL}

@@ -1,0 +1,90 @@
+"""Secrets at rest: a text field that is encrypted, or not stored at all."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import models
+
+
+class Unreadable(Exception):
+    """A stored secret that none of the current keys opens."""
+
+
+@lru_cache(maxsize=4)
+def _fernet(keys: tuple[str, ...]) -> MultiFernet:
+    if not keys:
+        raise ImproperlyConfigured("FIELD_KEYS is empty: secrets cannot be stored")
+    return MultiFernet([Fernet(key) for key in keys])
+
+
+def encrypt(text: str) -> str:
+    """The text under the newest key (the first of FIELD_KEYS)."""
+    return _fernet(tuple(settings.FIELD_KEYS)).encrypt(text.encode()).decode()
+
+
+def decrypt(token: str) -> str:
+    """The text again; fails closed when no key fits."""
+    try:
+        return _fernet(tuple(settings.FIELD_KEYS)).decrypt(token.encode()).decode()
+    except InvalidToken:
+        raise Unreadable("the stored secret does not open with the keys in FIELD_KEYS") from None
+
+
+def rotate(token: str) -> str:
+    """The same secret under the newest key."""
+    try:
+        return _fernet(tuple(settings.FIELD_KEYS)).rotate(token.encode()).decode()
+    except InvalidToken:
+        raise Unreadable("the stored secret does not open with the keys in FIELD_KEYS") from None
+
+
+class Secret:
+    """An encrypted value in memory: shows nothing until `reveal()` is called."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def reveal(self) -> str:
+        return decrypt(self.token) if self.token else ""
+
+    def __bool__(self) -> bool:
+        return bool(self.token)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other.token == self.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+    def __str__(self) -> str:
+        return "set" if self.token else ""
+
+    __repr__ = __str__
+
+
+class EncryptedTextField(models.TextField):
+    """Holds a `Secret`; assign plain text to replace it. Excluded from serialisation."""
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Secret:
+        return Secret(value or "")
+
+    def to_python(self, value: Any) -> Secret:
+        if isinstance(value, Secret):
+            return value
+        return Secret(encrypt(value) if value else "")
+
+    def get_prep_value(self, value: Any) -> str:
+        return self.to_python(value).token
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Secret:
+        secret = self.to_python(getattr(model_instance, self.attname))
+        setattr(model_instance, self.attname, secret)
+        return secret
+
+    def value_to_string(self, obj: models.Model) -> str:
+        return ""

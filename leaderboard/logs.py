@@ -1,0 +1,90 @@
+"""Logs as structured lines, with request ids and without secrets."""
+
+from __future__ import annotations
+
+import logging.config
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+SECRET_NAMES = re.compile(
+    r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
+)
+HIDDEN = "[hidden]"
+
+
+def scrub(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The event with the values of secret-looking names hidden, however deep."""
+    for name in event:
+        event[name] = HIDDEN if SECRET_NAMES.search(name) else _scrubbed(event[name])
+    return event
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if SECRET_NAMES.search(str(key)) else _scrubbed(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_scrubbed(inner) for inner in value]
+    return value
+
+
+def configure(options: dict[str, Any]) -> None:
+    """Route structlog and the standard library through the same processors."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        scrub,
+    ]
+    if options["json"]:
+        renderer: Any = structlog.processors.JSONRenderer()
+        shared.append(structlog.processors.format_exc_info)
+    else:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        )
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {
+                "structured": {
+                    "()": structlog.stdlib.ProcessorFormatter,
+                    "processors": [
+                        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                        renderer,
+                    ],
+                    "foreign_pre_chain": shared,
+                }
+            },
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+            "root": {"handlers": ["stderr"], "level": options["level"]},
+            "loggers": {
+                "django.server": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+                # One line per job is ours to write; rq's own would repeat it.
+                "rq.worker": {"level": "WARNING"},
+                "PIL": {"level": "WARNING"},
+                "matplotlib": {"level": "WARNING"},
+                "httpx2": {"level": "WARNING"},
+                "httpcore2": {"level": "WARNING"},
+                "axes": {"level": "WARNING"},
+                "django_structlog": {"level": "WARNING"},
+            },
+        }
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )

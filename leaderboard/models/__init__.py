@@ -1,0 +1,29 @@
+"""Everything the site keeps: the benchmark, who is measured, and what came out."""
+
+from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
+from leaderboard.models.pictures import StoredImage
+from leaderboard.models.runs import Call, Chain, Run, Score, Trip
+from leaderboard.models.standings import Calibration, MetricVersion, PublishedFigure, Standing
+from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
+
+__all__ = [
+    "Calibration",
+    "Call",
+    "Case",
+    "Chain",
+    "EditPair",
+    "EditingModel",
+    "MetricVersion",
+    "Pace",
+    "PublishedFigure",
+    "Run",
+    "Score",
+    "SecurityEvent",
+    "SourceImage",
+    "Standing",
+    "StoredImage",
+    "Submission",
+    "Suite",
+    "SuitePicture",
+    "Trip",
+]

@@ -1,0 +1,171 @@
+"""Who is measured: editing models, and the submissions that bring new ones."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.urls import reverse
+from simple_history.models import HistoricalRecords
+
+from leaderboard.encryption import EncryptedTextField
+from leaderboard.models.suites import SlugManager, Suite
+
+
+class EditingModel(models.Model):
+    """A model on the board: which editor plays it, and with what options."""
+
+    class Access(models.TextChoices):
+        API = "api", "API"
+        LOCAL = "local", "Local weights"
+        ENDPOINT = "endpoint", "Submitted endpoint"
+        REFERENCE = "reference", "Reference editor"
+
+    class Status(models.TextChoices):
+        PUBLISHED = "published", "Published"
+        HIDDEN = "hidden", "Hidden"
+
+    slug = models.SlugField(max_length=80, unique=True)
+    name = models.CharField(max_length=120)
+    provider = models.CharField(max_length=80, blank=True)
+    organisation = models.CharField(max_length=120, blank=True)
+    editor = models.CharField(max_length=60, help_text="Name in the registry of editors.")
+    options = models.JSONField(default=dict, blank=True)
+    api_key = EncryptedTextField(blank=True, default="", editable=False)
+    access = models.CharField(max_length=12, choices=Access, default=Access.API)
+    open_weights = models.BooleanField(null=True)
+    licence = models.CharField(max_length=120, blank=True)
+    homepage = models.URLField(max_length=500, blank=True)
+    paper_url = models.URLField(max_length=500, blank=True)
+    code_url = models.URLField(max_length=500, blank=True)
+    price_per_edit = models.DecimalField(
+        max_digits=10, decimal_places=5, null=True, blank=True, help_text="USD."
+    )
+    price_date = models.DateField(null=True, blank=True)
+    price_source = models.CharField(max_length=300, blank=True)
+    max_in_flight = models.PositiveSmallIntegerField(
+        default=4, validators=[MinValueValidator(1), MaxValueValidator(256)]
+    )
+    calls_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    is_reference = models.BooleanField(default=False)
+    verified = models.BooleanField(
+        default=False, help_text="The model's owner confirmed this entry."
+    )
+    status = models.CharField(max_length=12, choices=Status, default=Status.PUBLISHED)
+    notes = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = SlugManager()
+    history = HistoricalRecords(excluded_fields=["api_key"])
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def natural_key(self) -> tuple[str]:
+        return (self.slug,)
+
+    def get_absolute_url(self) -> str:
+        return reverse("model", args=[self.slug])
+
+
+class Pace(models.Model):
+    """How fast one endpoint may be called, shared by all workers through its row."""
+
+    editing_model = models.OneToOneField(EditingModel, models.CASCADE, related_name="pace")
+    next_call_at = models.DateTimeField(null=True)
+    blocked_until = models.DateTimeField(null=True)
+    failures_in_a_row = models.PositiveIntegerField(default=0)
+    last_error = models.CharField(max_length=500, blank=True)
+
+    def __str__(self) -> str:
+        return f"pace of {self.editing_model}"
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+class Submission(models.Model):
+    """A model endpoint somebody asks us to measure."""
+
+    class State(models.TextChoices):
+        PROBING = "probing", "Testing the endpoint"
+        PROBE_FAILED = "probe_failed", "The test failed"
+        REVIEW = "review", "Waiting for review"
+        ASKED = "asked", "We have a question"
+        APPROVED = "approved", "Approved"
+        REJECTED = "rejected", "Rejected"
+        WITHDRAWN = "withdrawn", "Withdrawn"
+
+    token = models.CharField(max_length=43, unique=True, default=new_token, editable=False)
+    idempotency_key = models.CharField(max_length=64, unique=True, null=True, editable=False)
+    state = models.CharField(max_length=16, choices=State, default=State.PROBING, db_index=True)
+    name = models.CharField("model name", max_length=80)
+    organisation = models.CharField(max_length=120, blank=True)
+    email = models.EmailField("contact e-mail")
+    paper_url = models.URLField("paper", max_length=500, blank=True)
+    code_url = models.URLField("code", max_length=500, blank=True)
+    open_weights = models.BooleanField(default=False)
+    licence = models.CharField(max_length=120, blank=True)
+    endpoint_url = models.CharField(max_length=2000)
+    contract = models.CharField(max_length=40)
+    model_id = models.CharField("model id", max_length=200, blank=True)
+    api_key = EncryptedTextField(blank=True, default="", editable=False)
+    options = models.JSONField(default=dict, blank=True)
+    price_per_edit = models.DecimalField(max_digits=10, decimal_places=5, null=True, blank=True)
+    max_in_flight = models.PositiveSmallIntegerField(
+        default=4, validators=[MinValueValidator(1), MaxValueValidator(64)]
+    )
+    suite = models.ForeignKey(Suite, models.PROTECT, related_name="submissions")
+    probe = models.JSONField(default=dict, blank=True, editable=False)
+    probed_at = models.DateTimeField(null=True, editable=False)
+    editing_model = models.OneToOneField(
+        EditingModel, models.SET_NULL, null=True, blank=True, related_name="submission"
+    )
+    message = models.TextField(blank=True, help_text="Question or reason, shown to the submitter.")
+    reply = models.TextField(blank=True, help_text="The submitter's answer.")
+    remote_address = models.GenericIPAddressField(null=True, editable=False)
+    reviewed_by = models.ForeignKey(
+        "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    history = HistoricalRecords(excluded_fields=["api_key"])
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("submission", args=[self.token])
+
+
+class SecurityEvent(models.Model):
+    """Something a submitted endpoint tried that it must not."""
+
+    kind = models.CharField(max_length=60)
+    detail = models.CharField(max_length=500)
+    submission = models.ForeignKey(Submission, models.SET_NULL, null=True, related_name="events")
+    editing_model = models.ForeignKey(
+        EditingModel, models.SET_NULL, null=True, related_name="events"
+    )
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+    @classmethod
+    def record(cls, kind: str, detail: str, **about: Any) -> SecurityEvent:
+        return cls.objects.create(kind=kind[:60], detail=detail[:500], **about)

@@ -1,0 +1,90 @@
+"""Stored pictures: content-addressed, so nothing is kept or written twice."""
+
+from __future__ import annotations
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import models
+from django.urls import reverse
+
+from evaluation.images import Picture, encode_webp, thumbnail
+
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+
+
+class StoredImageManager(models.Manager["StoredImage"]):
+    def keep(self, picture: Picture) -> StoredImage:
+        """The row of this picture: its bytes are in storage before the row exists."""
+        found = self.filter(pk=picture.sha256).first()
+        if found:
+            return found
+        row = StoredImage(
+            sha256=picture.sha256,
+            mime=picture.mime,
+            width=picture.width,
+            height=picture.height,
+            bytes=len(picture.data),
+        )
+        write_once(row.name, picture.data)
+        write_once(row.thumbnail_name, thumbnail(picture.image))
+        self.bulk_create([row], ignore_conflicts=True)
+        return row
+
+
+class StoredImage(models.Model):
+    """A picture as it arrived, with a thumbnail. Shown only as re-encoded copies."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    mime = models.CharField(max_length=32)
+    width = models.PositiveIntegerField()
+    height = models.PositiveIntegerField()
+    bytes = models.PositiveIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    objects = StoredImageManager()
+
+    def __str__(self) -> str:
+        return f"{self.sha256[:12]} ({self.width} x {self.height})"
+
+    @property
+    def name(self) -> str:
+        """Where the bytes as answered lie in storage."""
+        return f"originals/{self.sha256[:2]}/{self.sha256}.{EXTENSIONS[self.mime]}"
+
+    @property
+    def thumbnail_name(self) -> str:
+        return f"thumbnails/{self.sha256[:2]}/{self.sha256}.webp"
+
+    @property
+    def copy_name(self) -> str:
+        return f"copies/{self.sha256[:2]}/{self.sha256}.webp"
+
+    @property
+    def thumbnail_url(self) -> str:
+        return reverse("picture", args=["thumbnail", self.sha256])
+
+    @property
+    def copy_url(self) -> str:
+        """A lossless re-encoded copy in canonical form: safe to show in a page."""
+        return reverse("picture", args=["copy", self.sha256])
+
+    @property
+    def original_url(self) -> str:
+        """The bytes as answered, as a download only."""
+        return reverse("picture", args=["original", self.sha256])
+
+    def read(self) -> Picture:
+        """The picture as it arrived."""
+        with default_storage.open(self.name) as file:
+            return Picture(file.read(), self.mime, self.width, self.height)
+
+    def write_copy(self) -> None:
+        """Make the full-size copy that pages show, where it is not there yet."""
+        if not default_storage.exists(self.copy_name):
+            write_once(self.copy_name, encode_webp(self.read().image))
+
+
+def write_once(name: str, data: bytes) -> None:
+    """Store bytes under a name that their content decides; a second write changes nothing."""
+    if not default_storage.exists(name):
+        default_storage.save(name, ContentFile(data))

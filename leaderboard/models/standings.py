@@ -1,0 +1,115 @@
+"""What the board reads: numbers written once when a run ends."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from leaderboard.models.runs import Run
+
+LEVELS = (0.25, 0.5, 0.75, 0.9)
+
+
+class MetricVersion(models.Model):
+    """A metric as it was run: its code version and its weights."""
+
+    name = models.CharField(max_length=20)
+    version = models.CharField(max_length=40)
+    weights_sha256 = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        ordering = ("name", "version")
+        constraints = [
+            models.UniqueConstraint(
+                fields=("name", "version", "weights_sha256"), name="metric_version"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+class Calibration(models.Model):
+    """What a metric says of a picture's blank card and of its JPEGs; once per picture."""
+
+    pixels_sha256 = models.CharField(max_length=64)
+    metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
+    blank = models.FloatField(help_text="Distance between the picture and its mean colour.")
+    ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=("pixels_sha256", "metric"), name="calibration")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.metric} of {self.pixels_sha256[:12]}"
+
+
+class Standing(models.Model):
+    """One run by one metric at one level in one scope, with intervals and rank.
+
+    A half-life of None means that it was not reached within the suite's trips
+    ("> N"); the same holds for the bounds of its interval.
+    """
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
+    metric = models.ForeignKey(MetricVersion, models.PROTECT, related_name="standings")
+    level = models.FloatField()
+    scope = models.CharField(
+        max_length=100, default="all", help_text="all, category:…, kind:… or pair:…"
+    )
+    half_life = models.FloatField(null=True)
+    half_life_low = models.FloatField(null=True)
+    half_life_high = models.FloatField(null=True)
+    usable_trips = models.FloatField()
+    usable_trips_low = models.FloatField(null=True)
+    usable_trips_high = models.FloatField(null=True)
+    auc = models.FloatField()
+    auc_low = models.FloatField(null=True)
+    auc_high = models.FloatField(null=True)
+    rank = models.PositiveSmallIntegerField(null=True)
+    rank_low = models.PositiveSmallIntegerField(null=True)
+    rank_high = models.PositiveSmallIntegerField(null=True)
+    p_first = models.FloatField(null=True)
+    curve = models.JSONField(
+        default=dict, help_text='Mean retention for n = 0..N: {"mean", "low", "high"}.'
+    )
+    counts = models.JSONField(default=dict)
+    details = models.JSONField(
+        default=dict, help_text="Scope all only: dynamics, JPEG equivalent, shape, extremes."
+    )
+    method_version = models.CharField(max_length=20)
+    computed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=("run", "metric", "level", "scope"), name="standing")
+        ]
+        indexes = [models.Index(fields=("scope", "level", "metric"))]
+
+    def __str__(self) -> str:
+        return f"{self.run} by {self.metric} at {self.level:g}, {self.scope}"
+
+
+class PublishedFigure(models.Model):
+    """A number somebody else published, for context lines in charts."""
+
+    model_name = models.CharField(max_length=120)
+    metric = models.CharField(max_length=20)
+    trip = models.PositiveSmallIntegerField()
+    value = models.FloatField(help_text="As published, on the metric's own scale.")
+    source = models.CharField(max_length=300)
+    source_url = models.URLField(max_length=500)
+    published_on = models.DateField(null=True, blank=True)
+    notes = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ("model_name", "metric", "trip")
+        constraints = [
+            models.UniqueConstraint(
+                fields=("model_name", "metric", "trip", "source"), name="published_figure"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_name}: {self.metric} {self.value:g} after {self.trip}"

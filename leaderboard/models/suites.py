@@ -1,0 +1,322 @@
+"""The benchmark itself: source images, edit pairs, suites and their cases."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.urls import reverse
+from simple_history.models import HistoricalRecords
+
+from evaluation import suites as core
+from leaderboard.models.pictures import StoredImage
+
+
+class Kind(models.TextChoices):
+    FACE = "face", "Face"
+    OBJECT = "object", "Object"
+    SCENE = "scene", "Scene"
+
+
+class Category(models.TextChoices):
+    ACCESSORIES = "accessories", "Accessories"
+    SCENE_OBJECTS = "scene-objects", "Scene objects"
+    GEOMETRIC = "geometric", "Geometric"
+    REPLICATION = "replication", "Replication"
+    COLOUR = "colour", "Colour"
+    STYLE = "style", "Style"
+    TEXT = "text", "Text"
+    SEASON = "season", "Season"
+
+
+class Curation(models.TextChoices):
+    DRAFT = "draft", "Draft"
+    ACTIVE = "active", "Active"
+    RETIRED = "retired", "Retired"
+
+
+class SlugManager(models.Manager[Any]):
+    """Rows that fixtures name by their slug."""
+
+    def get_by_natural_key(self, slug: str) -> Any:
+        return self.get(slug=slug)
+
+
+class SourceImage(models.Model):
+    """A picture somebody would want to edit, with where it comes from."""
+
+    class Made(models.TextChoices):
+        REAL = "real", "Real"
+        RENDERED = "rendered", "Rendered"
+        GENERATED = "generated", "Generated"
+
+    slug = models.SlugField(max_length=80, unique=True)
+    title = models.CharField(max_length=200)
+    stored = models.ForeignKey(
+        StoredImage, models.PROTECT, related_name="source_images", editable=False
+    )
+    kind = models.CharField(max_length=16, choices=Kind)
+    subkind = models.CharField(max_length=40, blank=True, help_text="Free: portrait, cat, street …")
+    made = models.CharField(max_length=16, choices=Made, default=Made.REAL)
+    origin = models.CharField(
+        max_length=300, blank=True, help_text="Package or file it was loaded from."
+    )
+    author = models.CharField(max_length=200, blank=True)
+    licence = models.CharField(max_length=80)
+    attribution = models.TextField(blank=True)
+    source_url = models.URLField(max_length=500, blank=True)
+    contains = models.JSONField(
+        default=list,
+        blank=True,
+        help_text='What it shows that pairs may name, as ["chair", "cup"].',
+    )
+    perceptual_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
+    status = models.CharField(
+        max_length=16, choices=Curation, default=Curation.DRAFT, db_index=True
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = SlugManager()
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ("slug",)
+
+    def __str__(self) -> str:
+        return self.title
+
+    def natural_key(self) -> tuple[str]:
+        return (self.slug,)
+
+
+class EditPair(models.Model):
+    """A forward prompt and its inverse."""
+
+    class Change(models.TextChoices):
+        EXACT = "exact", "Exact: a known operator"
+        LOCAL = "local", "Local: something appears in one place"
+        GLOBAL = "global", "Global: the whole picture changes"
+        NONE = "none", "None: nothing should change"
+
+    class Reversibility(models.TextChoices):
+        EXACT = "exact", "Exact"
+        CLEAN = "clean", "Clean"
+        PARTIAL = "partial", "Partial"
+        DESTROYS = "destroys", "Destroys"
+        INVENTS = "invents", "Invents"
+
+    class Operator(models.TextChoices):
+        FLIP_HORIZONTAL = "flip_horizontal", "Flip left-right"
+        FLIP_VERTICAL = "flip_vertical", "Flip top-bottom"
+        ROTATE_90 = "rotate_90", "Rotate 90° clockwise"
+        ROTATE_270 = "rotate_270", "Rotate 90° anticlockwise"
+        ROTATE_180 = "rotate_180", "Rotate 180°"
+
+    slug = models.SlugField(max_length=80, unique=True)
+    title = models.CharField(max_length=120)
+    category = models.CharField(max_length=20, choices=Category, db_index=True)
+    forward = models.TextField(max_length=1000)
+    backward = models.TextField(max_length=1000)
+    change = models.CharField(max_length=8, choices=Change, default=Change.LOCAL)
+    reversibility = models.CharField(
+        max_length=12, choices=Reversibility, default=Reversibility.CLEAN
+    )
+    operator = models.CharField(max_length=20, choices=Operator, blank=True)
+    object = models.CharField(
+        max_length=40, blank=True, help_text="What appears, one or two words."
+    )
+    source_text = models.CharField(
+        max_length=200, blank=True, help_text="CLIP text before the edit."
+    )
+    target_text = models.CharField(max_length=200, blank=True, help_text="CLIP text after it.")
+    kinds = models.JSONField(
+        default=list, blank=True, help_text='Picture kinds it fits, as ["face"]; empty means all.'
+    )
+    absent = models.JSONField(
+        default=list, blank=True, help_text='What a picture must not contain, as ["chair", "sofa"].'
+    )
+    variants = models.JSONField(
+        default=list,
+        blank=True,
+        help_text='Other wordings: [{"name": "short", "forward": "…", "backward": "…"}].',
+    )
+    status = models.CharField(
+        max_length=16, choices=Curation, default=Curation.DRAFT, db_index=True
+    )
+    notes = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = SlugManager()
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ("category", "slug")
+
+    def __str__(self) -> str:
+        return self.title
+
+    def natural_key(self) -> tuple[str]:
+        return (self.slug,)
+
+    def clean(self) -> None:
+        if (self.change == self.Change.EXACT) != bool(self.operator):
+            raise ValidationError(
+                {"operator": "An exact pair names its operator, and no other pair does."}
+            )
+
+    def as_core(self) -> core.EditPair:
+        """The pair as the harness knows it."""
+        return core.EditPair(
+            slug=self.slug,
+            category=self.category,
+            forward=self.forward,
+            backward=self.backward,
+            change=self.change,
+            reversibility=self.reversibility,
+            operator=self.operator,
+            object=self.object,
+            source_text=self.source_text,
+            target_text=self.target_text,
+            kinds=tuple(self.kinds),
+            absent=tuple(self.absent),
+        )
+
+
+class SuiteQuerySet(models.QuerySet["Suite"]):
+    def frozen(self) -> SuiteQuerySet:
+        return self.filter(status=Suite.Status.FROZEN)
+
+    def playable(self) -> SuiteQuerySet:
+        """Frozen suites of our own, most important first."""
+        return self.frozen().filter(elsewhere=False)
+
+
+class Suite(models.Model):
+    """A list of cases with N and a working size; immutable once frozen."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        FROZEN = "frozen", "Frozen"
+
+    slug = models.SlugField(max_length=60)
+    version = models.PositiveSmallIntegerField(default=1)
+    title = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    trips = models.PositiveSmallIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(100)]
+    )
+    size = models.PositiveSmallIntegerField(
+        default=512,
+        validators=[MinValueValidator(64), MaxValueValidator(2048)],
+        help_text="Longer side of a prepared picture, in pixels.",
+    )
+    repeats = models.PositiveSmallIntegerField(
+        default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
+    )
+    filters = models.JSONField(
+        default=dict, blank=True, help_text="How the draft chooses its cases."
+    )
+    importance = models.SmallIntegerField(
+        default=0, help_text="The board opens on the most important suite that has results."
+    )
+    elsewhere = models.BooleanField(
+        "published elsewhere",
+        default=False,
+        help_text="Results of others, shown with their source, never mixed into our ranks.",
+    )
+    source_url = models.URLField(max_length=500, blank=True)
+    source_date = models.DateField(null=True, blank=True)
+    status = models.CharField(
+        max_length=12, choices=Status, default=Status.DRAFT, editable=False, db_index=True
+    )
+    definition = models.JSONField(null=True, editable=False)
+    content_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
+    changes = models.TextField(blank=True, help_text="What is new against the version before.")
+    frozen_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = SuiteQuerySet.as_manager()
+    history = HistoricalRecords(excluded_fields=["definition"])
+
+    #: What may still change once the suite is frozen: how it is shown, not what it is.
+    MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "updated_at"})
+
+    class Meta:
+        ordering = ("-importance", "slug", "-version")
+        constraints = [
+            models.UniqueConstraint(fields=("slug", "version"), name="suite_slug_version")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} v{self.version}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("suite", args=[self.slug, self.version])
+
+    @property
+    def is_frozen(self) -> bool:
+        return self.status == self.Status.FROZEN
+
+    @cached_property
+    def core(self) -> core.Suite:
+        """The frozen suite as the harness knows it."""
+        if self.definition is None:
+            raise core.SuiteError(f"{self} is a draft; freeze it first")
+        return core.Suite.from_dict(self.definition)
+
+
+class SuitePicture(models.Model):
+    """A source image prepared for a suite: cropped, at its working size."""
+
+    suite = models.ForeignKey(Suite, models.CASCADE, related_name="pictures")
+    slug = models.SlugField(max_length=80)
+    source_image = models.ForeignKey(
+        SourceImage, models.PROTECT, null=True, related_name="suite_pictures"
+    )
+    stored = models.ForeignKey(
+        StoredImage, models.PROTECT, null=True, related_name="suite_pictures"
+    )
+    pixels_sha256 = models.CharField(max_length=64, db_index=True)
+    title = models.CharField(max_length=200)
+    kind = models.CharField(max_length=16, choices=Kind)
+    licence = models.CharField(max_length=80)
+    attribution = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("slug",)
+        constraints = [models.UniqueConstraint(fields=("suite", "slug"), name="suite_picture_slug")]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Case(models.Model):
+    """A picture with an edit pair, its prompts as they were when the suite was frozen."""
+
+    suite = models.ForeignKey(Suite, models.CASCADE, related_name="cases")
+    slug = models.SlugField(max_length=170)
+    picture = models.ForeignKey(SuitePicture, models.CASCADE, related_name="cases")
+    edit_pair = models.ForeignKey(EditPair, models.SET_NULL, null=True, related_name="cases")
+    pair_slug = models.SlugField(max_length=80)
+    pair_title = models.CharField(max_length=120)
+    category = models.CharField(max_length=20, choices=Category)
+    kind = models.CharField(max_length=16, choices=Kind)
+    forward = models.TextField()
+    backward = models.TextField()
+    position = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        ordering = ("position",)
+        constraints = [models.UniqueConstraint(fields=("suite", "slug"), name="suite_case_slug")]
+
+    def __str__(self) -> str:
+        return f"{self.picture.title}: {self.pair_title}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("case", args=[self.pk])

@@ -1,0 +1,16 @@
+"""The site's addresses."""
+
+from django.urls import path, re_path
+
+from leaderboard.views import board, health, pictures
+
+urlpatterns = [
+    path("", board.index, name="board"),
+    re_path(
+        r"^pictures/(?P<form>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
+        pictures.picture,
+        name="picture",
+    ),
+    path("livez", health.livez, name="livez"),
+    path("readyz", health.readyz, name="readyz"),
+]

@@ -1,0 +1,71 @@
+"""For load balancers and for people: is the site alive, and can it work?"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import django_rq
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from rq import Worker
+
+QUEUES = ("edits", "gpu")
+
+
+@never_cache
+@require_safe
+def livez(request: HttpRequest) -> JsonResponse:
+    """200 while the web process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """200 when pages can be served (database, storage); names what else is missing.
+
+    Redis and workers do not make a page fail, so without them the answer stays 200 with
+    the status "degraded": submissions are saved and start later.
+    """
+    checks = {
+        "database": _outcome(_database),
+        "storage": _outcome(_storage),
+        "redis": _outcome(_redis),
+        **{f"workers.{name}": _outcome(lambda name=name: _workers(name)) for name in QUEUES},
+    }
+    essential = checks["database"] == checks["storage"] == "ok"
+    status = "ok" if set(checks.values()) == {"ok"} else "degraded" if essential else "unavailable"
+    return JsonResponse({"status": status, "checks": checks}, status=200 if essential else 503)
+
+
+def _outcome(check: Callable[[], None]) -> str:
+    try:
+        check()
+    except Exception as error:  # noqa: BLE001 - any failure is the answer
+        # The class alone: messages may carry addresses and passwords.
+        return str(error) if isinstance(error, LookupError) else type(error).__name__
+    return "ok"
+
+
+def _database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def _storage() -> None:
+    name = default_storage.save(f"health/{uuid.uuid4()}", ContentFile(b"ok"))
+    default_storage.delete(name)
+
+
+def _redis() -> None:
+    django_rq.get_connection("edits").ping()
+
+
+def _workers(queue: str) -> None:
+    if not Worker.count(queue=django_rq.get_queue(queue)):
+        raise LookupError("none alive")

@@ -1,0 +1,47 @@
+"""Stored pictures, served so that nothing a stranger sent can act in a browser."""
+
+from __future__ import annotations
+
+from django.core.files.storage import default_storage
+from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from leaderboard.models import StoredImage
+
+FOREVER = "public, max-age=31536000, immutable"
+
+
+@require_safe
+def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
+    """A thumbnail or a re-encoded copy to show, or the original bytes as a download."""
+    if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
+        return _cached(FileResponse(status=304), form, sha256)
+    stored = get_object_or_404(StoredImage, pk=sha256)
+    if form == "copy":
+        stored.write_copy()
+    name = {
+        "thumbnail": stored.thumbnail_name,
+        "copy": stored.copy_name,
+        "original": stored.name,
+    }[form]
+    try:
+        file = default_storage.open(name)
+    except FileNotFoundError:
+        raise Http404("this picture is not in storage") from None
+    if form == "original":
+        response = FileResponse(
+            file, as_attachment=True, filename=name.rsplit("/", 1)[-1], content_type=stored.mime
+        )
+    else:
+        response = FileResponse(file, content_type="image/webp")
+    return _cached(response, form, sha256)
+
+
+def _cached(response: FileResponse, form: str, sha256: str) -> FileResponse:
+    response["Cache-Control"] = FOREVER
+    response["ETag"] = f'"{form}-{sha256}"'
+    # Even opened on its own, a picture runs nothing.
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Cross-Origin-Resource-Policy"] = "same-site"
+    return response
