@@ -67,11 +67,11 @@ class EditingModel(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    def natural_key(self) -> tuple[str]:
-        return (self.slug,)
-
     def get_absolute_url(self) -> str:
         return reverse("model", args=[self.slug])
+
+    def natural_key(self) -> tuple[str]:
+        return (self.slug,)
 
 
 class Pace(models.Model):
