@@ -82,7 +82,7 @@ class Suite:
     version: int
     title: str
     trips: int
-    size: int  # the longer side of a prepared picture, in pixels
+    size: int  # a prepared picture has about size x size pixels, whatever its aspect
     pictures: tuple[SourcePicture, ...]
     pairs: tuple[EditPair, ...]
     cases: tuple[Case, ...]
