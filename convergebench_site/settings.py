@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,20 +29,17 @@ TESTING = "pytest" in sys.modules
 DATA_DIR = Path(env("DATA_DIR", default=str(BASE_DIR / "var"))).expanduser().resolve()
 
 
-def _kept(name: str, make: object) -> str:
+def _kept(name: str, make: Callable[[], str]) -> str:
     """A secret made on first use and kept in DATA_DIR, readable by its owner alone."""
     path = DATA_DIR / name
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        pass
-    secret = str(make() if callable(make) else make)
-    try:
+        if path.exists():
+            return path.read_text().strip()
         DATA_DIR.mkdir(parents=True, exist_ok=True)
         # Written whole and then linked: of two processes that start at once, one wins
         # and both read the same secret.
         with tempfile.NamedTemporaryFile("w", dir=DATA_DIR, delete=False) as file:
-            file.write(secret)
+            file.write(make())
         try:
             os.link(file.name, path)
         except FileExistsError:
@@ -70,6 +68,7 @@ if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
     ALLOWED_HOSTS.append(HOST)
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
+WEB_WORKERS = env.int("WEB_WORKERS", default=2)
 #: How many proxies stand before the web server; decides which address a visitor has.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 

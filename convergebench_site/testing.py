@@ -1,0 +1,20 @@
+"""Sets the environment of every test run; pytest loads it before Django reads its settings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+# Tests never touch the site's own folder. Kept alive until the process ends.
+_DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
+os.environ["DATA_DIR"] = _DATA_DIR.name
+for _name in (
+    "REDIS_URL",
+    "SECRET_KEY",
+    "FIELD_KEYS",
+    "S3_BUCKET",
+    "SENTRY_DSN",
+    "EMAIL_URL",
+    "HTTPS",
+):
+    os.environ.pop(_name, None)

