@@ -1,0 +1,47 @@
+"""Load what ships with the project, or a folder of pictures of your own."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from evaluation import catalog
+from leaderboard import benchmark
+
+
+class Command(BaseCommand):
+    help = "Load source images, edit pairs, editing models and suites. Safe to repeat."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--suites", nargs="*", help="Only these suites and their pictures (all by default)."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        loaded = benchmark.Loaded()
+        suites = benchmark.shipped_suites(options["suites"])
+        if unknown := set(options["suites"] or ()) - {suite.slug for suite in suites}:
+            raise CommandError(
+                f"no suite called {', '.join(sorted(unknown))} ships with the project"
+            )
+        benchmark.load_edit_pairs(loaded)
+        benchmark.load_editing_models(loaded)
+        wanted = {picture.slug for suite in suites for picture in suite.pictures}
+        sources = [
+            source
+            for source in catalog.source_images()
+            if options["suites"] is None or source.slug in wanted
+        ]
+        quiet = options["verbosity"] == 0
+        for source in tqdm(sources, desc="source images", unit="picture", disable=quiet or None):
+            benchmark.load_source_image(source, loaded)
+        for suite in tqdm(suites, desc="suites", unit="suite", disable=quiet or None):
+            benchmark.load_suite(suite, loaded)
+        if loaded.new and not quiet:
+            news = ", ".join(f"{number} {what}" for what, number in loaded.new.items())
+            self.stdout.write(f"New: {news}.")
+        for name, reason in loaded.refused.items():
+            self.stderr.write(f"Refused {name}: {reason}")
