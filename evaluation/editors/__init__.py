@@ -9,7 +9,9 @@ from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
 
 __all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
 
-EDITORS: dict[str, str] = {}
+EDITORS: dict[str, str] = {
+    "endpoint": "evaluation.editors.endpoint:Endpoint",
+}
 
 
 def load_editor(name: str, **options: Any) -> Editor:

@@ -1,0 +1,303 @@
+"""Which addresses a URL somebody else wrote may name.
+
+`Rules.parse` reads a URL strictly and without the network; `Rules.resolve`
+looks its host up once and returns the addresses to dial, after every one of
+them was found public. Nothing else in the project resolves a submitted name.
+
+ssrfguard brings the table of special networks (IANA's registries and what they
+lack) and judges IPv6 wrappers by the IPv4 address they carry. On top of it
+nothing special is reachable at all: no anycast helper, no deprecated tunnel,
+no unallocated IPv6.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from ssrfguard import (
+    DEFAULT_DENIED,
+    Address,
+    AddressTable,
+    Block,
+    BlockedAddressError,
+    Policy,
+    Reach,
+    Resolver,
+    SSRFGuardError,
+    Target,
+    resolve,
+)
+
+from evaluation.editors.base import EditorError, Fault
+
+MAX_URL_LENGTH = 2048
+HTTPS_PORT = 443
+
+# IPv4-mapped and NAT64 addresses are how some networks spell an ordinary IPv4
+# host, so they are judged by the address inside. Everything else that the
+# registries list is refused whole, also what they call reachable: 192.0.0.9
+# is the local router's port control, 2002::/16 and 2001::/32 are dead tunnels.
+_NAT64 = IPv6Network("64:ff9b::/96")
+_JUDGED_BY_CONTENT = frozenset({IPv6Network("::ffff:0:0/96"), _NAT64})
+_OWN_TABLE = (
+    Block(ip_network("::/0"), "Not global unicast", "RFC4291", Reach.DENIED),
+    Block(ip_network("2000::/3"), "Global unicast", "RFC4291", Reach.PERMITTED),
+    # A public address that inside Azure is the host's own control service.
+    Block(ip_network("168.63.129.16/32"), "Cloud metadata (Azure)", "-", Reach.DENIED),
+)
+PUBLIC_ONLY = AddressTable(
+    tuple(
+        block if block.network in _JUDGED_BY_CONTENT else replace(block, reach=Reach.DENIED)
+        for block in DEFAULT_DENIED.blocks
+    )
+    + _OWN_TABLE
+)
+# What the development switch opens: this machine and the local network. Link-local
+# addresses, where clouds keep their metadata, stay closed.
+LOCAL_NETWORKS = tuple(
+    ip_network(text)
+    for text in (
+        "127.0.0.0/8",
+        "::1/128",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "fc00::/7",
+    )
+)
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# What URL parsers and inet_aton read as a number, so as an IPv4 address.
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+# Printable ASCII without the space and what parsers disagree about.
+_ALLOWED = re.compile(r"[!-~]+")
+_ENCODED_CONTROL = re.compile(r"%(0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
+_PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
+
+
+class AddressRefused(EditorError):
+    """A URL that is not called; `kind` says by which rule, the message is for people.
+
+    Where a name points is never in the message: it would tell strangers about
+    the network this server lives in. `detail` has it, for the log of security
+    events.
+    """
+
+    def __init__(
+        self, kind: str, message: str, *, fault: Fault = Fault.CONFIGURATION, detail: str = ""
+    ) -> None:
+        super().__init__(message, fault=fault, permanent=True)
+        self.kind = kind
+        self.detail = detail or message
+
+
+def _not_public(detail: str, hint: str = "") -> AddressRefused:
+    message = f"address not public{hint}"
+    return AddressRefused("not_public", message, fault=Fault.BLOCKED, detail=detail)
+
+
+@dataclass(frozen=True)
+class Url:
+    """A URL in the parts that are dialled and sent; nothing parses it a second time."""
+
+    scheme: str
+    host: str  # lower case, without brackets
+    port: int
+    target: str  # path and query, as they go on the wire
+
+    @property
+    def netloc(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        standard = {"https": HTTPS_PORT, "http": 80}[self.scheme]
+        return host if self.port == standard else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.netloc}"
+
+    def __str__(self) -> str:
+        return self.origin + self.target
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be called.
+
+    `allow_local` is the development switch: http, any port, this machine and
+    the local network. `ports` are those allowed without it. `deny` names the
+    own server: host names, ".example.org" for a domain with all below it,
+    addresses and networks. `resolver` has the form of socket.getaddrinfo.
+    """
+
+    allow_local: bool = False
+    ports: frozenset[int] = frozenset({HTTPS_PORT})
+    deny: tuple[str, ...] = ()
+    resolver: Resolver = field(default=socket.getaddrinfo, repr=False)
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy(
+            allowed_schemes=frozenset({"https", "http"} if self.allow_local else {"https"}),
+            allowed_ports=frozenset(range(1, 65536)) if self.allow_local else self.ports,
+            allowed_networks=LOCAL_NETWORKS if self.allow_local else (),
+            denied_networks=PUBLIC_ONLY,
+            max_url_length=MAX_URL_LENGTH,
+        )
+
+    @cached_property
+    def _denied_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(network for entry in self.deny if (network := _as_network(entry)))
+
+    @cached_property
+    def _denied_names(self) -> tuple[str, ...]:
+        # "*" is Django's "any host": it says nothing about which host is ours.
+        names = (e.strip().lower().rstrip(".") for e in self.deny if not _as_network(e))
+        return tuple(name for name in names if name and name != "*")
+
+    def parse(self, text: str) -> Url:
+        """The URL in its parts; AddressRefused when any parser could read it in two ways."""
+        if len(text) > MAX_URL_LENGTH:
+            raise AddressRefused(
+                "too_long",
+                f"the address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are allowed",
+            )
+        scheme, separator, _ = text.partition("://")
+        if scheme.lower() not in self.policy.allowed_schemes:
+            allowed = "https or http" if self.allow_local else "https"
+            raise AddressRefused("scheme", f"{allowed} only: the address must begin with https://")
+        if not separator or not _ALLOWED.fullmatch(text) or _ENCODED_CONTROL.search(text):
+            raise AddressRefused(
+                "malformed",
+                "the address holds a character that does not belong there "
+                "(spaces, control and non-ASCII characters; write such host names as xn--…)",
+            )
+        if "\\" in text or "#" in text:
+            raise AddressRefused("malformed", "the address may not hold a backslash or a '#'")
+        try:
+            split = urlsplit(text)
+            port = split.port
+        except ValueError:
+            raise AddressRefused("malformed", "the address cannot be read as a URL") from None
+        if "@" in split.netloc:
+            raise AddressRefused(
+                "credentials", "no user name or password in the address: the key has its own field"
+            )
+        host = self._check_host(split.hostname or "", bracketed="[" in split.netloc)
+        self._check_port(split.netloc, port)
+        self._second_opinion(text, host)
+        target = (split.path or "/") + (f"?{split.query}" if split.query else "")
+        default = HTTPS_PORT if split.scheme == "https" else 80
+        return Url(split.scheme, host, default if port is None else port, target)
+
+    def _check_host(self, host: str, *, bracketed: bool) -> str:
+        host = host.lower()
+        if not host or "%" in host:
+            raise AddressRefused("malformed", "the address has no usable host name")
+        if bracketed:
+            try:
+                self._check_address(IPv6Address(host))
+            except ipaddress.AddressValueError:
+                raise AddressRefused("malformed", "the address has no usable host name") from None
+            return str(IPv6Address(host))
+        name = host.removesuffix(".")
+        labels = name.split(".")
+        if len(name) > 253 or any(len(label) > 63 for label in labels):
+            raise AddressRefused(
+                "malformed", "a host name has at most 253 characters, and 63 between two dots"
+            )
+        if _NUMBER.fullmatch(labels[-1]):
+            try:
+                self._check_address(IPv4Address(name))
+            except ipaddress.AddressValueError:
+                # 2130706433, 0x7f000001, 017700000001, 127.1, 127.000.000.001, ...
+                raise _not_public(
+                    f"{host} is an unusual spelling of an IPv4 address",
+                    ": write an IPv4 address as four decimal numbers",
+                ) from None
+            return name
+        if not all(_LABEL.fullmatch(label) for label in labels):
+            raise AddressRefused("malformed", "the address has no usable host name")
+        if not self.allow_local and (len(labels) == 1 or labels[-1] in _PRIVATE_NAMES):
+            raise _not_public(f"{host} is a name of the local network")
+        if any(_names(entry, name) for entry in self._denied_names):
+            raise self._own_server(host)
+        return name
+
+    def _check_port(self, netloc: str, port: int | None) -> None:
+        if netloc.endswith(":") or port == 0:
+            raise AddressRefused("port", "the address names no usable port")
+        if port is not None and port not in self.policy.allowed_ports:
+            allowed = " or ".join(str(p) for p in sorted(self.ports))
+            raise AddressRefused("port", f"port {port} is not allowed, only {allowed}")
+
+    def _second_opinion(self, text: str, host: str) -> None:
+        """Let ssrfguard read the URL too: two parsers that differ are a disguise."""
+        try:
+            target = self.policy.check_url(text)
+        except SSRFGuardError as error:
+            raise AddressRefused("malformed", "the address cannot be read safely") from error
+        seen = str(target.address) if target.address else target.host.removesuffix(".")
+        if seen != host:
+            raise AddressRefused("malformed", "the address cannot be read safely")
+
+    def _own_server(self, detail: str) -> AddressRefused:
+        return AddressRefused(
+            "own_server", "cannot benchmark this server", fault=Fault.BLOCKED, detail=detail
+        )
+
+    def _check_address(self, address: IPv4Address | IPv6Address) -> None:
+        try:
+            self.policy.check_address(address)
+        except BlockedAddressError as error:
+            raise _not_public(str(error)) from None
+        for spelling in _spellings(address):
+            if any(spelling in network for network in self._denied_networks):
+                raise self._own_server(f"{address} is an address of this server")
+
+    def resolve(self, url: Url) -> tuple[Address, ...]:
+        """The addresses of the URL's host, by one lookup; refused unless every one is public."""
+        try:
+            literal = ip_address(url.host)
+        except ValueError:
+            literal = None
+        target = Target(url.scheme, url.host, url.port, url.host, literal)
+        try:
+            addresses = resolve(target, policy=self.policy, resolver=self.resolver)
+        except BlockedAddressError as error:
+            raise _not_public(f"{url.host}: {error}") from None
+        except (OSError, UnicodeError, ValueError) as error:
+            raise EditorError(
+                f"cannot resolve the host name {url.host}", fault=Fault.UNREACHABLE
+            ) from error
+        for address in addresses:
+            self._check_address(address.ip)
+        return addresses
+
+
+def _names(entry: str, host: str) -> bool:
+    """True when a deny entry means this host; ".example.org" also means all below it."""
+    bare = entry.removeprefix(".")
+    return host == bare or (entry.startswith(".") and host.endswith(entry))
+
+
+def _as_network(entry: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(entry.strip().strip("[]"), strict=False)
+    except ValueError:
+        return None
+
+
+def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Address, ...]:
+    """The address, and the IPv4 address it wraps where it wraps one."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped:
+            return address, address.ipv4_mapped
+        if address in _NAT64:
+            return address, IPv4Address(int(address) & 0xFFFFFFFF)
+    return (address,)

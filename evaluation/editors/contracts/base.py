@@ -1,0 +1,232 @@
+"""What the contracts of submitted endpoints share: settings, requests, the call.
+
+A contract says how one edit is asked for and where in the answer the picture
+is. It builds a `Request` without a picture in it, which is sent with one, or
+shown as a curl line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+import shlex
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import httpx2
+
+from evaluation.editors.base import EditorError, Fault
+from evaluation.endpoint import GuardedClient, Reply
+
+# Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
+PICTURE = f"picture-{secrets.token_hex(16)}"
+MAX_EXTRA_BYTES = 4096
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_SIZE = re.compile(r"[1-9][0-9]{1,4}x[1-9][0-9]{1,4}")
+
+
+@dataclass
+class Settings:
+    """How an endpoint is called; what the submission form asks for.
+
+    `size` is "input" (ask for the input's size), "omit", or a fixed "1024x1024".
+    `image_field` and `prompt_field` rename the contract's fields; "images[]"
+    sends a list of one. `extra` is merged into the request. `timeout` is in
+    seconds of wall time for a whole edit.
+    """
+
+    url: str
+    contract: str = "openai-edits"
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    send_seed: bool = True
+    send_response_format: bool = True
+    size: str = "input"
+    image_field: str = ""
+    prompt_field: str = ""
+    timeout: float = 300.0
+
+    def dimensions(self, size: tuple[int, int]) -> tuple[int, int] | None:
+        """The width and height to ask for, given the input's; None to leave them out."""
+        if self.size == "omit":
+            return None
+        if self.size == "input":
+            return size
+        width, _, height = self.size.partition("x")
+        return int(width), int(height)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One edit to ask for, with PICTURE where the picture goes.
+
+    Either `json` or, for multipart, `form` with the picture as the file `image_field`.
+    """
+
+    url: str
+    json: Mapping[str, Any] | None = None
+    form: Mapping[str, str] | None = None
+    image_field: str = "image"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self, png: bytes) -> tuple[str, bytes]:
+        """The content type and the body, with the picture in it."""
+        if self.json is None:
+            file = (f"{self.image_field}.png", png, "image/png")
+            multipart = httpx2.Request(
+                "POST", self.url, data=dict(self.form or {}), files={self.image_field: file}
+            )
+            return multipart.headers["Content-Type"], multipart.read()
+        # Two megabytes of base64 need no JSON escaping: they are put between the halves.
+        before, after = json.dumps(self.json).encode().split(PICTURE.encode())
+        return "application/json", b"".join((before, base64.b64encode(png), after))
+
+    def as_curl(self, *, with_key: bool) -> str:
+        """The same request as a shell line; the key is $API_KEY, the picture picture.png."""
+        quote = shlex.quote
+        headers = [f"-H {quote(f'{name}: {value}')}" for name, value in self.headers.items()]
+        if with_key:
+            headers.append('-H "Authorization: Bearer $API_KEY"')
+        parts = [f"curl {quote(self.url)}", *headers]
+        if self.json is None:
+            parts.append(f"-F {quote(f'{self.image_field}=@picture.png;type=image/png')}")
+            # --form-string: a prompt that begins with @ or < is not a file name.
+            parts += [f"--form-string {quote(f'{k}={v}')}" for k, v in (self.form or {}).items()]
+            return " \\\n  ".join(parts)
+        before, after = json.dumps(self.json, ensure_ascii=False).split(PICTURE)
+        parts += ["-H 'Content-Type: application/json'", "--data-binary @-"]
+        body = f"printf %s {quote(before)}; base64 < picture.png | tr -d '\\n'; printf %s {quote(after)}"
+        return f"{{ {body}; }} |\n" + " \\\n  ".join(parts)
+
+
+class Call:
+    """One edit in progress: sends requests, all within one deadline."""
+
+    def __init__(self, client: GuardedClient, settings: Settings) -> None:
+        self._client = client
+        self.settings = settings
+        self._deadline = time.monotonic() + settings.timeout
+        self.notes: dict[str, Any] = {}
+
+    def left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def post(self, request: Request, png: bytes, idempotency_key: str) -> Reply:
+        content_type, content = request.encode(png)
+        headers = {
+            **request.headers,
+            **self._authorization(),
+            "Content-Type": content_type,
+            "Idempotency-Key": idempotency_key,
+        }
+        return self._send("POST", request.url, headers, content)
+
+    def poll(self, url: str) -> Reply:
+        """Ask again for an answer that was not ready; the key goes to its own origin only."""
+        same = _origin(url) == _origin(self.settings.url)
+        headers = self._authorization() if same else {}
+        return self._send("GET", url, headers, kind="answer_url")
+
+    def fetch(self, url: str) -> Reply:
+        """What the answer points to, through the same door, without the key."""
+        self.notes["fetched_from_url"] = True
+        return self._send("GET", url, {}, kind="answer_url")
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        kind: str = "address",
+    ) -> Reply:
+        return self._client.send(
+            method, url, headers=headers, content=content, timeout=self.left(), kind=kind
+        )
+
+    def _authorization(self) -> dict[str, str]:
+        key = self.settings.api_key
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+class Contract(ABC):
+    """How an edit is asked for over HTTP, and where the picture is in the answer."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    #: What the path of the address ends with; it is added where it lacks.
+    path: ClassVar[str] = ""
+    image_field: ClassVar[str] = "image"
+    prompt_field: ClassVar[str] = "prompt"
+    #: What `extra` may not set, because the harness does.
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    can_send_response_format: ClassVar[bool] = False
+
+    def address(self, settings: Settings) -> str:
+        """The full address; people give the base ("https://host/v1") or the whole."""
+        base, mark, query = settings.url.partition("?")
+        if not base.rstrip("/").endswith(self.path):
+            base = base.rstrip("/") + self.path
+        return base + mark + query
+
+    def check(self, settings: Settings) -> None:
+        """Raise EditorError where the settings cannot make a request; never names the key."""
+        if settings.size not in ("input", "omit") and not _SIZE.fullmatch(settings.size):
+            raise _misconfigured('size is "input", "omit" or like "1024x1024"')
+        for name in (settings.image_field, settings.prompt_field):
+            if name and not _NAME.fullmatch(name.removesuffix("[]")):
+                raise _misconfigured(f"{name!r} cannot be a field name")
+        if not re.fullmatch(r"[!-~]*", settings.api_key):
+            raise _misconfigured("the key holds a space or a character that no key has")
+        if not 0 < settings.timeout <= 3600:
+            raise _misconfigured("the time-out is between 0 and 3,600 seconds")
+        self._check_extra(settings)
+
+    def _check_extra(self, settings: Settings) -> None:
+        extra = settings.extra
+        try:
+            text = json.dumps(extra, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise _misconfigured("the extra parameters are not plain JSON") from None
+        if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_BYTES:
+            raise _misconfigured(
+                f"the extra parameters are a JSON object of at most {MAX_EXTRA_BYTES:,} characters"
+            )
+        own = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
+        for name in extra:
+            if not _NAME.fullmatch(name):
+                raise _misconfigured(f"{name[:64]!r} cannot be the name of an extra parameter")
+            if name in own:
+                raise _misconfigured(f"the extra parameter {name!r} is set by the benchmark")
+
+    def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
+        """The name of the image's or prompt's field, and whether it holds a list."""
+        given = settings.image_field if what == "image" else settings.prompt_field
+        name = given or (self.image_field if what == "image" else self.prompt_field)
+        return name.removesuffix("[]"), name.endswith("[]")
+
+    @abstractmethod
+    def request(
+        self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
+    ) -> Request:
+        """The request for one edit of a picture of this size."""
+
+    @abstractmethod
+    def picture(self, call: Call, reply: Reply) -> bytes:
+        """The encoded picture in the reply; raises Refused or EditorError."""
+
+
+def _misconfigured(message: str) -> EditorError:
+    return EditorError(message, fault=Fault.CONFIGURATION, permanent=True)
+
+
+def _origin(url: str) -> tuple[str, str]:
+    split = urlsplit(url)
+    return split.scheme.lower(), split.netloc.lower()

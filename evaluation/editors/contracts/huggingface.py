@@ -1,0 +1,38 @@
+"""Hugging Face image-to-image, as `InferenceClient(model=url).image_to_image` sends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
+from evaluation.editors.contracts.replies import check_status, read_json, read_picture
+from evaluation.endpoint import Reply
+
+
+class HuggingFaceImageToImage(Contract):
+    """`POST url`, JSON `inputs` and `parameters`; the answer is the picture's bytes."""
+
+    name = "huggingface"
+    label = "Hugging Face image-to-image"
+    image_field = "inputs"
+    reserved = frozenset({"seed", "target_size"})
+
+    def request(
+        self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
+    ) -> Request:
+        parameters: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
+        if settings.send_seed and seed is not None:
+            parameters["seed"] = seed
+        if asked := settings.dimensions(size):
+            parameters["target_size"] = {"width": asked[0], "height": asked[1]}
+        parameters.update(settings.extra)
+        body: dict[str, Any] = {self.field(settings, "image")[0]: PICTURE, "parameters": parameters}
+        if settings.model:
+            body["model"] = settings.model
+        return Request(self.address(settings), json=body, headers={"Accept": "image/png"})
+
+    def picture(self, call: Call, reply: Reply) -> bytes:
+        check_status(call, reply)
+        if reply.media_type.endswith("json"):
+            read_json(call, reply)  # an error, most likely: its message is better than ours
+        return read_picture(reply)

@@ -1,0 +1,96 @@
+"""The OpenAI contracts: images/edits as multipart, images/generations as JSON.
+
+Served by vLLM-Omni, SGLang, Xinference, LiteLLM, stable-diffusion.cpp (edits),
+Ark and LocalAI (generations). They differ in what they reject: OpenAI itself
+knows neither `seed` nor `response_format`, so both are switches.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
+from evaluation.editors.contracts.replies import (
+    bad_answer,
+    check_status,
+    picture_in,
+    raise_if_error,
+    read_json,
+)
+from evaluation.endpoint import Reply
+
+
+class _OpenAI(Contract):
+    can_send_response_format = True
+    reserved = frozenset({"n", "model", "size", "seed", "response_format", "stream"})
+
+    def parameters(
+        self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
+    ) -> dict[str, Any]:
+        """Everything but the picture."""
+        fields: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
+        if settings.model:
+            fields["model"] = settings.model
+        fields["n"] = 1
+        if asked := settings.dimensions(size):
+            fields["size"] = f"{asked[0]}x{asked[1]}"
+        fields["output_format"] = "png"
+        if settings.send_response_format:
+            fields["response_format"] = "b64_json"
+        if settings.send_seed and seed is not None:
+            fields["seed"] = seed
+        # An extra parameter of null takes one of ours out, where a server dislikes it.
+        fields.update(settings.extra)
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def picture(self, call: Call, reply: Reply) -> bytes:
+        """The first picture of `data`, as base64 or by its URL."""
+        check_status(call, reply)
+        payload = read_json(call, reply)
+        data = payload.get("data")
+        item = data[0] if isinstance(data, list) and data else None
+        if not isinstance(item, dict):
+            raise bad_answer("the answer has no data[0] with a picture")
+        raise_if_error(call, item)  # Ark reports a failed picture in its place
+        return picture_in(call, item.get("b64_json") or item.get("url"))
+
+
+class OpenAIEdits(_OpenAI):
+    """`POST {base}/images/edits`, multipart, the picture as the file `image`."""
+
+    name = "openai-edits"
+    label = "OpenAI images/edits (multipart)"
+    path = "/images/edits"
+
+    def request(
+        self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
+    ) -> Request:
+        name, is_list = self.field(settings, "image")
+        form = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in self.parameters(settings, prompt, seed, size).items()
+        }
+        return Request(
+            self.address(settings), form=form, image_field=f"{name}[]" if is_list else name
+        )
+
+
+class OpenAIGenerations(_OpenAI):
+    """`POST {base}/images/generations`, JSON, the picture in a field of its own.
+
+    Ark takes it as a data: URI in `image`; LocalAI as base64 in `file`, or as a
+    list in `ref_images[]`.
+    """
+
+    name = "openai-generations"
+    label = "OpenAI images/generations (JSON)"
+    path = "/images/generations"
+
+    def request(
+        self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
+    ) -> Request:
+        name, is_list = self.field(settings, "image")
+        value = PICTURE if name in ("file", "ref_images") else f"data:image/png;base64,{PICTURE}"
+        body = self.parameters(settings, prompt, seed, size)
+        return Request(self.address(settings), json={**body, name: [value] if is_list else value})

@@ -1,0 +1,253 @@
+"""What an endpoint's reply means: a picture, a refusal, or whose fault it is.
+
+Of a reply's body nothing is ever quoted but a JSON error message: its first
+500 characters, on one line, without the key.
+"""
+
+from __future__ import annotations
+
+import binascii
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from evaluation.editors.base import EditorError, Fault, Refused
+from evaluation.editors.contracts.base import Call
+from evaluation.endpoint import Reply
+
+MAX_QUOTED = 500
+MAX_RETRY_AFTER = 24 * 3600.0
+
+# Codes are matched as words of any spelling: content_policy_violation, IMAGE_SAFETY,
+# DataInspectionFailed, OutputImageSensitiveContentDetected, moderation_blocked, ...
+_POLICY_CODE = re.compile(
+    r"content.?policy|policy.?violation|moderat|safety|sensitive|nsfw|prohibited|"
+    r"data.?inspection|content.?filter|risk.?detection",
+    re.IGNORECASE,
+)
+_POLICY_TEXT = re.compile(
+    r"content.polic|usage.polic|safety (system|filter|polic|guideline|check)|image_safety|nsfw|"
+    r"violat\w* .{0,60}(polic|guideline)|(rejected|blocked|flagged) .{0,40}(safety|moderation)|"
+    r"moderation (system|filter|blocked)|prohibited content|sensitive content",
+    re.IGNORECASE,
+)
+_CREDIT = re.compile(
+    r"insufficient.?(quota|credit|balance|fund)|current quota|out of credit|no credits|"
+    r"credit balance|billing|payment.?required|quota.?exhausted|prepaid",
+    re.IGNORECASE,
+)
+_KEY = re.compile(
+    r"(invalid|incorrect|missing|expired|unknown|wrong|no).{0,20}(api[ _-]?key|access token)|"
+    r"(api[ _-]?key|access token).{0,30}(invalid|incorrect|missing|expired|not valid|required)|"
+    r"unauthori[sz]ed|not authenticated",
+    re.IGNORECASE,
+)
+
+
+def check_status(call: Call, reply: Reply) -> None:
+    """Return for a 2xx reply; else raise Refused or EditorError by what the status means."""
+    status = reply.status
+    if 200 <= status < 300:
+        return
+    said, code = _said(call, reply)
+    message = f"HTTP {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
+    if status < 500 and status not in (401, 402, 429):
+        _raise_if_refused(said, code)
+    fault, permanent = _meaning(status, f"{code} {said}")
+    waits = status == 503 and retry_after(reply) is not None
+    raise EditorError(
+        message,
+        fault=Fault.RATE_LIMITED if waits else fault,
+        permanent=permanent,
+        retry_after=retry_after(reply),
+    )
+
+
+def _meaning(status: int, text: str) -> tuple[Fault, bool]:
+    """The fault a status stands for, and whether it is permanent."""
+    if status == 402 or (status in (400, 403, 422, 429) and _CREDIT.search(text)):
+        return Fault.OUT_OF_CREDIT, True
+    if status in (401, 403, 407) or (status in (400, 422) and _KEY.search(text)):
+        return Fault.KEY_REJECTED, True
+    if status == 408:
+        return Fault.TIMEOUT, False
+    if status in (425, 429):
+        return Fault.RATE_LIMITED, False
+    if status in (404, 405, 410, 421, 426, 501, 505):
+        return Fault.CONFIGURATION, True
+    if status >= 500 or status < 200 or status in (409, 423):
+        return Fault.SERVER_ERROR, False
+    return Fault.BAD_REQUEST, True
+
+
+def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
+    """The JSON object in a 2xx reply that reports no error."""
+    payload = _json(reply)
+    if not isinstance(payload, Mapping):
+        raise _wrong_type(reply, "a JSON object with the picture")
+    raise_if_error(call, payload)
+    return payload
+
+
+def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
+    """Raise for an error that came with status 200."""
+    if not any(payload.get(name) for name in ("error", "errors")):
+        return
+    said, code = _error_of(call, payload)
+    _raise_if_refused(said, code)
+    text = f"{code} {said}"
+    if _CREDIT.search(text):
+        fault, permanent = Fault.OUT_OF_CREDIT, True
+    elif _KEY.search(text):
+        fault, permanent = Fault.KEY_REJECTED, True
+    else:
+        fault, permanent = Fault.BAD_ANSWER, False
+    raise EditorError(
+        f"the endpoint answered with an error: {said or 'without a message'}",
+        fault=fault,
+        permanent=permanent,
+    )
+
+
+def read_picture(reply: Reply) -> bytes:
+    """The bytes of a reply that is the picture itself; the picture is checked later."""
+    media_type = reply.media_type
+    if not reply.body and not media_type.startswith("text/"):
+        raise bad_answer("the answer is empty (0 bytes)")
+    if media_type.startswith("image/") or media_type in ("", "application/octet-stream"):
+        return reply.body
+    raise _wrong_type(reply, "image")
+
+
+def picture_in(call: Call, value: Any) -> bytes:
+    """The picture a string in the answer holds or points to: base64, data: URI or URL."""
+    if not isinstance(value, str) or not value:
+        raise bad_answer("there is no picture where the contract says it is")
+    head = value[:16].lower()
+    if head.startswith(("http://", "https://")):
+        reply = call.fetch(value)
+        if reply.status != HTTPStatus.OK:
+            raise bad_answer(f"the picture's own address answered HTTP {reply.status}")
+        return read_picture(reply)
+    if head.startswith("data:"):
+        kind, comma, value = value.partition(",")
+        if not comma or not kind.lower().endswith(";base64"):
+            raise bad_answer("the data: URI is not base64")
+    try:
+        return binascii.a2b_base64(value)
+    except ValueError:
+        raise bad_answer("the picture is not valid base64") from None
+
+
+def bad_answer(message: str) -> EditorError:
+    """An answer without a usable picture: it was paid for, and asking again may help."""
+    return EditorError(message, fault=Fault.BAD_ANSWER, billed=True)
+
+
+def retry_after(reply: Reply) -> float | None:
+    """Seconds the endpoint asks to wait, 0 to 24 h; None when it does not say it sensibly."""
+    value = reply.headers.get("retry-after", "").strip()
+    if not value:
+        return _estimated_time(reply)
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+        except (ValueError, OverflowError):
+            return None
+    if math.isnan(seconds) or seconds < 0:
+        return None
+    return min(seconds, MAX_RETRY_AFTER)
+
+
+def _estimated_time(reply: Reply) -> float | None:
+    """Hugging Face says in the body how long a model takes to load."""
+    if reply.status != 503:
+        return None
+    payload = _json(reply, default=None)
+    seconds = payload.get("estimated_time") if isinstance(payload, Mapping) else None
+    if isinstance(seconds, int | float) and 0 <= seconds < math.inf:
+        return min(float(seconds), MAX_RETRY_AFTER)
+    return None
+
+
+def quote(call: Call, text: str) -> str:
+    """Somebody else's words on one line: no control characters, no key, 500 characters."""
+    key = call.settings.api_key
+    # Endpoints echo keys, often cut short: any beginning or end of 8 and more goes.
+    for length in range(len(key), min(7, max(0, len(key) - 1)), -1):
+        text = text.replace(key[:length], "$API_KEY").replace(key[-length:], "$API_KEY")
+    text = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_QUOTED])
+    return " ".join(text.split())[:MAX_QUOTED]
+
+
+def _raise_if_refused(said: str, code: str) -> None:
+    if _POLICY_CODE.search(code) or (not code.startswith("invalid") and _POLICY_TEXT.search(said)):
+        raise Refused(said or code)
+
+
+def _said(call: Call, reply: Reply) -> tuple[str, str]:
+    """The message and code of an error reply, where its body is JSON."""
+    payload = _json(reply, default=None)
+    return _error_of(call, payload) if isinstance(payload, Mapping) else ("", "")
+
+
+def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
+    """The message and the code(s) in the error shapes that are about.
+
+    {"error": {message, type, code}}, {"error": "text"}, {"detail": "text"},
+    {"detail": [{msg, type}]}, {"errors": [...]}, {"code", "message"}.
+    """
+    error: Any = payload
+    for name in ("error", "errors", "detail"):
+        if payload.get(name):
+            error = payload[name]
+            break
+    if isinstance(error, list) and error:
+        error = error[0]
+    if not isinstance(error, Mapping):
+        return (quote(call, error) if isinstance(error, str) else ""), ""
+    said = next((error[n] for n in ("message", "msg", "detail") if _is_text(error.get(n))), "")
+    codes = [str(error[n])[:100] for n in ("code", "type", "status") if error.get(n)]
+    return quote(call, said), quote(call, " ".join(codes))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+_NO_DEFAULT = object()
+
+
+def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError):
+        if default is not _NO_DEFAULT:
+            return default
+    if not reply.body:
+        raise bad_answer("the answer is empty (0 bytes)")
+    if reply.media_type.endswith("json"):
+        raise bad_answer("the answer is not valid JSON")
+    raise _wrong_type(reply, "a JSON object with the picture")
+
+
+def _wrong_type(reply: Reply, expected: str) -> EditorError:
+    """A log-in or error page: the endpoint as a whole is unwell, not this one picture."""
+    got = reply.media_type if re.fullmatch(r"[\w.+-]+/[\w.+-]+", reply.media_type) else "no type"
+    if got.startswith("text/"):
+        expected = "image"
+    return EditorError(f"expected {expected}, got {got}", fault=Fault.SERVER_ERROR)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -1,0 +1,94 @@
+"""The editor behind a URL that somebody submitted."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from evaluation.addresses import Rules
+from evaluation.editors.base import Answer, Editor
+from evaluation.editors.contracts import Call, Contract, Settings, find_contract
+from evaluation.editors.contracts.replies import bad_answer
+from evaluation.endpoint import MAX_BODY_BYTES, GuardedClient, SecurityEvent
+from evaluation.images import MAX_BYTES, MAX_PIXELS, ImageError, Picture
+
+
+@dataclass
+class Endpoint(Settings, Editor):
+    """Edits by calling a submitted address; see Settings for how it is called.
+
+    `allow_local` is the development switch (http, this machine, the local
+    network). `deny` names our own hosts and addresses. `price` is the USD an
+    edit costs. `group` goes into the idempotency keys: give a run's id, so
+    that an edit repeated after a crash keeps its key and is billed once.
+    """
+
+    price: float | None = None
+    max_bytes: int = MAX_BODY_BYTES
+    max_pixels: int = MAX_PIXELS
+    allow_local: bool = False
+    ports: tuple[int, ...] = (443,)
+    deny: tuple[str, ...] = ()
+    group: str = field(default_factory=lambda: secrets.token_hex(8), repr=False)
+    on_security_event: SecurityEvent | None = field(default=None, repr=False)
+    client: GuardedClient | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.protocol.check(self)
+        self.http.parse(self.protocol.address(self))
+
+    @cached_property
+    def http(self) -> GuardedClient:
+        if self.client is not None:
+            return self.client
+        rules = Rules(self.allow_local, frozenset(self.ports), tuple(self.deny))
+        return GuardedClient(
+            rules, on_security_event=self.on_security_event, max_bytes=self.max_bytes
+        )
+
+    @cached_property
+    def protocol(self) -> Contract:
+        return find_contract(self.contract)
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        """The edited picture. The whole edit, with what it polls and fetches, has one deadline."""
+        start = time.monotonic()
+        call = Call(self.http, self)
+        request = self.protocol.request(self, prompt, seed, picture.size)
+        reply = call.post(request, picture.png(), self._idempotency_key(picture, prompt, seed))
+        data = self.protocol.picture(call, reply)
+        seconds = time.monotonic() - start
+        try:
+            answered = Picture.from_bytes(
+                data, max_bytes=min(self.max_bytes, MAX_BYTES), max_pixels=self.max_pixels
+            )
+        except ImageError as error:
+            raise bad_answer(str(error)) from error
+        return Answer(answered, seconds, self.price, {"status": reply.status, **call.notes})
+
+    def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
+        """The same for every attempt at the same edit of the same run."""
+        text = "\0".join((self.group, self.url, self.model, picture.sha256, prompt, str(seed)))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """How the endpoint is called; neither the key nor anything about our own network."""
+        return {
+            "url": self.url,
+            "contract": self.contract,
+            "model": self.model,
+            "extra": dict(self.extra),
+            "send_seed": self.send_seed,
+            "send_response_format": self.send_response_format,
+            "size": self.size,
+            "image_field": self.image_field,
+            "prompt_field": self.prompt_field,
+            "timeout": self.timeout,
+        }
+
+    def close(self) -> None:
+        self.http.close()
