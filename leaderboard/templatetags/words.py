@@ -1,0 +1,43 @@
+"""leaderboard.wording for templates."""
+
+from __future__ import annotations
+
+from django import template
+
+from leaderboard import wording
+from leaderboard.models import Standing
+
+register = template.Library()
+register.filter("percent", wording.percent)
+register.filter("usd", wording.usd)
+register.filter("seconds", wording.seconds)
+register.filter("half_life", wording.half_life)
+register.filter("in_trips", wording.in_trips)
+register.filter("metric_label", wording.metric_label)
+register.filter("lost", wording.lost)
+register.filter("life", wording.life)
+register.filter("listed", wording.listed)
+
+
+@register.filter
+def of(number: int, one: str) -> str:
+    """{{ 3|of:"case" }} gives "3 cases"."""
+    return wording.count(number, one)
+
+
+@register.filter
+def half_life_interval(standing: Standing, trips: int) -> str:
+    """The interval of a standing's half-life; empty where none was computed."""
+    if standing.usable_trips_low is None:
+        return ""
+    return wording.half_life_interval(standing.half_life_low, standing.half_life_high, trips)
+
+
+@register.filter
+def usable_interval(standing: Standing) -> str:
+    return wording.interval(standing.usable_trips_low, standing.usable_trips_high)
+
+
+@register.filter
+def rank_interval(standing: Standing) -> str:
+    return wording.ranks(standing.rank_low, standing.rank_high)

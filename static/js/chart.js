@@ -1,0 +1,102 @@
+// Draws the figures that the server wrote into the page. Plotly is large, so it is
+// fetched only when a chart comes near the window, once for all charts.
+
+const bundle = document.querySelector("script[data-plotly]").dataset.plotly;
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const NARROW = 640;
+let loading;
+
+function plotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = bundle;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("the chart library did not load"));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+// "var(--name)" and "var(--name / 0.2)" become the colours of the present theme.
+function coloured(value, style) {
+  if (Array.isArray(value)) return value.map((item) => coloured(item, style));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [
+      key,
+      typeof item === "string" && key.endsWith("color") ? colour(item, style) : coloured(item, style),
+    ]));
+  }
+  return value;
+}
+
+function colour(text, style) {
+  const match = /^var\((--[\w-]+)(?: \/ ([\d.]+))?\)$/.exec(text);
+  if (!match) return text;
+  const found = style.getPropertyValue(match[1]).trim();
+  if (!match[2]) return found;
+  const [, r, g, b] = /^#(..)(..)(..)$/.exec(found).map((hex) => parseInt(hex, 16));
+  return `rgba(${r},${g},${b},${match[2]})`;
+}
+
+function themed(figure, width) {
+  const style = getComputedStyle(document.documentElement);
+  const { data, layout } = coloured(figure, style);
+  layout.font.family = style.getPropertyValue("--sans");
+  if (width < NARROW) {
+    layout.legend = { ...layout.legend, orientation: "h", x: 0, y: -0.2, yanchor: "top" };
+    layout.margin = { ...layout.margin, l: 44, r: 8 };
+  }
+  return { data, layout };
+}
+
+async function draw(plot) {
+  const figure = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+  const config = { displayModeBar: false, responsive: true };
+  const chart = plot.closest(".chart");
+  let library;
+  try {
+    library = await plotly();
+  } catch (error) {
+    // The numbers say the same.
+    plot.remove();
+    chart.querySelector("details").open = true;
+    return;
+  }
+  const redraw = () => {
+    const { data, layout } = themed(figure, plot.clientWidth);
+    return library.react(plot, data, layout, config);
+  };
+  await redraw();
+  plot.dataset.drawn = "";
+  dark.addEventListener("change", redraw);
+  let wide = plot.clientWidth >= NARROW;
+  new ResizeObserver(() => {
+    if (wide !== (wide = plot.clientWidth >= NARROW)) redraw();
+  }).observe(plot);
+  offerDownloads(chart, library, figure);
+}
+
+function offerDownloads(chart, library, figure) {
+  const downloads = chart.querySelector(".downloads");
+  if (!downloads) return;
+  downloads.hidden = false;
+  downloads.addEventListener("click", ({ target }) => {
+    const format = target.dataset.download;
+    if (!format) return;
+    const { data, layout } = themed(figure, 1200);
+    // In the page the heading is the title; a picture that travels carries its own.
+    const title = chart.querySelector("h2, h3").textContent;
+    layout.title = { text: title.replaceAll("&", "&amp;").replaceAll("<", "&lt;"), font: { size: 18 }, x: 0.02 };
+    layout.margin = { ...layout.margin, t: 56 };
+    library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename: `convergebench-${chart.id}` });
+  });
+}
+
+const near = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    near.unobserve(target);
+    draw(target);
+  }
+}, { rootMargin: "300px" });
+for (const plot of document.querySelectorAll(".plot[data-figure]")) near.observe(plot);
