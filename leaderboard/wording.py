@@ -34,12 +34,12 @@ def ticks(trips: int) -> list[int]:
 
 
 def half_life(value: float | None, trips: int) -> str:
-    """"7.3", or "> 20" where it was not reached."""
+    """ "7.3", or "> 20" where it was not reached."""
     return f">\u00a0{trips}" if value is None else f"{value:.1f}"
 
 
 def half_life_interval(low: float | None, high: float | None, trips: int) -> str:
-    """"6.1–8.8", "17.2 to > 20"; a bound of None was not reached."""
+    """ "6.1–8.8", "17.2 to > 20"; a bound of None was not reached."""
     if low is None:
         return half_life(None, trips)
     if high is None:
@@ -48,19 +48,19 @@ def half_life_interval(low: float | None, high: float | None, trips: int) -> str
 
 
 def in_trips(value: float | None, trips: int) -> str:
-    """"7.3 round trips", "more than 20 round trips"."""
+    """ "7.3 round trips", "more than 20 round trips"."""
     if value is None:
         return f"more than {trips} round trips"
     return f"{value:.1f} round trip{'' if f'{value:.1f}' == '1.0' else 's'}"
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """"1 case", "300 cases"."""
+    """ "1 case", "300 cases"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """"62 %"; small shares that are not 0 never read as 0, nor nearly all as 100."""
+    """ "62 %"; small shares that are not 0 never read as 0, nor nearly all as 100."""
     if share is None:
         return "–"
     shown = f"{100 * share:.{digits}f}"
@@ -72,7 +72,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def interval(low: float | None, high: float | None, scale: float = 1, digits: int = 1) -> str:
-    """"55–69"; empty where no interval is known."""
+    """ "55–69"; empty where no interval is known."""
     if low is None or high is None:
         return ""
     ends = [f"{scale * end:.{digits}f}" for end in (low, high)]
@@ -80,7 +80,7 @@ def interval(low: float | None, high: float | None, scale: float = 1, digits: in
 
 
 def kept(share: float, low: float | None = None, high: float | None = None) -> str:
-    """"keeps 62 % (55–69) of the picture"."""
+    """ "keeps 62 % (55–69) of the picture"."""
     if share <= 0:
         return "keeps nothing: no better than a blank card"
     around = interval(low, high, 100, 0)
@@ -88,12 +88,12 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
 
 
 def after(number: int) -> str:
-    """"after 5 round trips"."""
+    """ "after 5 round trips"."""
     return f"after {count(number, 'round trip')}"
 
 
 def usd(price: Decimal | float | None) -> str:
-    """"$0.039", with the digits that matter; "–" where no price is known."""
+    """ "$0.039", with the digits that matter; "–" where no price is known."""
     if price is None:
         return "–"
     value = float(price)
@@ -106,7 +106,7 @@ def usd(price: Decimal | float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """"0.4 s", "12 s", "3.1 min"."""
+    """ "0.4 s", "12 s", "3.1 min"."""
     if value is None:
         return "–"
     if value >= 120:
@@ -122,7 +122,7 @@ def ranks(low: int | None, high: int | None) -> str:
 
 
 def metric_label(name: str) -> str:
-    """"LPIPS"."""
+    """ "LPIPS"."""
     try:
         return metric_class(name).label
     except MetricError:
@@ -130,7 +130,7 @@ def metric_label(name: str) -> str:
 
 
 def metric_choice(name: str) -> str:
-    """"LPIPS: perceived quality"."""
+    """ "LPIPS: perceived quality"."""
     looks_at = LOOKS_AT.get(name)
     return f"{metric_label(name)}: {looks_at}" if looks_at else metric_label(name)
 
@@ -146,7 +146,7 @@ def life(level: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """"A, B and C", "A, B, C and 4 more"."""
+    """ "A, B and C", "A, B, C and 4 more"."""
     shown = list(names[:most])
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
