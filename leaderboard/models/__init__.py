@@ -3,7 +3,13 @@
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import Call, Chain, Run, Score, Trip
-from leaderboard.models.standings import Calibration, MetricVersion, PublishedFigure, Standing
+from leaderboard.models.standings import (
+    Calibration,
+    MetricVersion,
+    PublishedFigure,
+    Resamples,
+    Standing,
+)
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 
 __all__ = [
@@ -16,6 +22,7 @@ __all__ = [
     "MetricVersion",
     "Pace",
     "PublishedFigure",
+    "Resamples",
     "Run",
     "Score",
     "SecurityEvent",

@@ -49,7 +49,8 @@ class Standing(models.Model):
     """One run by one metric at one level in one scope, with intervals and rank.
 
     A half-life of None means that it was not reached within the suite's trips
-    ("> N"); the same holds for the bounds of its interval.
+    ("> N"); the same holds for the bounds of its interval. Scopes with too few
+    pictures have no interval: `has_interval` tells the two apart.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
@@ -67,6 +68,7 @@ class Standing(models.Model):
     auc = models.FloatField()
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
+    has_interval = models.BooleanField(default=False)
     rank = models.PositiveSmallIntegerField(null=True)
     rank_low = models.PositiveSmallIntegerField(null=True)
     rank_high = models.PositiveSmallIntegerField(null=True)
@@ -89,6 +91,21 @@ class Standing(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run} by {self.metric} at {self.level:g}, {self.scope}"
+
+
+class Resamples(models.Model):
+    """A standing's numbers in every bootstrap resample, so that ranks need no recomputing.
+
+    The resamples are the same for all runs of a suite. Kept apart from the
+    standing, which pages read.
+    """
+
+    standing = models.OneToOneField(Standing, models.CASCADE, related_name="resamples")
+    half_life = models.BinaryField()
+    usable_trips = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"resamples of {self.standing_id}"
 
 
 class PublishedFigure(models.Model):

@@ -1,0 +1,287 @@
+"""A large invented database, for budgets and benchmarks. Never on a real site."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+from django.utils import timezone
+from PIL import Image
+
+from evaluation.half_life import LEVELS, METHOD_VERSION
+from evaluation.images import Picture
+from evaluation.suites import Case as CoreCase
+from evaluation.suites import EditPair as CorePair
+from evaluation.suites import SourcePicture
+from evaluation.suites import Suite as CoreSuite
+from leaderboard import benchmark
+from leaderboard.models import (
+    Calibration,
+    Case,
+    Chain,
+    EditingModel,
+    MetricVersion,
+    Run,
+    Score,
+    Standing,
+    StoredImage,
+    Suite,
+    Trip,
+)
+from leaderboard.models.runs import ChainState, Outcome, RunState
+
+CATEGORIES = ("accessories", "scene-objects", "geometric")
+KINDS = ("face", "object", "scene")
+METRICS = ("lpips", "imagenet", "ssim")
+BATCH = 5_000
+
+
+class Command(BaseCommand):
+    help = "Fill the database with invented results of many models (suite 'invented')."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--models", type=int, default=100)
+        parser.add_argument("--cases", type=int, default=300)
+        parser.add_argument("--trips", type=int, default=20)
+        parser.add_argument(
+            "--no-trips", action="store_true", help="Standings only: quick, enough for the board."
+        )
+
+    @transaction.atomic
+    def handle(self, *args: Any, **options: Any) -> None:
+        if Suite.objects.filter(slug="invented").exists():
+            raise CommandError("the invented board is there already; use a fresh DATA_DIR")
+        random = np.random.default_rng(7)
+        suite = self._suite(options["cases"], options["trips"], random)
+        metrics = [
+            MetricVersion.objects.get_or_create(name=n, version="invented")[0] for n in METRICS
+        ]
+        Calibration.objects.bulk_create(
+            Calibration(
+                pixels_sha256=p.pixels_sha256, metric=m, blank=0.8, ladder={"75": 0.05, "1": 0.7}
+            )
+            for p in suite.pictures.all()
+            for m in metrics
+        )
+        pictures = list(StoredImage.objects.all()[:40])
+        cases = list(suite.cases.all())
+        for number in range(options["models"]):
+            strength = 1.5 + 22 * (number + 1) / options["models"]
+            run = self._run(suite, number, strength, metrics, random)
+            if not options["no_trips"]:
+                self._trips(run, cases, strength, metrics, pictures, random)
+            if options["verbosity"]:
+                self.stdout.write(f"{number + 1} of {options['models']} models", ending="\r")
+        self._rank(suite)
+
+    def _suite(self, count: int, trips: int, random: np.random.Generator) -> Suite:
+        per_picture = 3
+        sources, stored = [], {}
+        for number in range(-(-count // per_picture)):
+            slug = f"invented-{number}"
+            noise = random.integers(0, 255, (16, 16, 3)).astype(np.uint8)
+            stored[slug] = Picture.from_image(Image.fromarray(noise).resize((64, 64)))
+            sources.append(
+                SourcePicture(
+                    *(slug, f"{number:064x}", 64, 64, KINDS[number % 3], "file:none"),
+                    *(f"Invented {number}", "nobody", "CC0-1.0", "invented"),
+                )
+            )
+        pairs = [
+            CorePair(
+                f"pair-{n}", CATEGORIES[n % 3], f"Add thing {n}.", f"Remove thing {n}.", "local"
+            )
+            for n in range(30)
+        ]
+        cases = [
+            CoreCase(sources[n // per_picture].slug, pairs[(7 * n) % 30].slug) for n in range(count)
+        ]
+        core = CoreSuite(
+            *("invented", 1, "Invented", trips, 64, tuple(sources), tuple(pairs), tuple(cases)),
+            description="Invented numbers for load tests.",
+        )
+        return benchmark.store_suite(core, stored)
+
+    def _run(
+        self,
+        suite: Suite,
+        number: int,
+        strength: float,
+        metrics: list[MetricVersion],
+        random: np.random.Generator,
+    ) -> Run:
+        model = EditingModel.objects.create(
+            slug=f"invented-{number}",
+            name=f"Invented model {number}",
+            provider=f"Provider {number % 9}",
+            organisation=f"Provider {number % 9}",
+            editor="noop",
+            open_weights=bool(number % 2),
+            is_reference=number % 25 == 24,
+            price_per_edit="0.04000",
+        )
+        edits = suite.cases.count() * suite.trips * 2
+        now = timezone.now()
+        run = Run.objects.create(
+            editing_model=model,
+            suite=suite,
+            state=RunState.FINISHED,
+            published=True,
+            current=True,
+            complete=True,
+            metrics={m.name: {"version": m.version, "weights_sha256": ""} for m in metrics},
+            chains_total=suite.cases.count(),
+            chains_done=suite.cases.count(),
+            edits_total=edits,
+            edits_done=edits,
+            edit_seconds=edits * 8.0,
+            trips_scored=edits // 2,
+            started_at=now - datetime.timedelta(hours=3),
+            finished_at=now,
+        )
+        names = ["all", *(f"category:{c}" for c in CATEGORIES), *(f"kind:{k}" for k in KINDS)]
+        names += [f"pair:pair-{n}" for n in range(30)]
+        Standing.objects.bulk_create(
+            self._standing(run, metric, level, scope, strength * random.uniform(0.8, 1.2))
+            for metric, level, scope in itertools.product(metrics, LEVELS, names)
+        )
+        return run
+
+    def _standing(
+        self, run: Run, metric: MetricVersion, level: float, scope: str, strength: float
+    ) -> Standing:
+        trips = run.suite.trips
+        half = strength * (1 - level) / 0.5
+        mean = [round(float(np.exp(-0.69 * n / strength)), 4) for n in range(trips + 1)]
+        return Standing(
+            run=run,
+            metric=metric,
+            level=level,
+            scope=scope,
+            half_life=half if half <= trips else None,
+            half_life_low=half * 0.85 if half * 0.85 <= trips else None,
+            half_life_high=half * 1.2 if half * 1.2 <= trips else None,
+            has_interval=True,
+            usable_trips=min(half, trips) * 0.95,
+            usable_trips_low=min(half, trips) * 0.85,
+            usable_trips_high=min(half, trips),
+            auc=float(np.mean(mean)),
+            auc_low=float(np.mean(mean)) * 0.93,
+            auc_high=min(1.0, float(np.mean(mean)) * 1.06),
+            curve={
+                "mean": mean,
+                "low": [round(q * 0.94, 4) for q in mean],
+                "high": [round(min(1, q * 1.05), 4) for q in mean],
+                "shown": [None, *(round(1 - q, 4) for q in mean[1:])],
+            },
+            counts={
+                "cases": run.chains_total,
+                "chains": run.chains_total,
+                "completed": run.chains_total,
+                "crossed": run.chains_total,
+                "change_not_seen": 3,
+                "refused": 2,
+                "blank": 0,
+                "failed": 0,
+                "lost": 0,
+                "censored": 9,
+                "reframed": 4,
+                "recovered": 6,
+                "change_seen": 0.97,
+            },
+            details={"jpeg": {"1": 88.0, "5": 31.0}, "worst": [], "best": []}
+            if scope == "all"
+            else {},
+            method_version=METHOD_VERSION,
+        )
+
+    def _trips(
+        self,
+        run: Run,
+        cases: list[Case],
+        strength: float,
+        metrics: list[MetricVersion],
+        pictures: list[StoredImage],
+        random: np.random.Generator,
+    ) -> None:
+        trips = run.suite.trips
+        numbers = np.arange(1, trips + 1)
+        kept = np.exp(-0.69 * numbers / (strength * random.uniform(0.6, 1.4, (len(cases), 1))))
+        chains = Chain.objects.bulk_create(
+            (
+                Chain(
+                    run=run,
+                    case=case,
+                    state=ChainState.PLAYED,
+                    outcome=Outcome.COMPLETED,
+                    trips_played=trips,
+                    trips_scored=trips,
+                    results={m.name: _results(kept[row]) for m in metrics},
+                )
+                for row, case in enumerate(cases)
+            ),
+            batch_size=BATCH,
+        )
+        now = timezone.now()
+
+        def rows() -> Iterator[Trip]:
+            for chain in chains:
+                for number in range(1, trips + 1):
+                    yield Trip(
+                        chain=chain,
+                        number=number,
+                        edited=pictures[number % len(pictures)],
+                        restored=pictures[(number + 1) % len(pictures)],
+                        edited_seconds=8,
+                        restored_seconds=8,
+                        change_seen=True,
+                        step=0.02,
+                        from_source=0.02 * number,
+                        scored_at=now,
+                    )
+
+        made = Trip.objects.bulk_create(rows(), batch_size=BATCH)
+        Score.objects.bulk_create(
+            (
+                Score(
+                    trip=trip,
+                    metric=metric,
+                    distance=0.8 * (1 - kept[place // trips][place % trips]),
+                )
+                for place, trip in enumerate(made)
+                for metric in metrics
+            ),
+            batch_size=BATCH,
+        )
+
+    def _rank(self, suite: Suite) -> None:
+        """Ranks in the order of strength, three models to a shared rank."""
+        for metric, level in itertools.product(METRICS, LEVELS):
+            standings = Standing.objects.filter(
+                run__suite=suite, metric__name=metric, level=level, scope="all"
+            ).filter(run__editing_model__is_reference=False)
+            ordered = sorted(standings, key=lambda s: -(s.half_life or 1e9))
+            for place, standing in enumerate(ordered):
+                standing.rank = place // 3 * 3 + 1
+                standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2
+                standing.p_first = 0.33 if place < 3 else 0.0
+            Standing.objects.bulk_update(ordered, ["rank", "rank_low", "rank_high", "p_first"])
+
+
+def _results(kept: np.ndarray) -> dict[str, Any]:
+    below = np.flatnonzero(kept <= 0.5)
+    time = float(below[0]) + 0.5 if below.size else float(len(kept))
+    kind = "crossed" if below.size else "censored"
+    return {
+        "retention": [round(float(q), 4) for q in kept],
+        "distances": [round(float(0.8 * (1 - q)), 4) for q in kept],
+        "auc": round(float(kept.mean()), 4),
+        "recovered": False,
+        "events": {f"{level:g}": {"time": time, "kind": kind} for level in LEVELS},
+    }
