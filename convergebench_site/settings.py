@@ -166,7 +166,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 FIXTURE_DIRS = [BASE_DIR / "fixtures"]
 S3_BUCKET = env("S3_BUCKET", default="")
-_files: dict[str, object] = {"BACKEND": "django.core.files.storage.FileSystemStorage"}
+_files: dict[str, object] = {"BACKEND": "leaderboard.storage.WholeFileStorage"}
 if S3_BUCKET:
     _files = {
         "BACKEND": "storages.backends.s3.S3Storage",
@@ -249,7 +249,12 @@ ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
 #: Finished runs of submitted models appear at once instead of after an admin's look.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
+#: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
+#: A worker that was not heard of for so long has lost its chains.
+LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
+#: How often each worker looks for work that nobody was told of.
+SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
 
 # --- Mail, logs, errors ---------------------------------------------------------------
 EMAIL_URL = env("EMAIL_URL", default="")

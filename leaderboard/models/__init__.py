@@ -1,8 +1,9 @@
 """Everything the site keeps: the benchmark, who is measured, and what came out."""
 
+from leaderboard.models.chains import Call, Chain, Score, Trip
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.pictures import StoredImage
-from leaderboard.models.runs import Call, Chain, Run, Score, Trip
+from leaderboard.models.runs import Run
 from leaderboard.models.standings import (
     Calibration,
     MetricVersion,

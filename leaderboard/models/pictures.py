@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import models
@@ -18,6 +20,12 @@ class StoredImageManager(models.Manager["StoredImage"]):
         found = self.filter(pk=picture.sha256).first()
         if found:
             return found
+        row = self.store(picture)
+        self.add([row])
+        return row
+
+    def store(self, picture: Picture) -> StoredImage:
+        """Write the bytes and the thumbnail; the row to add. Touches no database, so threads may."""
         row = StoredImage(
             sha256=picture.sha256,
             mime=picture.mime,
@@ -25,10 +33,13 @@ class StoredImageManager(models.Manager["StoredImage"]):
             height=picture.height,
             bytes=len(picture.data),
         )
-        write_once(row.name, picture.data)
-        write_once(row.thumbnail_name, thumbnail(picture.image))
-        self.bulk_create([row], ignore_conflicts=True)
+        write(row.name, picture.data)
+        write(row.thumbnail_name, thumbnail(picture.image))
         return row
+
+    def add(self, rows: Iterable[StoredImage]) -> None:
+        """Rows of stored pictures, where they are not there yet."""
+        self.bulk_create({row.pk: row for row in rows}.values(), ignore_conflicts=True)
 
 
 class StoredImage(models.Model):
@@ -81,10 +92,9 @@ class StoredImage(models.Model):
     def write_copy(self) -> None:
         """Make the full-size copy that pages show, where it is not there yet."""
         if not default_storage.exists(self.copy_name):
-            write_once(self.copy_name, encode_webp(self.read().image))
+            write(self.copy_name, encode_webp(self.read().image))
 
 
-def write_once(name: str, data: bytes) -> None:
-    """Store bytes under a name that their content decides; a second write changes nothing."""
-    if not default_storage.exists(name):
-        default_storage.save(name, ContentFile(data))
+def write(name: str, data: bytes) -> None:
+    """Store bytes under a name that their content decides: to do it again changes nothing."""
+    default_storage.save(name, ContentFile(data))

@@ -1,14 +1,19 @@
-"""Runs, their chains and trips, and what each call cost."""
+"""Runs: one editing model on one suite; the states of runs and chains, and the moves allowed."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.urls import reverse
 
 from leaderboard.models.entries import EditingModel
-from leaderboard.models.pictures import StoredImage
-from leaderboard.models.suites import Case, Suite
+from leaderboard.models.suites import Suite
 
 
 class RunState(models.TextChoices):
@@ -38,6 +43,28 @@ RUN_MOVES: dict[str, frozenset[str]] = {
     RunState.CANCELLED: frozenset({RunState.QUEUED}),
 }
 ACTIVE_STATES = (RunState.QUEUED, RunState.PLAYING, RunState.SCORING)
+ENDED_STATES = (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED)
+
+
+class ChainState(models.TextChoices):
+    WAITING = "waiting", "Waiting"
+    PLAYING = "playing", "Playing"
+    PLAYED = "played", "Played"
+
+
+class Outcome(models.TextChoices):
+    """How a chain ended; all but completed and lost are the model's own doing."""
+
+    COMPLETED = "completed", "Completed"
+    REFUSED = "refused", "Refused"
+    BLANK = "blank", "Blank picture"
+    FAILED = "failed", "No usable answer"
+    LOST = "lost", "Lost by us"
+
+
+def after(seconds: float) -> Any:
+    """So many seconds from now by the database's clock, which all workers share."""
+    return Now() + timedelta(seconds=seconds)
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -46,6 +73,19 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def unfinished(self) -> RunQuerySet:
         return self.filter(state__in=(*ACTIVE_STATES, RunState.PAUSED))
+
+    def due(self) -> RunQuerySet:
+        """Paused runs whose time to go on has come."""
+        return self.filter(state=RunState.PAUSED, resume_at__lte=Now())
+
+    def move(self, to: str, **fields: Any) -> int:
+        """Move these runs where that is allowed; how many moved. Every change of state is here."""
+        froms = [state for state, allowed in RUN_MOVES.items() if to in allowed]
+        if to in ACTIVE_STATES:
+            fields = {"reason": "", "reason_text": "", "resume_at": None} | fields
+        if to in ENDED_STATES:
+            fields = {"resume_at": None, "finished_at": Now()} | fields
+        return self.filter(state__in=froms).update(state=to, **fields)
 
     def public(self) -> RunQuerySet:
         """Runs that anybody may look at."""
@@ -111,6 +151,9 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    # Of the workers that see the last score arrive, one draws the sums.
+    token = models.UUIDField(null=True, editable=False)
+    lease_until = models.DateTimeField(null=True, editable=False)
 
     objects = RunQuerySet.as_manager()
 
@@ -123,6 +166,22 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    def move(self, to: str, **fields: Any) -> bool:
+        """Move this run where that is allowed, whatever this object still believes."""
+        moved = bool(Run.objects.filter(pk=self.pk).move(to, **fields))
+        self.refresh_from_db(fields=["state", "reason", "reason_text", "resume_at", *fields])
+        return moved
+
+    def claim_finish(self, token: UUID) -> bool:
+        """True for the one worker that may draw the sums of this run now."""
+        free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
+        mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
+        return bool(mine.update(token=token, lease_until=after(10 * settings.LEASE_SECONDS)))
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED_STATES
 
     @property
     def is_ranked(self) -> bool:
@@ -144,125 +203,3 @@ class Run(models.Model):
         return (
             float(self.spent_usd) / self.edits_done if self.spent_usd and self.edits_done else None
         )
-
-
-class ChainState(models.TextChoices):
-    WAITING = "waiting", "Waiting"
-    PLAYING = "playing", "Playing"
-    PLAYED = "played", "Played"
-
-
-class Outcome(models.TextChoices):
-    """How a chain ended; all but completed and lost are the model's own doing."""
-
-    COMPLETED = "completed", "Completed"
-    REFUSED = "refused", "Refused"
-    BLANK = "blank", "Blank picture"
-    FAILED = "failed", "No usable answer"
-    LOST = "lost", "Lost by us"
-
-
-class Chain(models.Model):
-    """One case played by one run."""
-
-    run = models.ForeignKey(Run, models.CASCADE, related_name="chains")
-    case = models.ForeignKey(Case, models.PROTECT, related_name="chains")
-    repeat = models.PositiveSmallIntegerField(default=0)
-    state = models.CharField(max_length=10, choices=ChainState, default=ChainState.WAITING)
-    outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
-    outcome_text = models.CharField(max_length=500, blank=True)
-    token = models.UUIDField(null=True, help_text="Fences off workers that lost their lease.")
-    lease_until = models.DateTimeField(null=True)
-    score_token = models.UUIDField(null=True)
-    score_lease_until = models.DateTimeField(null=True)
-    trips_played = models.PositiveSmallIntegerField(default=0)
-    trips_scored = models.PositiveSmallIntegerField(default=0)
-    results = models.JSONField(
-        default=dict,
-        help_text="Per metric: retention by trip, event and its time by level, AUC.",
-    )
-
-    class Meta:
-        ordering = ("case__position", "repeat")
-        constraints = [
-            models.UniqueConstraint(fields=("run", "case", "repeat"), name="chain_case_repeat")
-        ]
-        indexes = [
-            models.Index(fields=("run", "state")),
-            models.Index(
-                fields=("run",),
-                name="chain_unscored",
-                condition=Q(trips_scored__lt=F("trips_played")),
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.case} ({self.run.editing_model})"
-
-    def get_absolute_url(self) -> str:
-        return reverse("run_case", args=[self.run_id, self.case_id])
-
-
-class Trip(models.Model):
-    """Trip n of a chain: Yn (edited) and Xn (restored)."""
-
-    chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
-    number = models.PositiveSmallIntegerField()
-    edited = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
-    restored = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
-    edited_seconds = models.FloatField(null=True)
-    restored_seconds = models.FloatField(null=True)
-    edited_notes = models.JSONField(default=dict)
-    restored_notes = models.JSONField(default=dict)
-    reframed = models.BooleanField(default=False)
-    change_seen = models.BooleanField(null=True)
-    change_measure = models.JSONField(default=dict)
-    step = models.FloatField(null=True, help_text="RMSE between this return and the one before.")
-    from_source = models.FloatField(null=True, help_text="RMSE between this return and the source.")
-    worst_window = models.JSONField(null=True, help_text="[x, y, side] of the largest local loss.")
-    scored_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ("number",)
-        constraints = [models.UniqueConstraint(fields=("chain", "number"), name="trip_number")]
-
-    def __str__(self) -> str:
-        return f"trip {self.number} of {self.chain_id}"
-
-
-class Score(models.Model):
-    """The distance between the source and one return, by one metric."""
-
-    trip = models.ForeignKey(Trip, models.CASCADE, related_name="scores")
-    metric = models.ForeignKey("leaderboard.MetricVersion", models.PROTECT, related_name="scores")
-    distance = models.FloatField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=("trip", "metric"), name="score_metric")]
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.distance:.4f}"
-
-
-class Call(models.Model):
-    """The ledger: every attempt to have a picture edited, answered or not."""
-
-    run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
-    chain = models.ForeignKey(Chain, models.CASCADE, related_name="ledger")
-    number = models.PositiveSmallIntegerField()
-    direction = models.CharField(max_length=8)
-    attempt = models.PositiveSmallIntegerField(default=1)
-    outcome = models.CharField(max_length=16, help_text="answered, refused, or the fault's code.")
-    message = models.CharField(max_length=500, blank=True)
-    seconds = models.FloatField(default=0)
-    bytes = models.PositiveIntegerField(default=0)
-    cost = models.DecimalField(max_digits=10, decimal_places=5, null=True)
-    started_at = models.DateTimeField()
-
-    class Meta:
-        ordering = ("started_at",)
-        indexes = [models.Index(fields=("run", "started_at"))]
-
-    def __str__(self) -> str:
-        return f"{self.direction} {self.number}, attempt {self.attempt}: {self.outcome}"

@@ -1,0 +1,218 @@
+"""Chains and their trips, the scores of each trip, and the ledger of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.urls import reverse
+
+from leaderboard.models.entries import EditingModel, Pace
+from leaderboard.models.pictures import StoredImage
+from leaderboard.models.runs import ChainState, Outcome, Run, after
+from leaderboard.models.suites import Case
+
+
+class ChainQuerySet(models.QuerySet["Chain"]):
+    def free(self) -> ChainQuerySet:
+        """Chains to play that nobody plays: never begun, put back, or left by a dead worker."""
+        lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
+        return self.filter(Q(state=ChainState.WAITING) | lapsed)
+
+    def in_flight(self) -> ChainQuerySet:
+        """Chains that a living worker plays."""
+        return self.filter(state=ChainState.PLAYING, lease_until__gte=Now())
+
+    def held(self, token: UUID) -> ChainQuerySet:
+        """Chains that this token still owns: the fence before every write."""
+        return self.filter(state=ChainState.PLAYING, token=token)
+
+    def unplayed(self) -> ChainQuerySet:
+        return self.exclude(state=ChainState.PLAYED)
+
+    def unscored(self) -> ChainQuerySet:
+        return self.filter(trips_scored__lt=F("trips_played"))
+
+    def free_to_score(self) -> ChainQuerySet:
+        lapsed = Q(score_lease_until=None) | Q(score_lease_until__lt=Now())
+        return self.unscored().filter(lapsed)
+
+    def room(self, editing_model: EditingModel) -> int:
+        """How many more chains of this model may be in flight, over all runs and workers."""
+        busy = Chain.objects.in_flight().filter(run__editing_model=editing_model).count()
+        return max(0, editing_model.max_in_flight - busy)
+
+    @transaction.atomic
+    def claim(self, run: Run, token: UUID, most: int) -> list[Chain]:
+        """Take up to `most` free chains, within the model's limit of calls in flight."""
+        # Whoever counts and claims for a model holds its row: two workers never both
+        # take the last free place.
+        model = EditingModel.objects.get(pk=run.editing_model_id)
+        Pace.objects.select_for_update().get_or_create(editing_model=model)
+        chosen = self.free().filter(run=run)[: min(most, self.room(model))]
+        keys = list(chosen.values_list("pk", flat=True))
+        taken = self.free().filter(pk__in=keys)
+        if not keys or not taken.update(
+            state=ChainState.PLAYING, token=token, lease_until=after(settings.LEASE_SECONDS)
+        ):
+            return []
+        # A call still open in the ledger went down with the worker that made it.
+        Call.objects.filter(chain__in=keys, outcome=Call.CALLING).update(
+            outcome=Call.LOST, message="The worker stopped before the answer was kept."
+        )
+        mine = self.held(token).filter(pk__in=keys)
+        return list(mine.select_related("case__picture__stored"))
+
+    def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
+        """Take up to `most` chains with unscored trips, pictures together."""
+        order = ("case__picture", "case__position", "repeat")
+        chosen = self.free_to_score().filter(run=run).order_by(*order)[:most]
+        keys = list(chosen.values_list("pk", flat=True))
+        self.free_to_score().filter(pk__in=keys).update(
+            score_token=token, score_lease_until=after(settings.LEASE_SECONDS)
+        )
+        mine = self.filter(pk__in=keys, score_token=token)
+        return list(mine.select_related("case__picture__stored").order_by(*order))
+
+    def renew(self, token: UUID) -> None:
+        """Hold on to everything this token plays or scores."""
+        until = after(settings.LEASE_SECONDS)
+        self.held(token).update(lease_until=until)
+        self.filter(score_token=token).update(score_lease_until=until)
+
+    def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
+        """Put chains back that this token plays: these, or all; how many."""
+        mine = self.held(token) if keys is None else self.held(token).filter(pk__in=list(keys))
+        return mine.update(state=ChainState.WAITING, token=None, lease_until=None)
+
+    def release_scores(self, token: UUID) -> int:
+        """Put everything back that this token was scoring."""
+        return self.filter(score_token=token).update(score_token=None, score_lease_until=None)
+
+
+class Chain(models.Model):
+    """One case played by one run."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="chains")
+    case = models.ForeignKey(Case, models.PROTECT, related_name="chains")
+    repeat = models.PositiveSmallIntegerField(default=0)
+    state = models.CharField(max_length=10, choices=ChainState, default=ChainState.WAITING)
+    outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
+    outcome_text = models.CharField(max_length=500, blank=True)
+    token = models.UUIDField(null=True, help_text="Fences off workers that lost their lease.")
+    lease_until = models.DateTimeField(null=True)
+    score_token = models.UUIDField(null=True)
+    score_lease_until = models.DateTimeField(null=True)
+    trips_played = models.PositiveSmallIntegerField(default=0)
+    trips_scored = models.PositiveSmallIntegerField(default=0)
+    results = models.JSONField(
+        default=dict,
+        help_text="Per metric: retention by trip, event and its time by level, AUC.",
+    )
+
+    objects = ChainQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("case__position", "repeat")
+        constraints = [
+            models.UniqueConstraint(fields=("run", "case", "repeat"), name="chain_case_repeat")
+        ]
+        indexes = [
+            models.Index(fields=("run", "state")),
+            models.Index(
+                fields=("run",),
+                name="chain_unscored",
+                condition=Q(trips_scored__lt=F("trips_played")),
+            ),
+            models.Index(fields=("token",), name="chain_token", condition=Q(token__isnull=False)),
+            models.Index(
+                fields=("score_token",),
+                name="chain_score_token",
+                condition=Q(score_token__isnull=False),
+            ),
+            models.Index(
+                fields=("lease_until",), name="chain_playing", condition=Q(state="playing")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.case} ({self.run.editing_model})"
+
+    def get_absolute_url(self) -> str:
+        return reverse("run_case", args=[self.run_id, self.case_id])
+
+
+class Trip(models.Model):
+    """Trip n of a chain: Yn (edited) and Xn (restored)."""
+
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
+    number = models.PositiveSmallIntegerField()
+    edited = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    restored = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    edited_seconds = models.FloatField(null=True)
+    restored_seconds = models.FloatField(null=True)
+    edited_notes = models.JSONField(default=dict)
+    restored_notes = models.JSONField(default=dict)
+    reframed = models.BooleanField(default=False)
+    change_seen = models.BooleanField(null=True)
+    change_measure = models.JSONField(default=dict)
+    step = models.FloatField(null=True, help_text="RMSE between this return and the one before.")
+    from_source = models.FloatField(null=True, help_text="RMSE between this return and the source.")
+    worst_window = models.JSONField(null=True, help_text="[x, y, side] of the largest local loss.")
+    scored_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("number",)
+        constraints = [models.UniqueConstraint(fields=("chain", "number"), name="trip_number")]
+
+    def __str__(self) -> str:
+        return f"trip {self.number} of {self.chain_id}"
+
+
+class Score(models.Model):
+    """The distance between the source and one return, by one metric."""
+
+    trip = models.ForeignKey(Trip, models.CASCADE, related_name="scores")
+    metric = models.ForeignKey("leaderboard.MetricVersion", models.PROTECT, related_name="scores")
+    distance = models.FloatField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("trip", "metric"), name="score_metric")]
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.distance:.4f}"
+
+
+class Call(models.Model):
+    """The ledger: every attempt to have a picture edited, answered or not.
+
+    The row is there before the call is made, so a call whose worker was killed shows too.
+    """
+
+    CALLING, ANSWERED, REFUSED, LOST = "calling", "answered", "refused", "lost"
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="ledger")
+    number = models.PositiveSmallIntegerField()
+    direction = models.CharField(max_length=8)
+    attempt = models.PositiveSmallIntegerField(default=1)
+    outcome = models.CharField(
+        max_length=16, help_text="calling, answered, refused, lost, or a fault."
+    )
+    message = models.CharField(max_length=500, blank=True)
+    seconds = models.FloatField(default=0)
+    bytes = models.PositiveIntegerField(default=0)
+    cost = models.DecimalField(max_digits=10, decimal_places=5, null=True)
+    started_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("started_at",)
+        indexes = [models.Index(fields=("run", "started_at"))]
+
+    def __str__(self) -> str:
+        return f"{self.direction} {self.number}, attempt {self.attempt}: {self.outcome}"
