@@ -200,11 +200,14 @@ class GuardedClient:
     def _refuse_redirect(self, url: str, reply: Reply, deadline: float) -> None:
         """Raise: a redirect is never followed, and one to a private host is reported."""
         with self._reporting("redirect"):
-            # urljoin drops tabs and newlines that `parse` would object to.
-            location = self.rules.parse(urljoin(url, reply.headers.get("location", "")))
-            self._network.resolve(location, deadline)
+            try:
+                location = urljoin(url, reply.headers.get("location", ""))
+            except ValueError:
+                location = ""
+            target = self.rules.parse(location)
+            self._network.resolve(target, deadline)
         raise EditorError(
-            f"the endpoint redirects ({reply.status}) to {location.origin}; redirects are not "
+            f"the endpoint redirects ({reply.status}) to {target.origin}; redirects are not "
             "followed: give the final address",
             fault=Fault.CONFIGURATION,
             permanent=True,
