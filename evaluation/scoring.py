@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from PIL import Image
 
 from evaluation import jpeg
 from evaluation.images import Picture, blank_card, fit
-from evaluation.metrics import METRICS, Features, Metric, load_metric
+from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric
+from evaluation.metrics.network import NetworkMetric
 
-# How many pictures are held and scored at a time.
+AnyPicture: TypeAlias = Image.Image | Picture
+
+# Pictures decoded and held at a time; the next ones are decoded meanwhile.
 BATCH = 8
-PACKAGES = ("numpy", "opencv-python-headless", "pillow", "torch", "lpips", "open_clip_torch")
+PACKAGES = (
+    "convergebench",
+    "numpy",
+    "pillow",
+    "opencv-python-headless",
+    "torch",
+    "lpips",
+    "open_clip_torch",
+    "efficientnet-lite-pytorch",
+)
 
 
 @dataclass(frozen=True)
@@ -56,28 +70,33 @@ class Scorer:
                 self.not_run[name] = "; ".join(reasons)
             else:
                 self.metrics[name] = metric
-        self._features: OrderedDict[tuple[bytes, str], Features] = OrderedDict()
+        self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
         self._kept = sources
 
     def score(
-        self, source: Image.Image, restored: Iterable[Image.Image | Picture]
+        self, source: AnyPicture, restored: Iterable[AnyPicture]
     ) -> dict[str, list[float] | None]:
         """The distances of each restored picture, in order; None for a metric not run.
 
         Pictures of another size are brought to the source's first. An iterator
-        is read a batch at a time, so a long chain need not be in memory.
+        is read a few pictures at a time, so a long chain need not be in memory.
         """
-        metrics = {n: m for n, m in self.metrics.items() if m.unfit(source.size) is None}
+        original = _rgb(source)
+        metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
+        features = self._prepared(original)
         distances: dict[str, list[float]] = {name: [] for name in metrics}
-        pictures = iter(restored)
-        while batch := [_at(source.size, picture) for picture in islice(pictures, BATCH)]:
-            for name, metric in metrics.items():
-                distances[name] += metric.distances(self._prepared(metric, source), batch)
+        with ThreadPoolExecutor(_cores()) as pool:
+            for batch in _batches(restored, original.size, pool):
+                for name, metric in metrics.items():
+                    if name not in features:
+                        features[name] = metric.prepare(original)
+                    distances[name] += _distances(metric, features[name], batch, pool)
         return {name: distances.get(name) for name in self.names}
 
-    def calibrate(self, source: Image.Image) -> dict[str, Calibration | None]:
-        """Each metric's distance to the blank card and its JPEG ladder, for this source."""
-        scores = self.score(source, [blank_card(source), *jpeg.saves(source)])
+    def calibrate(self, source: AnyPicture) -> dict[str, Calibration | None]:
+        """Each metric's distance to the blank card and its JPEG ladder; None if not run."""
+        original = _rgb(source)
+        scores = self.score(original, [blank_card(original), *jpeg.saves(original)])
         return {
             name: Calibration(distances[0], dict(zip(jpeg.QUALITIES, distances[1:], strict=True)))
             if distances
@@ -86,37 +105,75 @@ class Scorer:
         }
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
-        """Why each metric gives None for a source of this size."""
+        """Why each metric that gives None for a source of this size does so."""
         reasons = {name: metric.unfit(size) for name, metric in self.metrics.items()}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
-        """What the numbers depend on: metric versions, weights, packages."""
+        """What the numbers depend on: metric versions, weights, devices, packages."""
         return {
             "metrics": {
-                name: {"version": metric.version, "weights_sha256": metric.weights_sha256}
+                name: {
+                    "version": metric.version,
+                    "weights_sha256": metric.weights_sha256,
+                    "device": metric.device if isinstance(metric, NetworkMetric) else "cpu",
+                }
                 for name, metric in self.metrics.items()
             },
             "not_run": dict(self.not_run),
             "packages": {name: found for name in PACKAGES if (found := _version(name))},
         }
 
-    def _prepared(self, metric: Metric, source: Image.Image) -> Features:
-        key = _fingerprint(source), metric.name
-        if key not in self._features:
-            self._features[key] = metric.prepare(source)
-        self._features.move_to_end(key)
-        while len(self._features) > self._kept * len(self.metrics):
-            self._features.popitem(last=False)
-        return self._features[key]
+    def _prepared(self, source: Image.Image) -> dict[str, Features]:
+        """What the metrics have made of this source so far, by name; the latest are kept."""
+        key = hashlib.sha256(repr(source.size).encode() + source.tobytes()).digest()
+        features = self._sources.setdefault(key, {})
+        self._sources.move_to_end(key)
+        while len(self._sources) > self._kept:
+            self._sources.popitem(last=False)
+        return features
 
 
-def _at(size: tuple[int, int], picture: Image.Image | Picture) -> Image.Image:
-    return fit(picture.image if isinstance(picture, Picture) else picture, size)
+def _distances(
+    metric: Metric, features: Features, images: list[Image.Image], pool: Executor
+) -> list[float]:
+    if isinstance(metric, NetworkMetric):
+        return metric.distances(features, images)  # torch has threads of its own
+    singly = pool.map(lambda image: metric.distances(features, [image]), images)
+    return [distance for distances in singly for distance in distances]
 
 
-def _fingerprint(image: Image.Image) -> bytes:
-    return hashlib.sha256(repr(image.size).encode() + image.tobytes()).digest()
+def _batches(
+    pictures: Iterable[AnyPicture], size: tuple[int, int], pool: Executor
+) -> Iterator[list[Image.Image]]:
+    """The pictures decoded and at the source's size; the next batch is under way meanwhile."""
+    rest = iter(pictures)
+
+    def start() -> Iterator[Image.Image] | None:
+        few = list(islice(rest, BATCH))
+        return pool.map(lambda picture: fit(_rgb(picture), size), few) if few else None
+
+    following = start()
+    while following is not None:
+        batch, following = following, start()
+        yield list(batch)
+
+
+def _rgb(picture: AnyPicture) -> Image.Image:
+    image = picture.image if isinstance(picture, Picture) else picture
+    if image.mode != "RGB":
+        raise MetricError(
+            f"a picture of mode {image.mode} is not in canonical form: "
+            "read it with evaluation.images.Picture"
+        )
+    return image
+
+
+def _cores() -> int:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _version(package: str) -> str | None:

@@ -12,6 +12,11 @@ __all__ = ["METRICS", "Features", "Metric", "MetricError", "load_metric", "metri
 METRICS: dict[str, str] = {
     "psnr": "evaluation.metrics.psnr:Psnr",
     "ssim": "evaluation.metrics.ssim:Ssim",
+    "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
+    "lpips": "evaluation.metrics.lpips:Lpips",
+    "clip": "evaluation.metrics.clip:Clip",
+    "imagenet": "evaluation.metrics.imagenet:ImageNet",
+    "worst_window": "evaluation.metrics.worst_window:WorstWindow",
 }
 
 

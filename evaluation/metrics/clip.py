@@ -1,0 +1,74 @@
+"""CLIP ViT-L/14 (Radford et al., 2021): do two pictures mean the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from evaluation.metrics import weights
+from evaluation.metrics.base import Features, MetricError
+from evaluation.metrics.network import NetworkMetric, cosine_distances
+from evaluation.torch_compat import ready_torchvision
+
+# OpenAI's own file is a TorchScript archive, which loads as code; this one is known.
+OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"
+
+
+class Clip(NetworkMetric):
+    """1 - cosine of the image embeddings, of the pictures as CLIP's own preparation shows them."""
+
+    name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
+    higher_is_better = True
+    modules = {"torch": "torch", "open_clip": "open_clip_torch"}
+    weights = "clip"
+    architecture: ClassVar[str] = "ViT-L-14"
+
+    def load(self) -> Any:
+        ready_torchvision()
+        import open_clip
+
+        file, sha256 = weights.locate(self.weights)
+        try:
+            network, self._transform = open_clip.create_model_from_pretrained(
+                self.architecture,
+                pretrained=str(file),
+                force_quick_gelu=True,  # as OpenAI trained it
+                weights_only=sha256 != OPENAI_SHA256,
+            )
+        # A file of something else fails in as many ways as there are files.
+        except Exception as error:
+            raise MetricError(
+                f"{file} is not a file of CLIP {self.architecture} that open_clip reads: {error}"
+            ) from error
+        return network
+
+    def features(self, images: Sequence[Image.Image]) -> Features:
+        import torch
+
+        network = self.network
+        inputs = torch.stack([self._transform(image) for image in images])
+        return network.encode_image(inputs.to(self.device), normalize=True)
+
+    def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
+        return cosine_distances(source, self.features(images))
+
+    def direction(
+        self, before: Image.Image, after: Image.Image, source_text: str, target_text: str
+    ) -> float | None:
+        """How far the edit moved the picture the way the words moved: the cosine of the two.
+
+        None where the picture, or the text, did not move at all.
+        """
+        import open_clip
+        import torch
+
+        pictures = torch.cat([self.prepare(before), self.prepare(after)])
+        tokens = open_clip.get_tokenizer(self.architecture)([source_text, target_text])
+        with torch.inference_mode():
+            texts = self.network.encode_text(tokens.to(self.device), normalize=True)
+            moved, meant = pictures[1] - pictures[0], texts[1] - texts[0]
+            if not moved.any() or not meant.any():
+                return None
+            return float(torch.nn.functional.cosine_similarity(moved, meant, dim=0))

