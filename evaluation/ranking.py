@@ -120,15 +120,13 @@ class Ranks:
     def __init__(self, replicates: Sequence[Replicates], *, enough: bool = True) -> None:
         self.ahead = _ahead(replicates)
         self.enough = enough
+        places = self.ahead.sum(axis=0) + 1.0  # run x resample; ties share the better place
         count = len(replicates)
-        above = self.ahead.sum(axis=0) if count else np.zeros((0, 0))
-        self.places = above.T + 1.0  # resample x run; ties share the better place
-        lows = [int(_low(column)) for column in self.places.T]
-        highs = [int(_high(column)) for column in self.places.T]
-        whole = [(1, count)] * count
-        self.intervals = list(zip(lows, highs, strict=True)) if enough else whole
-        first = self.places == 1
-        self.p_first = list(map(float, (first / first.sum(axis=1, keepdims=True)).mean(axis=0)))
+        spread = [(int(_low(own)), int(_high(own))) for own in places]
+        self.intervals = spread if enough else [(1, count)] * count
+        first = places == 1
+        shares = first / np.maximum(first.sum(axis=0), 1)
+        self.p_first = [float(own.mean()) for own in shares]
 
     @property
     def shared(self) -> list[int]:

