@@ -57,7 +57,9 @@ def main(calls: int = 400, threads: int = 16) -> None:
     url = ours.recv()
     print(f"{calls} calls in {threads} threads, picture of {len(picture.data) / 2**20:.1f} MB")
     client = GuardedClient(Rules(allow_local=True))
-    measure("GET, 2 bytes", lambda _: client.send("GET", f"{url}/small", timeout=30), calls, threads)
+    measure(
+        "GET, 2 bytes", lambda _: client.send("GET", f"{url}/small", timeout=30), calls, threads
+    )
     measure(
         "POST a picture, get one, as raw bytes",
         lambda _: client.send("POST", f"{url}/hf", content=picture.data, timeout=30),
@@ -72,7 +74,9 @@ def main(calls: int = 400, threads: int = 16) -> None:
             calls // 4,
             threads,
         )
-    measure("of it: decoding the picture", lambda _: Picture.from_bytes(picture.data), calls // 4, 1)
+    measure(
+        "of it: decoding the picture", lambda _: Picture.from_bytes(picture.data), calls // 4, 1
+    )
     ours.send("stop")
 
 

@@ -62,7 +62,7 @@ def endpoint(server: HostileServer, **options: Any) -> Endpoint:
         "url": server.url("/v1"),
         "api_key": KEY,
         "allow_local": True,
-        "timeout": 3.0,
+        "timeout": 10.0,
         **options,
     }
     return Endpoint(**settings)
@@ -101,7 +101,7 @@ def test_an_edit_comes_back_in_every_contract(server: HostileServer, contract: s
     answer = editor.edit(PICTURE, "Add a hat.", seed=5)
     assert answer.picture.data == EDITED.data
     assert answer.cost == 0.04
-    assert 0 < answer.seconds < 3
+    assert 0 < answer.seconds < 10
     (received,) = server.received
     assert received.method == "POST"
     assert received.headers["authorization"] == f"Bearer {KEY}"
@@ -647,7 +647,7 @@ def test_a_prediction_that_never_ends_meets_the_deadline(server: HostileServer) 
         server, as_json({"id": "p1", "status": "starting"}, 202), contract="cog", timeout=0.4
     )
     assert (error.fault, error.permanent) == (Fault.TIMEOUT, False)
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 2.5
 
 
 @pytest.mark.usefixtures("_quick_polls")

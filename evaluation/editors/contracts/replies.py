@@ -49,19 +49,27 @@ _KEY = re.compile(
 )
 
 
+class ReplyError(EditorError):
+    """A fault the endpoint told of itself. `summary` is the message without its words."""
+
+    def __init__(self, summary: str, said: str, **about: Any) -> None:
+        super().__init__(f"{summary}: {said}" if said else summary, **about)
+        self.summary = summary
+
+
 def check_status(call: Call, reply: Reply) -> None:
     """Return for a 2xx reply; else raise Refused or EditorError by what the status means."""
     status = reply.status
     if 200 <= status < 300:
         return
     said, code = _said(call, reply)
-    message = f"HTTP {status} {_phrase(status)}".rstrip() + (f": {said}" if said else "")
     if status < 500 and status not in (401, 402, 429):
         _raise_if_refused(said, code)
     fault, permanent = _meaning(status, f"{code} {said}")
     waits = status == 503 and retry_after(reply) is not None
-    raise EditorError(
-        message,
+    raise ReplyError(
+        f"HTTP {status} {_phrase(status)}".rstrip(),
+        said,
         fault=Fault.RATE_LIMITED if waits else fault,
         permanent=permanent,
         retry_after=retry_after(reply),
@@ -107,8 +115,9 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
         fault, permanent = Fault.KEY_REJECTED, True
     else:
         fault, permanent = Fault.BAD_ANSWER, False
-    raise EditorError(
-        f"the endpoint answered with an error: {said or 'without a message'}",
+    raise ReplyError(
+        "the endpoint answered with an error",
+        said,
         fault=fault,
         permanent=permanent,
     )
