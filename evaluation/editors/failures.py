@@ -1,0 +1,122 @@
+"""How a hosted model's failures are told: one table from HTTP to faults, for every adapter."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.editors.base import EditorError, Fault, Refused
+
+MESSAGE_LENGTH = 500
+
+
+@dataclass(frozen=True)
+class ErrorBody:
+    """The code and message of an error answer, whichever of the usual shapes it has."""
+
+    code: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(part for part in (self.code, self.message) if part)
+
+    @classmethod
+    def read(cls, body: Any, raw: str = "") -> ErrorBody:
+        if isinstance(body, dict):
+            inner = body.get("error", body)
+            if isinstance(inner, dict):
+                code = inner.get("code") or inner.get("type") or inner.get("status") or ""
+                message = inner.get("message") or inner.get("detail") or inner.get("title") or ""
+                if not isinstance(message, str):
+                    message = json.dumps(message)
+                return cls(str(code), message or ("" if code else raw))
+            return cls("", str(inner))
+        return cls("", raw)
+
+
+def failure(
+    name: str, status: int, text: str, wait: float | None = None, *, billed: bool = False
+) -> EditorError:
+    """The EditorError that an HTTP status stands for."""
+    fault, permanent = Fault.BAD_REQUEST, True
+    if status in (401, 403, 407):
+        fault = Fault.KEY_REJECTED
+    elif status == 402:
+        fault = Fault.OUT_OF_CREDIT
+    elif status in (404, 405, 410) or 300 <= status < 400:
+        fault = Fault.CONFIGURATION  # a model that was shut down, an address that moved
+    elif status == 429:
+        fault, permanent = Fault.RATE_LIMITED, False
+    elif status in (408, 504):
+        fault, permanent = Fault.TIMEOUT, False
+    elif status >= 500 or status in (409, 423, 425):
+        fault, permanent = Fault.SERVER_ERROR, False
+    message = f"{name} answered {status}: {shorten(text)}".rstrip(": ")
+    return EditorError(message, fault=fault, permanent=permanent, retry_after=wait, billed=billed)
+
+
+def configuration(message: str) -> EditorError:
+    return EditorError(message, fault=Fault.CONFIGURATION, permanent=True)
+
+
+def server_error(message: str) -> EditorError:
+    """For an answer that is not the API's: the service as a whole is unwell."""
+    return EditorError(message, fault=Fault.SERVER_ERROR, billed=True)
+
+
+def bad_answer(message: str, *, permanent: bool = False) -> EditorError:
+    """For a picture that was made (and is paid for) but cannot be used."""
+    return EditorError(message, fault=Fault.BAD_ANSWER, permanent=permanent, billed=True)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or a date); None if absent."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            try:
+                then = email.utils.parsedate_to_datetime(value)
+                seconds = then.timestamp() - time.time()
+            except (ValueError, OverflowError, TypeError):
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def shorten(text: str) -> str:
+    """The text on one line, printable, cut to what is worth storing."""
+    text = re.sub(r"\s+", " ", text).strip()
+    text = "".join(c for c in text if c.isprintable())
+    return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1] + "…"
+
+
+def hide(key: str, error: EditorError | Refused) -> None:
+    """Take the key out of what a provider echoed."""
+    if key not in str(error):
+        return
+    text = str(error).replace(key, "***")
+    error.args = (text,)
+    if isinstance(error, EditorError):
+        error.message = text
+    else:
+        error.reason = text
+    error.__cause__ = None
+    error.__suppress_context__ = True
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

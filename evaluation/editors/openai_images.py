@@ -1,0 +1,120 @@
+"""OpenAI's image models, by the openai SDK (POST /images/edits)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import httpx2
+
+from evaluation.editors.failures import (
+    ErrorBody,
+    configuration,
+    retry_after,
+    server_error,
+    shorten,
+)
+from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.payloads import from_base64
+
+
+@dataclass(kw_only=True, eq=False)
+class OpenAIImages(HostedEditor):
+    """Takes no seed: the same edit asked twice gives two pictures."""
+
+    token_prices: Mapping[str, float] | None = (
+        None  # USD per million: text_input, image_input, output
+    )
+
+    provider: ClassVar[str] = "OpenAI"
+    key_variables: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+    url_variable: ClassVar[str] = "OPENAI_BASE_URL"
+    package: ClassVar[str] = "openai"
+    meanings: ClassVar[Meanings] = meanings(
+        refused=r"moderation_blocked|content_policy_violation|safety_violations",
+        key=r"invalid_api_key|must be verified to use",
+        credit=r"insufficient_quota|billing_(hard_limit|not_active)",
+        setup=r"model_not_found|country_not_supported|unsupported_country",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sdk: Any = None
+
+    def _client(self, key: str) -> Any:
+        from openai import OpenAI
+
+        with self.lock:
+            if self._sdk is None:
+                self._sdk = OpenAI(
+                    api_key=key,
+                    base_url=self.url,
+                    timeout=self.timeout,
+                    max_retries=0,
+                    http_client=self.wire.client,
+                )
+            return self._sdk
+
+    def _ask(self, request: Request) -> Edited:
+        import openai
+
+        options = {"output_format": "png", **self.params}
+        if self.size_rule:
+            options["size"] = "{}x{}".format(*self.size_rule.nearest(request.picture.size))
+        try:
+            response = self._client(request.key).images.edit(
+                model=self.model,
+                image=("picture.png", request.picture.png(), "image/png"),
+                prompt=request.prompt,
+                n=1,
+                **options,
+            )
+        except openai.APIStatusError as error:
+            self._raise(error)
+        except openai.APIConnectionError as error:
+            raise httpx2.ReadError(str(error.__cause__ or error)) from error
+        except openai.APIResponseValidationError as error:
+            raise server_error(f"OpenAI's answer cannot be read: {shorten(str(error))}") from error
+        except TypeError as error:
+            raise configuration(f"the row's params do not fit: {error}") from error
+        return self._read(response)
+
+    def _read(self, response: Any) -> Edited:
+        if not hasattr(response, "data"):  # the SDK hands on what is not JSON as text
+            raise server_error(f"OpenAI answered with something else: {shorten(str(response))}")
+        if error := (response.model_extra or {}).get("error"):
+            self.raise_error(200, ErrorBody.read({"error": error}))
+        item = response.data[0] if response.data else None
+        notes: dict[str, Any] = {"request_id": response._request_id}
+        for name in ("size", "quality", "output_format"):
+            notes[f"stated_{name}"] = getattr(response, name, None)
+        if item is not None and getattr(item, "revised_prompt", None):
+            notes["revised_prompt"] = item.revised_prompt
+        usage = response.usage.model_dump(mode="json") if response.usage else None
+        if usage:
+            notes["usage"] = usage
+        return Edited(from_base64(item and item.b64_json), notes, self._cost(usage))
+
+    def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
+        """What the tokens cost; None (the row's estimate stands) where either is unknown."""
+        if not usage or not self.token_prices:
+            return None
+        details = usage.get("input_tokens_details") or {}
+        tokens = {
+            "text_input": details.get("text_tokens"),
+            "image_input": details.get("image_tokens"),
+            "output": usage.get("output_tokens"),
+        }
+        if any(count is None for count in tokens.values()):
+            return None
+        return sum(self.token_prices[name] * count for name, count in tokens.items()) / 1e6
+
+    def _raise(self, error: Any) -> NoReturn:
+        code = error.code or error.type or ""
+        body = error.body if isinstance(error.body, dict) else {}
+        message = str(body.get("message") or error.message)
+        self.raise_error(
+            error.status_code, ErrorBody(str(code), message), retry_after(error.response.headers)
+        )

@@ -1,0 +1,98 @@
+"""Which size to ask of a model: the legal one nearest to the picture it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Size = tuple[int, int]
+
+# A wrong shape costs every later trip (the picture is reframed); a wrong area costs only detail.
+SHAPE_WEIGHT = 50
+
+
+@dataclass(frozen=True)
+class SizeRule:
+    """What a model accepts as size, as its row states it.
+
+    One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"),
+    or free width and height in `step`s within the bounds.
+    """
+
+    ratios: Sequence[str] = ()
+    sizes: Sequence[str] = ()
+    word: str = ""
+    step: int = 16
+    min_side: int = 1
+    max_side: int = 8192
+    min_pixels: int = 1
+    max_pixels: int = 2**26
+    max_ratio: float = 64
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any] | None) -> SizeRule | None:
+        """The rule of a row's `size`; None for a model that takes no size."""
+        if not row:
+            return None
+        try:
+            rule = cls(**row)
+            rule.legal  # noqa: B018  (a malformed entry shows here, not in the first edit)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the size rule {dict(row)} does not fit: {error}") from None
+        return rule
+
+    @cached_property
+    def legal(self) -> list[tuple[str, Size]]:
+        """The listed ratios or sizes with what they mean; empty when the size is free."""
+        return [(name, _numbers(name, ":")) for name in self.ratios] + [
+            (name, _numbers(name, "x")) for name in self.sizes
+        ]
+
+    def nearest(self, size: Size) -> Size:
+        """The legal width and height nearest to `size`; its own size where that is legal."""
+        if self.sizes:
+            return min((legal for _, legal in self.legal), key=lambda legal: _distance(legal, size))
+        candidates = [
+            (width, height)
+            for width in range(self.step, self.max_side + 1, self.step)
+            for height in self._heights(width, size)
+            if self._allows(width, height)
+        ]
+        if not candidates:
+            raise ValueError(f"no legal size is near {size[0]} x {size[1]}")
+        return min(candidates, key=lambda legal: _distance(legal, size))
+
+    def nearest_ratio(self, size: Size) -> str:
+        """The listed ratio nearest to the shape of `size`."""
+        return min(self.legal, key=lambda entry: abs(_shape(entry[1]) - _shape(size)))[0]
+
+    def _heights(self, width: int, size: Size) -> tuple[int, int]:
+        below = int(width * size[1] / size[0] // self.step) * self.step
+        return below, below + self.step
+
+    def _allows(self, width: int, height: int) -> bool:
+        return (
+            self.min_side <= min(width, height)
+            and max(width, height) <= self.max_side
+            and self.min_pixels <= width * height <= self.max_pixels
+            and max(width, height) <= self.max_ratio * min(width, height)
+        )
+
+
+def _numbers(name: str, separator: str) -> Size:
+    width, height = name.split(separator)
+    if int(width) < 1 or int(height) < 1:
+        raise ValueError(f"{name!r} is not a size")
+    return int(width), int(height)
+
+
+def _shape(size: Size) -> float:
+    return math.log(size[0] / size[1])
+
+
+def _distance(one: Size, other: Size) -> float:
+    area = abs(math.log(one[0] * one[1] / (other[0] * other[1])))
+    return SHAPE_WEIGHT * abs(_shape(one) - _shape(other)) + area
