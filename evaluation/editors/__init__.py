@@ -10,7 +10,14 @@ from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
 __all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
 
 EDITORS: dict[str, str] = {
+    "ark": "evaluation.editors.ark:Ark",
+    "bfl": "evaluation.editors.bfl:BlackForestLabs",
+    "dashscope": "evaluation.editors.dashscope:DashScope",
     "endpoint": "evaluation.editors.endpoint:Endpoint",
+    "fal": "evaluation.editors.fal:Fal",
+    "gemini": "evaluation.editors.gemini:Gemini",
+    "openai-images": "evaluation.editors.openai_images:OpenAIImages",
+    "replicate": "evaluation.editors.replicate:Replicate",
 }
 
 

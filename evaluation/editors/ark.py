@@ -28,9 +28,9 @@ class Ark(HostedEditor):
         answer = self.post("images/generations", request, self._payload(request))
         data = answer.get("data")
         items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
-        for place in (answer, *items):
-            if place.get("error"):
-                self.raise_error(200, ErrorBody.read(place))
+        for item in items:
+            if item.get("error"):
+                self.raise_error(200, ErrorBody.read(item))
         if not items:
             raise bad_answer(f"{self.provider} answered without a picture")
         notes = {

@@ -32,13 +32,20 @@ class ErrorBody:
         if isinstance(body, dict):
             inner = body.get("error", body)
             if isinstance(inner, dict):
-                code = inner.get("code") or inner.get("type") or inner.get("status") or ""
+                code = next(
+                    (inner[key] for key in ("code", "type", "status") if _is_word(inner.get(key))),
+                    "",
+                )
                 message = inner.get("message") or inner.get("detail") or inner.get("title") or ""
                 if not isinstance(message, str):
                     message = json.dumps(message)
-                return cls(str(code), message or ("" if code else raw))
+                return cls(code, message or ("" if code else raw))
             return cls("", str(inner))
         return cls("", raw)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def failure(
@@ -117,6 +124,9 @@ def hide(key: str, error: EditorError | Refused) -> None:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """The error and what led to it; ends even where SDKs raise an error from itself."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__

@@ -39,14 +39,10 @@ class Fal(HostedEditor):
         if not queued.get("status_url") or not queued.get("response_url"):
             self.raise_error(200, ErrorBody.read(queued, "no status_url in the answer"))
         notes: dict[str, Any] = {"request_id": queued.get("request_id")}
-        while (status := self.poll(queued["status_url"], request)).get("status") != "COMPLETED":
+        while self.poll(queued["status_url"], request).get("status") != "COMPLETED":
             self.wait()  # IN_QUEUE, IN_PROGRESS, or a word that is new
-        if status.get("error"):
-            self.raise_error(
-                200, ErrorBody(str(status.get("error_type") or ""), str(status["error"]))
-            )
         result = self.poll(queued["response_url"], request)
-        if result.get("detail") or result.get("error"):
+        if result.get("detail"):
             self.raise_error(200, ErrorBody.read(result))
         if result.get("seed") is not None:
             notes["stated_seed"] = result["seed"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
-
-import httpx2
+from typing import Any, ClassVar
 
 from evaluation.editors.base import Refused
 from evaluation.editors.failures import (
@@ -19,6 +17,7 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.wire import Reply
 from evaluation.images import Picture
 
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
@@ -63,7 +62,7 @@ class Gemini(HostedEditor):
                     http_options=types.HttpOptions(
                         base_url=self.url,
                         timeout=math.ceil(self.timeout * 1000),
-                        httpx_client=self.wire.client,
+                        httpx_client=self.sdk_client(),
                     ),
                 )
             return self._sdk
@@ -78,12 +77,8 @@ class Gemini(HostedEditor):
             response = models.generate_content(
                 model=self.model, contents=[png, request.prompt], config=config
             )
-        except errors.APIError as error:
-            self._raise(error)
-        # The SDK's words for an answer that is not JSON, or not of the shape it knows.
+        # The SDK's words for an answer that is not of the shape it knows.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
-            if self.wire.closed:
-                raise httpx2.ReadError("closed") from error
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
         return self._read(response)
 
@@ -103,8 +98,8 @@ class Gemini(HostedEditor):
         except ValueError as error:
             raise configuration(f"the row's params do not fit: {shorten(str(error))}") from error
 
-    def _image_config(self, picture: Picture) -> dict[str, str]:
-        config = {}
+    def _image_config(self, picture: Picture) -> dict[str, Any]:
+        config: dict[str, Any] = {}
         if self.size_rule:
             config["aspect_ratio"] = self.size_rule.nearest_ratio(picture.size)
         if self.image_sizes:
@@ -149,17 +144,25 @@ class Gemini(HostedEditor):
             raise Refused(_because(reason, candidate.finish_message or said), notes=notes)
         raise bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", said))
 
-    def _raise(self, error: Any) -> NoReturn:
-        details = error.details if isinstance(error.details, dict) else {}
-        inner = details.get("error", details)
-        wait = retry_after(error.response.headers) if error.response is not None else None
-        for detail in (isinstance(inner, dict) and inner.get("details")) or []:
-            delay = detail.get("retryDelay", "") if isinstance(detail, dict) else ""
-            if wait is None and isinstance(delay, str) and delay.endswith("s"):
-                wait = retry_after({"retry-after": delay.removesuffix("s")})
-            if isinstance(detail, dict) and detail.get("reason"):
-                error.status = f"{error.status} {detail['reason']}"
-        self.raise_error(error.code, ErrorBody(error.status or "", error.message or ""), wait)
+    def _error(self, body: Any, text: str) -> ErrorBody:
+        error = super()._error(body, text)
+        reasons = (detail.get("reason") for detail in _details(body))
+        return ErrorBody(" ".join(filter(None, (error.code, *reasons))), error.message)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        for detail in _details(body):
+            delay = detail.get("retryDelay")
+            if isinstance(delay, str) and delay.endswith("s"):
+                return retry_after({"retry-after": delay.removesuffix("s")})
+        return super()._wait(reply, body)
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    """google.rpc.ErrorInfo, RetryInfo and the like."""
+    try:
+        return [detail for detail in body["error"]["details"] if isinstance(detail, dict)]
+    except (KeyError, TypeError):
+        return []
 
 
 def _name(reason: Any) -> str:

@@ -41,6 +41,9 @@ from evaluation.images import Picture
 # GETs cost nothing: a paid picture is not given up for one bad poll.
 PATIENCE = 4
 
+# An error inside a 200 that is about the service, not about this picture.
+UNWELL = re.compile(r"(?i)\binternal|server.?error|unavailable|overload|timed? ?out")
+
 T = TypeVar("T")
 Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
 
@@ -189,11 +192,15 @@ class HostedEditor(Editor):
                 permanent=True,
                 billed=True,
             )
-        headers = self._authorisation(request.key)
+
+        def look() -> dict[str, Any]:
+            reply = self.wire.send("GET", url, headers=self._authorisation(request.key))
+            if reply.status in (404, 410):
+                raise bad_answer(f"{self.provider} does not know the edit it accepted")
+            return self._checked(reply)
+
         try:
-            return self._patiently(
-                lambda: self._checked(self.wire.send("GET", url, headers=headers))
-            )
+            return self._patiently(look)
         except EditorError as error:
             error.billed = True  # the edit itself was accepted
             raise
@@ -227,7 +234,8 @@ class HostedEditor(Editor):
                 retry_after=wait,
             )
         if status < 300:
-            raise bad_answer(f"{self.provider} answered with an error: {shorten(text)}")
+            make = server_error if UNWELL.search(text) else bad_answer
+            raise make(f"{self.provider} answered with an error: {shorten(text)}")
         raise failure(self.provider, status, text, wait)
 
     def _authorisation(self, key: str) -> dict[str, str]:
@@ -242,15 +250,33 @@ class HostedEditor(Editor):
             body = json.loads(reply.body)
         except (ValueError, RecursionError):
             body = None
-        if reply.status >= 300:
-            wait = retry_after(reply.headers)
-            self.raise_error(reply.status, ErrorBody.read(body, reply.text), wait)
+        if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
+            self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))
         if not isinstance(body, dict):
-            raise server_error(
-                f"{self.provider} answered with {reply.mime or 'no type'} where JSON was "
-                f"expected: {shorten(reply.text)}"
-            )
+            what = f"{reply.mime or 'no type'}: {shorten(reply.text)}" if reply.body else "nothing"
+            raise server_error(f"{self.provider} answered without a JSON object, but with {what}")
         return body
+
+    def _error(self, body: Any, text: str) -> ErrorBody:
+        return ErrorBody.read(body, text)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        """How long the provider asks us to wait."""
+        return retry_after(reply.headers)
+
+    def sdk_client(self) -> httpx2.Client:
+        """The HTTP client for an SDK, with answers checked here before the SDK sees them.
+
+        The SDKs' own errors lose what we need (an error inside a 200, the body of a 502).
+        """
+
+        def check(response: httpx2.Response) -> None:
+            body = response.read()
+            self._checked(Reply(response.status_code, response.headers, body))
+
+        client = self.wire.client
+        client.event_hooks = {"response": [check]}
+        return client
 
     def _picture_at(self, url: str) -> bytes:
         reply = self.wire.send("GET", url)

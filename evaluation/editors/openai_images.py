@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import httpx2
 
-from evaluation.editors.failures import (
-    ErrorBody,
-    configuration,
-    retry_after,
-    server_error,
-    shorten,
-)
+from evaluation.editors.failures import configuration
 from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
 from evaluation.editors.payloads import from_base64
 
@@ -53,7 +47,7 @@ class OpenAIImages(HostedEditor):
                     base_url=self.url,
                     timeout=self.timeout,
                     max_retries=0,
-                    http_client=self.wire.client,
+                    http_client=self.sdk_client(),
                 )
             return self._sdk
 
@@ -71,31 +65,27 @@ class OpenAIImages(HostedEditor):
                 n=1,
                 **options,
             )
-        except openai.APIStatusError as error:
-            self._raise(error)
         except openai.APIConnectionError as error:
-            raise httpx2.ReadError(str(error.__cause__ or error)) from error
-        except openai.APIResponseValidationError as error:
-            raise server_error(f"OpenAI's answer cannot be read: {shorten(str(error))}") from error
+            # The SDK wraps whatever came up underneath: the network's errors and our own.
+            wrapped = error.__cause__ or httpx2.ReadError(str(error))
         except TypeError as error:
             raise configuration(f"the row's params do not fit: {error}") from error
-        return self._read(response)
+        else:
+            return self._read(response)
+        raise wrapped
 
     def _read(self, response: Any) -> Edited:
-        if not hasattr(response, "data"):  # the SDK hands on what is not JSON as text
-            raise server_error(f"OpenAI answered with something else: {shorten(str(response))}")
-        if error := (response.model_extra or {}).get("error"):
-            self.raise_error(200, ErrorBody.read({"error": error}))
-        item = response.data[0] if response.data else None
         notes: dict[str, Any] = {"request_id": response._request_id}
         for name in ("size", "quality", "output_format"):
             notes[f"stated_{name}"] = getattr(response, name, None)
-        if item is not None and getattr(item, "revised_prompt", None):
-            notes["revised_prompt"] = item.revised_prompt
         usage = response.usage.model_dump(mode="json") if response.usage else None
         if usage:
             notes["usage"] = usage
-        return Edited(from_base64(item and item.b64_json), notes, self._cost(usage))
+        items = response.data if isinstance(response.data, list) else []
+        item = items[0] if items else None
+        if revised := getattr(item, "revised_prompt", None):
+            notes["revised_prompt"] = revised
+        return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
         """What the tokens cost; None (the row's estimate stands) where either is unknown."""
@@ -107,14 +97,9 @@ class OpenAIImages(HostedEditor):
             "image_input": details.get("image_tokens"),
             "output": usage.get("output_tokens"),
         }
-        if any(count is None for count in tokens.values()):
-            return None
-        return sum(self.token_prices[name] * count for name, count in tokens.items()) / 1e6
-
-    def _raise(self, error: Any) -> NoReturn:
-        code = error.code or error.type or ""
-        body = error.body if isinstance(error.body, dict) else {}
-        message = str(body.get("message") or error.message)
-        self.raise_error(
-            error.status_code, ErrorBody(str(code), message), retry_after(error.response.headers)
-        )
+        cost = 0.0
+        for name, count in tokens.items():
+            if count is None:
+                return None
+            cost += self.token_prices[name] * count / 1e6
+        return cost

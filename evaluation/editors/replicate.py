@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaluation.editors.failures import ErrorBody, bad_answer
+from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
 from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
 from evaluation.editors.payloads import data_uri
+from evaluation.editors.wire import Reply
 
 # Replicate asks for an upload above this size.
 INLINE_BYTES = 256 * 1024
@@ -73,6 +74,10 @@ class Replicate(HostedEditor):
         elif self.size_rule:
             payload["width"], payload["height"] = self.size_rule.nearest(request.picture.size)
         return payload | dict(self.params)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        stated = body.get("retry_after") if isinstance(body, dict) else None
+        return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
 
     def _address(self, request: Request) -> str:
         """Where the model finds the picture: in the request itself, or among our uploads."""

@@ -1,0 +1,60 @@
+"""What a run will cost and how long it will take, before anything is paid for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+#: What an edit takes where nothing was measured yet.
+USUAL_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`money` is in USD, None when the price is not known; `seconds` is wall time."""
+
+    edits: int
+    money: float | None
+    seconds: float
+
+    def __str__(self) -> str:
+        money = "price not known" if self.money is None else f"about ${self.money:,.2f}"
+        return f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
+
+
+def estimate(
+    edits: int,
+    price: float | None = None,
+    seconds_per_edit: float | None = None,
+    in_flight: int = 1,
+    *,
+    calls_per_minute: int | None = None,
+    chains: int | None = None,
+) -> Estimate:
+    """What `edits` edits take. A chain's edits wait for each other: more hands than
+    `chains` do not help, and nothing is faster than the provider's rate."""
+    if edits < 0 or in_flight < 1 or (price is not None and price < 0):
+        raise ValueError("edits and price cannot be negative, and one edit at least is in flight")
+    each = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
+    hands = max(1, min(in_flight, edits, chains or in_flight))
+    if chains:  # whole chains per hand: the last hand decides
+        seconds = math.ceil(chains / hands) * (edits / chains) * each
+    else:
+        seconds = math.ceil(edits / hands) * each
+    if calls_per_minute:
+        seconds = max(seconds, edits * 60 / calls_per_minute)
+    return Estimate(edits, None if price is None else edits * price, seconds)
+
+
+def duration(seconds: float) -> str:
+    """Wall time in the two largest units that matter: "45 s", "12 min", "5 h 36 min"."""
+    if seconds < 90:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -1,0 +1,360 @@
+"""A local HTTP server that plays a provider: it edits what it is sent, or misbehaves on request.
+
+    with FakeBFL() as fake:
+        fake.next("limited", "edit")       # what the next edits meet; afterwards "edit" again
+        editor = load_editor("bfl", model="flux-2-pro", **fake.options)
+
+`edit` (image, prompt, seed → image) is what the model behind it does. Every
+request is kept in `fake.requests`; `fake.edits` counts the edits asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from PIL import Image, ImageChops
+
+from evaluation.editors import Editor
+from evaluation.images import Picture, encode_jpeg, encode_png
+
+Edit = Callable[[Image.Image, str, int | None], Image.Image]
+
+KEY = "canary-key-7f3a9c"
+
+
+def tinted(image: Image.Image, prompt: str, seed: int | None) -> Image.Image:
+    """A visible change that needs no model."""
+    return ImageChops.add(image, Image.new("RGB", image.size, (9, 0, 4)))
+
+
+def by_editor(editor: Editor) -> Edit:
+    """What another editor would answer, a reference editor for instance."""
+    return lambda image, prompt, seed: (
+        editor.edit(Picture.from_image(image), prompt, seed).picture.image
+    )
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it arrived. Header names are in lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for, read from the provider's wire format."""
+
+    picture: bytes = field(repr=False)
+    prompt: str
+    seed: int | None = None
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What to send: a whole answer, or one that goes wrong on the way."""
+
+    status: int = 200
+    body: bytes = b""
+    mime: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    pause: float = 0  # seconds before the first byte
+    drip: float = 0  # seconds between bytes
+    lost: int = 0  # how many bytes of the stated length never come
+    hang_up: bool = False  # close without a word
+
+    @classmethod
+    def of(cls, content: Any, status: int = 200, **options: Any) -> Reply:
+        return cls(status, json.dumps(content).encode(), **options)
+
+
+# What a provider may send in place of the picture; the envelope around it is right.
+PICTURES: dict[str, Callable[[Image.Image], bytes]] = {
+    "truncated": lambda image: encode_png(image)[:-40],
+    "wrong-type": lambda image: _save(image, "GIF"),
+    "no-picture": lambda image: b"",
+    "html-picture": lambda image: b"<!DOCTYPE html><title>Sign in</title>",
+    "other-size": lambda image: encode_png(image.resize((image.width * 2, image.height))),
+    "jpeg": lambda image: encode_jpeg(image, 90),
+    "bomb": lambda image: _bomb(),
+}
+
+
+class FakeProvider:
+    """What the fakes share. A subclass speaks one wire format."""
+
+    name: ClassVar[str]  # of the editor that calls it
+    key_variable: ClassVar[str]
+    prefix: ClassVar[str] = ""  # what comes between the host and the API's paths
+    row: ClassVar[Mapping[str, Any]]  # options of a typical model
+    #: Each shape a refusal can take.
+    refusals: ClassVar[tuple[str, ...]]
+    polls: ClassVar[bool] = False
+    returns_url: ClassVar[bool] = False
+
+    def __init__(self, edit: Edit = tinted, *, honour_size: bool = False) -> None:
+        self.edit = edit
+        self.honour_size = honour_size
+        self.requests: list[Received] = []
+        self.edits = 0
+        self.files: dict[str, list[Reply]] = {}
+        self._cases: deque[str] = deque()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    # What a subclass says.
+
+    def is_edit(self, request: Received) -> bool:
+        raise NotImplementedError
+
+    def read(self, request: Received) -> Asked:
+        raise NotImplementedError
+
+    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+        raise NotImplementedError
+
+    def error(self, status: int, kind: str) -> Reply:
+        """An error in this provider's shape; `kind` is a case or a refusal."""
+        raise NotImplementedError
+
+    def other(self, request: Received) -> Reply:
+        """Answers to whatever is not an edit: polls, uploads."""
+        return Reply(404)
+
+    def authorised(self, request: Received) -> bool:
+        return request.headers.get("authorization") == f"Bearer {KEY}"
+
+    # What it gets.
+
+    @property
+    def url(self) -> str:
+        return "http://{}:{}".format(*self._server.server_address[:2])
+
+    @property
+    def base_url(self) -> str:
+        return self.url + self.prefix
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options for the editor: to be called here, and without patience."""
+        return {**self.row, "base_url": self.base_url, "timeout": 5.0, "poll_every": 0.01}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {self.key_variable: KEY}
+
+    @property
+    def asked(self) -> list[Received]:
+        """The requests that asked for an edit."""
+        return [request for request in self.requests if self.is_edit(request)]
+
+    def next(self, *cases: str) -> None:
+        """What the next edits meet, one case each."""
+        self._cases.extend(cases)
+
+    def store(self, data: bytes, *replies: Reply, mime: str = "image/png") -> str:
+        """The address of a file that is answered with `replies` first, then with `data`."""
+        path = f"/files/{len(self.files)}.png"
+        self.files[path] = [*replies, Reply(body=data, mime=mime)]
+        return self.url + path
+
+    def handle(self, request: Received) -> Reply:
+        with self._lock:
+            self.requests.append(request)
+            if request.path in self.files:
+                replies = self.files[request.path]
+                return replies.pop(0) if len(replies) > 1 else replies[0]
+            is_edit = self.is_edit(request)
+            case = (self._cases.popleft() if self._cases else "edit") if is_edit else ""
+            self.edits += is_edit
+        if not self.authorised(request):
+            return self.error(401, "key-rejected")
+        if not is_edit:
+            return self.other(request)
+        return self.misbehave(case) or self._edited(request, case)
+
+    def misbehave(self, case: str) -> Reply | None:
+        """The answer to a case in which nothing is edited; None for the others."""
+        if case in self.refusals:
+            return self.error(400, case)
+        match case:
+            case "limited":
+                return self.error(429, case)
+            case "limited-wait":
+                reply = self.error(429, case)
+                return Reply(reply.status, reply.body, headers={"Retry-After": "7"})
+            case "server-error":
+                return self.error(500, case)
+            case "overloaded":
+                reply = self.error(503, case)
+                return Reply(reply.status, reply.body, headers={"Retry-After": "3"})
+            case "bad-gateway":
+                return Reply(502, b"<html><h1>502 Bad Gateway</h1></html>", "text/html")
+            case "key-rejected":
+                return self.error(401, case)
+            case "no-credit":
+                return self.error(402, case)
+            case "gone":
+                return self.error(404, case)
+            case "bad-request":
+                return self.error(400, case)
+            case "error-inside":
+                return Reply(200, self.error(500, case).body)
+            case "html":
+                return Reply(200, b"<html><title>Sign in</title></html>", "text/html")
+            case "empty":
+                return Reply(200, b"")
+            case "nonsense":
+                return Reply(200, b'["what", "is", "this"]')
+            case "cut":
+                return Reply(200, b'{"half": "an', lost=1000)
+            case "reset":
+                return Reply(hang_up=True)
+            case "redirect":
+                return Reply(302, headers={"Location": self.url + "/elsewhere"})
+            case "slow":
+                return Reply(200, b"{}", pause=60)
+            case "drip":
+                return Reply(200, b" " * 6000, drip=0.05)
+        return None
+
+    def _edited(self, request: Received, case: str) -> Reply:
+        try:
+            asked = self.read(request)
+            before = Picture.from_bytes(asked.picture)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            return self.error(400, f"bad-request: {error!r}")
+        assert before.mime == "image/png", "a provider is sent PNG"
+        image = self.edit(before.image, asked.prompt, asked.seed)
+        if self.honour_size and asked.size:
+            image = image.resize(asked.size)
+        make = PICTURES.get(case, encode_png)
+        return self.answer(asked, make(image), case)
+
+    def __enter__(self) -> FakeProvider:
+        fake = self
+
+        class Handler(_Handler):
+            provider = fake
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def pause(self, seconds: float) -> None:
+        self._ended.wait(seconds)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    provider: FakeProvider
+
+    def _handle(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        parts = urlsplit(self.path)
+        request = Received(
+            self.command,
+            parts.path,
+            parts.query,
+            {name.lower(): value for name, value in self.headers.items()},
+            self.rfile.read(length),
+        )
+        with contextlib.suppress(ConnectionError):  # the caller gave up
+            self._send(self.provider.handle(request))
+
+    do_GET = do_POST = do_PUT = _handle  # noqa: N815
+
+    def _send(self, reply: Reply) -> None:
+        if reply.hang_up:
+            self.close_connection = True
+            return
+        self.provider.pause(reply.pause)
+        self.send_response(reply.status)
+        if reply.mime:
+            self.send_header("Content-Type", reply.mime)
+        self.send_header("Content-Length", str(len(reply.body) + reply.lost))
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if reply.drip:
+            for byte in reply.body:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                self.provider.pause(reply.drip)
+                if self.provider._ended.is_set():
+                    return
+        else:
+            self.wfile.write(reply.body)
+        if reply.lost:
+            self.close_connection = True
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def from_data_uri(uri: str) -> bytes:
+    kind, _, data = uri.partition(",")
+    if kind != "data:image/png;base64":
+        raise ValueError(f"not a PNG data URI: {kind[:40]}")
+    return base64.b64decode(data, validate=True)
+
+
+def parse_size(text: str, separator: str) -> tuple[int, int]:
+    width, height = text.split(separator)
+    return int(width), int(height)
+
+
+def _save(image: Image.Image, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind)
+    return buffer.getvalue()
+
+
+def _bomb() -> bytes:
+    """A PNG of a few bytes whose header says 30000 x 30000."""
+    import struct
+    import zlib
+
+    head = struct.pack(">IIBBBBB", 30000, 30000, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + head
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", len(head))
+        + chunk
+        + struct.pack(">I", zlib.crc32(chunk))
+        + b"\x00\x00\x00\x00IEND\xaeB`\x82"
+    )
+
+
+def now() -> int:
+    return int(time.time())
