@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from django.db import transaction
 from django.db.models import Prefetch
+from django.utils import timezone
 
 from evaluation.breakdown import case_summaries, scopes
 from evaluation.half_life import (
@@ -119,7 +120,7 @@ def refresh_ranks(suite: Suite) -> None:
             if run.is_ranked
         ]
         Standing.objects.filter(run__suite=suite).update(
-            rank=None, rank_low=None, rank_high=None, p_first=None
+            rank=None, rank_low=None, rank_high=None, p_first=None, computed_at=timezone.now()
         )
         groups: dict[tuple[int, float, str], list[Standing]] = defaultdict(list)
         for standing in Standing.objects.filter(run__in=runs).defer("curve", "details", "counts"):

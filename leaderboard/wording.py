@@ -39,9 +39,9 @@ def half_life(value: float | None, trips: int) -> str:
 
 
 def half_life_interval(low: float | None, high: float | None, trips: int) -> str:
-    """ "6.1–8.8", "17.2 to > 20"; a bound of None was not reached."""
+    """ "6.1–8.8", "17.2 to > 20"; a bound of None was not reached, and two say nothing new."""
     if low is None:
-        return half_life(None, trips)
+        return ""
     if high is None:
         return f"{low:.1f} to {half_life(None, trips)}"
     return f"{low:.1f}–{high:.1f}"

@@ -87,7 +87,11 @@ class Standing(models.Model):
         constraints = [
             models.UniqueConstraint(fields=("run", "metric", "level", "scope"), name="standing")
         ]
-        indexes = [models.Index(fields=("scope", "level", "metric"))]
+        indexes = [
+            models.Index(fields=("scope", "level", "metric")),
+            # Asked on every page view: is what was kept of the board still true?
+            models.Index(fields=("computed_at",)),
+        ]
 
     def __str__(self) -> str:
         return f"{self.run} by {self.metric} at {self.level:g}, {self.scope}"

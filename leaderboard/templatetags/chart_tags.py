@@ -9,6 +9,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.html import json_script
 from django.utils.safestring import SafeString
 
+from leaderboard import sparks
 from leaderboard.charts import Chart
 
 register = template.Library()
@@ -25,3 +26,7 @@ class Compact(DjangoJSONEncoder):
 def figure_json(chart: Chart) -> SafeString:
     """The chart's figure in a script element that runs nothing; chart.js reads it."""
     return json_script(chart.figure, f"{chart.id}-figure", Compact)
+
+
+register.simple_tag(sparks.half_life_bar)
+register.simple_tag(sparks.sparkline)

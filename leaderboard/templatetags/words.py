@@ -28,7 +28,7 @@ def of(number: int, one: str) -> str:
 @register.filter
 def half_life_interval(standing: Standing, trips: int) -> str:
     """The interval of a standing's half-life; empty where none was computed."""
-    if standing.usable_trips_low is None:
+    if not standing.has_interval:
         return ""
     return wording.half_life_interval(standing.half_life_low, standing.half_life_high, trips)
 

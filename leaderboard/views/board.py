@@ -1,12 +1,176 @@
-"""The board."""
+"""The board: which model keeps a picture longest?"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from leaderboard import sparks, wording
+from leaderboard.board import (
+    RANKED,
+    SORTS,
+    UNRANKED,
+    YARDSTICK,
+    BoardFilters,
+    BoardRow,
+    board_rows,
+    semantic_of,
+)
+from leaderboard.board_form import Asked, read, sort_labels
+from leaderboard.charts import Chart, Curve, retention_curves, retention_table
+
+#: Rows before "show all": the page stays light however many models there are.
+FIRST_ROWS = 60
+#: Curves drawn at once, and those the legend can add.
+CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 5, 3
+
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "leaderboard/board.html")
+    asked = read(request.GET)
+    context = page(asked) if asked else {}
+    response = render(request, "leaderboard/board.html", context)
+    if request.GET:
+        # One board for search engines, not one for each way of sorting it.
+        response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+def page(asked: Asked) -> dict[str, Any]:
+    """What the template needs to show this board."""
+    filters = asked.filters
+    rows = board_rows(filters, asked.runs)
+    groups = {
+        name: [row for row in rows if row.group == name] for name in (RANKED, UNRANKED, YARDSTICK)
+    }
+    ranked = groups[RANKED]
+    heads = columns(filters, semantic_of(rows))
+    shown = ranked if filters.every else ranked[:FIRST_ROWS]
+    return {
+        "asked": asked,
+        "filters": filters,
+        "suite": filters.suite,
+        "trips": filters.suite.trips,
+        "shown": shown,
+        "more": len(ranked) - len(shown),
+        "unranked": groups[UNRANKED],
+        "yardsticks": groups[YARDSTICK],
+        "ranked_count": len(ranked),
+        "cases": next((row.standing.counts.get("cases") for row in rows if row.standing), None),
+        "semantic": semantic_of(rows),
+        "answer": answer(ranked, filters),
+        "chart": curves_chart(ranked, groups[YARDSTICK], filters),
+        "axis": sparks.axis_ticks(filters.suite.trips),
+        "columns": [heads[name] for name in ORDER],
+        "second_line": [heads[name] for name in SECOND_LINE],
+        "every": filters.query(every=True),
+        "everything": filters.query(weights="", scope="all"),
+    }
+
+
+def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
+    """The board in one sentence; empty while nobody is ranked."""
+    best = sorted(ranked, key=lambda row: (-(row.half_life or 0), -(row.usable_trips or 0)))
+    if not best or not best[0].standing:
+        return ""
+    trips, first = filters.suite.trips, best[0].standing
+    lasts = wording.in_trips(first.half_life, trips)
+    rivals = [row for row in best[1:] if row.standing and row.standing.rank == 1]
+    if rivals and first.rank == 1:
+        names = wording.listed([row.model.name for row in best[: len(rivals) + 1]])
+        return f"{names} share first place; the longest lasts {lasts}."
+    return f"{best[0].model.name} leads: it lasts {lasts}."
+
+
+def curves_chart(
+    ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow], filters: BoardFilters
+) -> Chart | None:
+    """The degradation curves of the first models, with a few yardsticks for scale."""
+    trips = filters.suite.trips
+    curves = [
+        Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
+        for place, row in enumerate(ranked[: CURVES + MORE_CURVES])
+        if row.standing
+    ]
+    known = [row for row in yardsticks if row.standing]
+    # With models to show, the ends of the scale say little; on their own they are the board.
+    scale = [row for row in known if 0 < (row.usable_trips or 0) < trips] if curves else known
+    step = max(1, len(scale) // YARDSTICK_CURVES) if curves else 1
+    curves += [
+        Curve.of(row.model.name, row.standing.curve, yardstick=bool(ranked))
+        for row in scale[::step]
+        if row.standing
+    ]
+    if not curves:
+        return None
+    label = wording.metric_label(filters.metric)
+    return Chart(
+        id="curves",
+        title=curves_title([row for row in ranked if row.standing] or known, trips),
+        subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95 % band. "
+        "0 % is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
+        figure=retention_curves(curves, trips),
+        table=retention_table(curves, trips),
+    )
+
+
+def curves_title(rows: Sequence[BoardRow], trips: int) -> str:
+    """The finding: what the best and the worst keep at the trip where they differ most."""
+    ends = sorted((row for row in rows if row.standing), key=lambda row: -(row.auc or 0))
+    curves = [row.standing.curve.get("mean") or [] for row in ends if row.standing]
+    if not curves or not curves[0]:
+        return "How much of the picture is kept, trip by trip"
+    if len(curves) == 1:
+        kept = wording.percent(max(0, curves[0][-1] or 0))
+        return (
+            f"{ends[0].model.name} keeps {kept} of the picture {wording.after(len(curves[0]) - 1)}"
+        )
+    best, worst = curves[0], curves[-1]
+    numbers = [n for n in wording.ticks(trips) if n < min(len(best), len(worst))]
+    number = max(numbers, key=lambda n: (best[n] or 0) - max(0, worst[n] or 0))
+    shares = [wording.percent(max(0, curve[number] or 0)) for curve in (best, worst)]
+    return (
+        f"{wording.after(number).capitalize()}, {ends[0].model.name} keeps {shares[0]} "
+        f"of the picture and {ends[-1].model.name} {shares[1]}"
+    )
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column: where a click leads, and which way it is sorted now."""
+
+    name: str
+    label: str
+    kind: str
+    query: str
+    sorted: str
+
+
+def columns(filters: BoardFilters, semantic: str | None) -> dict[str, Column]:
+    """The heads that sort, by name."""
+    labels = sort_labels(filters.level)
+    labels["half_life"] += ", in round trips"
+    labels["usable"] += f" of {filters.suite.trips}"
+    labels["semantic"] += f" ({wording.metric_label(semantic)})" if semantic else ""
+    now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
+    found = {}
+    for name, label in labels.items():
+        target = f"-{name}" if name == now and not flipped else name
+        way = "descending" if SORTS[name][1] != flipped else "ascending"
+        query = filters.query(sort=target)
+        found[name] = Column(name, label, KINDS.get(name, "num"), query, way if name == now else "")
+    return found
+
+
+#: The columns in their order; the second line stands below the model's name.
+ORDER = (
+    *("name", "half_life", "semantic", "usable", "curve", "change_seen", "refusals"),
+    *("price", "seconds", "date"),
+)
+SECOND_LINE = ("provider", "weights")
+KINDS = {"name": "", "half_life": "life", "curve": ""}

@@ -1,0 +1,211 @@
+"""Small invented boards for the tests of the pages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.utils import timezone
+from django.utils.text import slugify
+
+from evaluation.metrics import METRICS, metric_class
+from leaderboard.models import (
+    Case,
+    Chain,
+    EditingModel,
+    MetricVersion,
+    Run,
+    Standing,
+    Suite,
+    SuitePicture,
+)
+from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.models.standings import LEVELS
+
+PAIRS = {
+    "glasses": ("accessories", "Glasses on, glasses off"),
+    "hat": ("accessories", "Hat on, hat off"),
+    "flip": ("geometric", "Flip left-right"),
+    "bird": ("scene-objects", "A bird in the sky"),
+}
+KINDS = ("face", "object", "scene")
+
+
+def make_suite(slug: str = "demo", trips: int = 20, pictures: int = 8, **fields: Any) -> Suite:
+    """A frozen suite of `pictures` pictures with every pair."""
+    suite = Suite.objects.create(
+        slug=slug,
+        title=fields.pop("title", slug.title()),
+        trips=trips,
+        status=Suite.Status.FROZEN,
+        **fields,
+    )
+    places = itertools.count()
+    for number in range(pictures):
+        picture = SuitePicture.objects.create(
+            suite=suite,
+            slug=f"picture-{number}",
+            pixels_sha256=f"{number:064x}",
+            title=f"Picture {number}",
+            kind=KINDS[number % 3],
+            licence="CC0-1.0",
+        )
+        Case.objects.bulk_create(
+            Case(
+                suite=suite,
+                slug=f"{picture.slug}--{slug}",
+                picture=picture,
+                pair_slug=slug,
+                pair_title=title,
+                category=category,
+                kind=picture.kind,
+                forward=f"Do {title}.",
+                backward=f"Undo {title}.",
+                position=next(places),
+            )
+            for slug, (category, title) in PAIRS.items()
+        )
+    return suite
+
+
+def make_model(name: str, **fields: Any) -> EditingModel:
+    slug = fields.pop("slug", slugify(name))
+    defaults = {"provider": "Acme", "editor": "noop", "open_weights": False}
+    return EditingModel.objects.create(slug=slug, name=name, **{**defaults, **fields})
+
+
+def make_run(
+    model: EditingModel | str,
+    suite: Suite,
+    half_life: float = 5.0,
+    *,
+    metrics: Sequence[str] = ("lpips", "imagenet"),
+    levels: Iterable[float] = (0.5,),
+    scopes: Iterable[str] = ("all",),
+    rank: int | None = None,
+    chains: bool = False,
+    **fields: Any,
+) -> Run:
+    """A finished, published run whose curves halve every `half_life` trips."""
+    model = make_model(model) if isinstance(model, str) else model
+    versions = [metric_version(name) for name in metrics]
+    count = suite.cases.count()
+    now = timezone.now()
+    run = Run.objects.create(
+        **{
+            "editing_model": model,
+            "suite": suite,
+            "state": RunState.FINISHED,
+            "published": True,
+            "current": True,
+            "complete": True,
+            "metrics": {v.name: {"version": v.version, "weights_sha256": ""} for v in versions},
+            "chains_total": count,
+            "chains_done": count,
+            "edits_total": 2 * count * suite.trips,
+            "edits_done": 2 * count * suite.trips,
+            "edit_seconds": 16.0 * count * suite.trips,
+            "started_at": now,
+            "finished_at": now,
+            **fields,
+        }
+    )
+    Standing.objects.bulk_create(
+        make_standing(run, version, half_life, level, scope, rank)
+        for version, level, scope in itertools.product(versions, levels, scopes)
+    )
+    if chains:
+        make_chains(run, half_life, [version.name for version in versions])
+    return run
+
+
+def metric_version(name: str) -> MetricVersion:
+    version = metric_class(name).version if name in METRICS else "1"
+    return MetricVersion.objects.get_or_create(name=name, version=version)[0]
+
+
+def make_standing(
+    run: Run,
+    metric: MetricVersion,
+    half_life: float,
+    level: float = 0.5,
+    scope: str = "all",
+    rank: int | None = None,
+) -> Standing:
+    trips = run.suite.trips
+    time = half_life * (1 - level) / 0.5
+
+    def reached(value: float) -> float | None:
+        return round(value, 4) if value <= trips else None
+
+    mean = [
+        round(0.5 ** (n / half_life), 4) if half_life else float(n == 0) for n in range(trips + 1)
+    ]
+    usable = min(time, trips)
+    return Standing(
+        run=run,
+        metric=metric,
+        level=level,
+        scope=scope,
+        half_life=reached(time),
+        half_life_low=reached(0.8 * time),
+        half_life_high=reached(1.25 * time),
+        has_interval=True,
+        usable_trips=usable,
+        usable_trips_low=0.85 * usable,
+        usable_trips_high=min(trips, 1.1 * usable),
+        auc=sum(mean) / len(mean),
+        rank=rank,
+        rank_low=rank,
+        rank_high=rank and rank + 1,
+        curve={
+            "mean": mean,
+            "low": [round(0.92 * q, 4) for q in mean],
+            "high": [round(min(1, 1.07 * q), 4) for q in mean],
+            "shown": [None, *mean[1:]],
+        },
+        counts={
+            "cases": run.chains_total,
+            "chains": run.chains_total,
+            "refused": 1,
+            "change_seen": 0.97,
+        },
+        method_version="1",
+    )
+
+
+def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
+    """A played chain per case; pictures differ, so that there is something to resample."""
+    metrics = list(metrics)
+    trips = run.suite.trips
+    chains = []
+    for place, case in enumerate(run.suite.cases.select_related("picture")):
+        own = half_life * (0.7 + 0.6 * (place * 7 % 10) / 10)
+        kept = [round(0.5 ** (n / own), 4) for n in range(1, trips + 1)]
+        events = {
+            f"{level:g}": {
+                "time": min(own, trips),
+                "kind": "crossed" if own <= trips else "censored",
+            }
+            for level in LEVELS
+        }
+        results = {
+            "retention": kept,
+            "distances": [round(0.8 * (1 - q), 4) for q in kept],
+            "auc": sum(kept) / trips,
+            "recovered": False,
+            "events": events,
+        }
+        chains.append(
+            Chain(
+                run=run,
+                case=case,
+                state=ChainState.PLAYED,
+                outcome=Outcome.COMPLETED,
+                trips_played=trips,
+                trips_scored=trips,
+                results=dict.fromkeys(metrics, results),
+            )
+        )
+    Chain.objects.bulk_create(chains)

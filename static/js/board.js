@@ -1,0 +1,22 @@
+// Small comforts; everything works without them.
+
+// A choice made with the pointer applies at once. From the keyboard each arrow key is a
+// change, so there the button decides.
+const filters = document.getElementById("filters");
+let pointer = false;
+filters?.addEventListener("pointerdown", () => { pointer = true; });
+filters?.addEventListener("keydown", () => { pointer = false; });
+filters?.addEventListener("change", () => { if (pointer) filters.requestSubmit(); });
+
+// The button says what it would compare.
+const button = document.getElementById("compare-button");
+const ticks = [...document.querySelectorAll('input[form="compare"][type="checkbox"]')];
+function count() {
+  const chosen = ticks.filter((tick) => tick.checked).length;
+  button.disabled = chosen < 2;
+  button.textContent = chosen < 2 ? "Tick two models to compare them" : `Compare ${chosen} models`;
+}
+if (button) {
+  for (const tick of ticks) tick.addEventListener("change", count);
+  count();
+}
