@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import warnings
+import struct
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 64 * 2**20
@@ -21,8 +22,41 @@ MAX_BYTES = 64 * 2**20
 MAX_PIXELS = 40_000_000
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
+# The lightest and darkest value of a channel in a picture of one colour.
+BLANK_SPREAD = 4
+
+# What a decoder raises on broken bytes. Not Exception: that would also swallow the
+# time-out of the job that decodes.
+BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    Warning,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
 
 _SRGB = ImageCms.createProfile("sRGB")
+# Every combination of four levels per channel.
+_PROBE = np.stack(np.meshgrid(*[np.array([0, 64, 160, 255], dtype=np.uint8)] * 3), -1)
+_PROBE = _PROBE.reshape(8, 8, 3)
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 class ImageError(ValueError):
@@ -84,73 +118,109 @@ def _decode(
     if len(data) > max_bytes:
         raise ImageError(f"the picture has {len(data):,} bytes; the limit is {max_bytes:,}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
-            # The header alone tells the size: a bomb is refused before a pixel is decoded.
-            if image.width * image.height > max_pixels:
-                raise ImageError(
-                    f"the picture is {image.width} x {image.height} pixels; "
-                    f"the limit is {max_pixels / 1e6:g} megapixels"
-                )
-            if getattr(image, "n_frames", 1) > 1:
-                raise ImageError("animated pictures are not accepted; send a single frame")
-            mime = Image.MIME[image.format or ""]
-            image.load()  # open() does not notice a truncated file
-            return (*_canonical(image, mime),)
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        # The header alone tells the size: a bomb is refused before a pixel is decoded.
+        if image.width * image.height > max_pixels:
+            raise ImageError(
+                f"the picture is {image.width} x {image.height} pixels; "
+                f"the limit is {max_pixels / 1e6:g} megapixels"
+            )
+        # A phone's JPEG with a second picture behind it (MPO) is the first one to everybody.
+        kind = "JPEG" if image.format == "MPO" else image.format
+        if kind != "JPEG" and getattr(image, "n_frames", 1) > 1:
+            raise ImageError("animated pictures are not accepted; send a single frame")
+        canonical, notes = _canonical(image, data)
     except ImageError:
         raise
     except UnidentifiedImageError:
         raise ImageError("not a PNG, JPEG or WebP picture") from None
-    # Broken files surface as OSError, SyntaxError (PNG), ValueError (zTXt bomb), ...
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        KeyError,
-        Image.DecompressionBombError,
-    ) as error:
+    except BROKEN as error:
         raise ImageError(f"the picture cannot be decoded: {error}") from error
+    return canonical, Image.MIME[kind or ""], notes
 
 
-def _canonical(image: Image.Image, mime: str) -> tuple[Image.Image, str, tuple[str, ...]]:
-    notes = []
-    profile = image.info.get("icc_profile")
-    if image.getexif().get(0x0112, 1) != 1:
-        image = ImageOps.exif_transpose(image)
-        notes.append("turned upright by its EXIF orientation")
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        # convert("RGB") would clip 16 bit; /257 maps 65535 to 255 exactly.
-        values = np.asarray(image, dtype=np.float64) / 257
-        image = Image.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8), "L")
+def _canonical(image: ImageFile.ImageFile, data: bytes) -> tuple[Image.Image, tuple[str, ...]]:
+    """Upright, sRGB, 8 bit, without alpha; and notes of what it took."""
+    notes: list[str] = []
+    profile, mode = image.info.get("icc_profile"), image.mode
+    deep = bool(image.tile) and "16" in str(image.tile[0].args)
+    image.load()  # open() does not notice a truncated file
+    turn = _TURNS.get(_orientation(image, notes))
+    colour, alpha = _without_alpha(_eight_bit(image, data) if deep else image)
+    if deep:
         notes.append("16 bit scaled to 8 bit")
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+    if profile:
+        colour = _to_srgb(colour, profile, notes)
+    if not deep and mode not in ("RGB", "RGBA"):
+        notes.append(f"converted from {mode}")
+    colour = colour.convert("RGB")
+    if alpha is not None and alpha.getextrema() != (255, 255):
+        colour = Image.composite(colour, Image.new("RGB", colour.size, MID_GREY), alpha)
+        notes.append("transparency composited over mid grey")
+    if turn is not None:
+        colour = colour.transpose(turn)
+        notes.append("turned upright by its EXIF orientation")
+    return colour, tuple(notes)
+
+
+def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
+    """A 16-bit PNG divided by 257, which maps 65535 to 255 exactly.
+
+    Pillow keeps grey as it is but cuts colours to their high byte. Asked for
+    the other byte order it gives the low byte, and the two make the whole.
+    """
+    other = Image.open(io.BytesIO(data), formats=("PNG",))
+    tile = other.tile[0]
+    if image.mode == "I;16":
+        values = np.asarray(image)[..., None]
+    elif tile.args == "LA;16B":  # four bytes, as RGBA has them: grey high, low, alpha high, low
+        other.tile = [tile._replace(args="RGBA")]
+        values = np.asarray(other).reshape(*other.size[::-1], 4).view(">u2")
+    else:
+        other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
+        values = np.asarray(image).astype(np.uint16) * 256 + np.asarray(other)
+    eight = np.rint(values / 257).astype(np.uint8)
+    if (key := image.info.get("transparency")) is not None:
+        # One colour that stands for "transparent", in 16 bits too.
+        seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
+        eight = np.concatenate([eight, seen.astype(np.uint8)], axis=-1)
+    return Image.fromarray(eight.squeeze(-1) if eight.shape[-1] == 1 else eight)
+
+
+def _without_alpha(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
+    """The colours, those under transparency too, and the alpha channel where there is one."""
+    if image.mode == "LA":
+        return image.getchannel("L"), image.getchannel("A")
+    if image.mode in ("RGBA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
-        if rgba.getextrema()[3] != (255, 255):
-            notes.append("transparency composited over mid grey")
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, (*MID_GREY, 255)), rgba)
-    if profile and image.mode in ("RGB", "RGBA", "L", "CMYK"):
-        image = _to_srgb(image, profile, notes)
-    if image.mode != "RGB":
-        if image.mode != "RGBA":
-            notes.append(f"converted from {image.mode}")
-        image = image.convert("RGB")
-    return image, mime, tuple(notes)
+        return rgba.convert("RGB"), rgba.getchannel("A")
+    return (image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")), None
 
 
 def _to_srgb(image: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        if "srgb" in ImageCms.getProfileDescription(source).lower() and image.mode == "RGB":
-            return image
-        base = image.convert("RGB") if image.mode == "RGBA" else image
-        converted = ImageCms.profileToProfile(base, source, _SRGB, outputMode="RGB")
-    except (ImageCms.PyCMSError, OSError, ValueError):
+        transform = ImageCms.buildTransform(source, _SRGB, image.mode, "RGB")
+        # Many a profile only says "sRGB" in its own words: those pixels stay as they are.
+        if image.mode != "CMYK":
+            probe = Image.fromarray(_PROBE).convert(image.mode)
+            moved = np.asarray(ImageCms.applyTransform(probe, transform), dtype=np.int16)
+            if np.abs(moved - np.asarray(probe.convert("RGB"))).max() <= 1:
+                return image
+        converted = ImageCms.applyTransform(image, transform)
+    except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
         notes.append("unreadable colour profile ignored")
         return image
     notes.append("colour profile converted to sRGB")
-    return converted if converted is not None else image
+    return converted or image
+
+
+def _orientation(image: Image.Image, notes: list[str]) -> int:
+    try:
+        return int(image.getexif().get(0x0112, 1))
+    except BROKEN:
+        notes.append("unreadable EXIF ignored")
+        return 1
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:
@@ -162,6 +232,11 @@ def is_reframed(answered: tuple[int, int], source: tuple[int, int]) -> bool:
     """True when the answer's aspect ratio is more than 2 % off the source's."""
     ratio = (answered[0] / answered[1]) / (source[0] / source[1])
     return max(ratio, 1 / ratio) > REFRAMED_RATIO
+
+
+def is_blank(image: Image.Image) -> bool:
+    """True for a picture of one colour, as a safety filter answers; JPEG may have touched it."""
+    return bool(np.ptp(np.asarray(image), axis=(0, 1)).max() <= BLANK_SPREAD)
 
 
 def blank_card(image: Image.Image) -> Image.Image:
