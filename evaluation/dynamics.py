@@ -1,0 +1,131 @@
+"""Where a chain is heading: does it settle, wander or drift, and how does it fall?
+
+One orbit can refute a contraction, never prove it. The retention of the limit
+stands beside the contraction factor, since a posteriser settles perfectly on
+a wrong picture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import theilslopes
+
+IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
+    "idempotent",
+    "contracting",
+    "wandering",
+    "drifting",
+    "undetermined",
+)
+MIN_TRIPS = 5  # fewer steps say nothing of a trend
+AT_ONCE = 0.3  # a contraction factor below this: the first trip does it all
+STEADY = (0.95, 1.05)  # a contraction factor in between: steps neither shrink nor grow
+STRAIGHT = 2 / 3  # path efficiency of a drift; a pure one has 1
+CROOKED = 1.5  # times 1 / sqrt(N), the path efficiency of a random walk
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """One chain's way: contraction factor with its 95 % interval, path efficiency, regime.
+
+    `contraction` None = fewer than two steps; 0 = it stood still after one.
+    `path_efficiency` None = it never moved.
+    """
+
+    contraction: float | None
+    contraction_low: float | None
+    contraction_high: float | None
+    path_efficiency: float | None
+    regime: str
+    limit_retention: float | None
+
+
+@dataclass(frozen=True)
+class DynamicsSummary:
+    """A run's chains: medians, and how many chains are in each regime."""
+
+    chains: int
+    contraction: float | None
+    path_efficiency: float | None
+    limit_retention: float | None
+    regimes: dict[str, int]
+
+
+def dynamics(
+    steps: Sequence[float], distance: float, limit_retention: float | None = None
+) -> Dynamics:
+    """The dynamics of one chain.
+
+    `steps` = s(1..N) with s(n) = RMSE(X(n-1), Xn), `distance` = RMSE(X0, XN) and
+    `limit_retention` = Q(N).
+    """
+    if not all(math.isfinite(s) and s >= 0 for s in (*steps, distance)):
+        raise ValueError("steps and distance must be finite and not negative")
+    path = sum(steps)
+    efficiency = min(1.0, distance / path) if path else None
+    factor, low, high = _contraction(steps)
+    return Dynamics(
+        contraction=factor,
+        contraction_low=low,
+        contraction_high=high,
+        path_efficiency=efficiency,
+        regime=_regime(steps, factor, high, efficiency),
+        limit_retention=limit_retention,
+    )
+
+
+def summarise_dynamics(found: Sequence[Dynamics]) -> DynamicsSummary:
+    """Medians over chains and counts by regime."""
+    counts = Counter(d.regime for d in found)
+    return DynamicsSummary(
+        chains=len(found),
+        contraction=_median([d.contraction for d in found]),
+        path_efficiency=_median([d.path_efficiency for d in found]),
+        limit_retention=_median([d.limit_retention for d in found]),
+        regimes={regime: counts[regime] for regime in REGIMES},
+    )
+
+
+def _contraction(steps: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """exp of the Theil-Sen slope of ln s(n), over the steps that moved at all."""
+    if len(steps) < 2:
+        return None, None, None
+    numbers = np.flatnonzero(steps) + 1.0
+    if numbers.size < 2:
+        # It moved once or never: standing still is the strongest contraction there is.
+        return (0.0, None, None) if not any(steps[1:]) else (None, None, None)
+    slope, _, low, high = theilslopes(np.log([s for s in steps if s]), numbers, alpha=0.95)
+    if numbers.size < MIN_TRIPS:
+        return math.exp(slope), None, None
+    return math.exp(slope), math.exp(low), math.exp(high)
+
+
+def _regime(
+    steps: Sequence[float], factor: float | None, high: float | None, efficiency: float | None
+) -> str:
+    if len(steps) < MIN_TRIPS or factor is None:
+        return UNDETERMINED
+    # All that a contraction of 0.3 would still move after its first step. A slope alone
+    # would call one jump followed by a faint, steady flicker a drift.
+    if sum(steps[1:]) <= steps[0] * AT_ONCE / (1 - AT_ONCE):
+        return IDEMPOTENT
+    if high is None or efficiency is None:
+        return UNDETERMINED
+    if factor <= STEADY[0]:
+        return CONTRACTING if high < 1 else UNDETERMINED
+    if factor < STEADY[1]:
+        if efficiency <= CROOKED / math.sqrt(len(steps)):
+            return WANDERING
+        if efficiency >= STRAIGHT:
+            return DRIFTING
+    return UNDETERMINED
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
