@@ -21,7 +21,7 @@ def chain(*retention: float, **fields: Any) -> ChainResult:
 
 def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
     """A chain that falls exponentially, to one half after `time` trips."""
-    return chain(*(0.5 ** (n / time) for n in range(1, trips + 1)), **fields)
+    return chain(*(0.5 ** (np.arange(1, trips + 1) / time)).tolist(), **fields)
 
 
 def at_crossing(time: float) -> float:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import asdict, replace
@@ -296,7 +297,7 @@ def test_a_summary_survives_json_and_its_bounds(chains):
     if any(c.played for c in chains):
         assert 0 <= summary.usable_trips <= 6 + 1e-9
         assert summary.curve[0] == pytest.approx(1)
-        assert all(a >= b - 1e-12 for a, b in zip(summary.survival, summary.survival[1:], strict=False))
+        assert all(a >= b - 1e-12 for a, b in itertools.pairwise(summary.survival))
     if summary.half_life is not None:
         assert 0 <= summary.half_life <= 6
     if summary.auc is not None:
@@ -310,7 +311,7 @@ def test_a_higher_level_never_lengthens_the_half_life(chains):
     times = [math.inf if s.half_life is None else s.half_life for s in found]
     assert times == sorted(times, reverse=True)
     usable = [s.usable_trips for s in found]
-    assert all(low >= high - 1e-9 for low, high in zip(usable, usable[1:], strict=False))
+    assert all(low >= high - 1e-9 for low, high in itertools.pairwise(usable))
 
 
 @given(chains_of_a_run(), st.randoms(use_true_random=False))

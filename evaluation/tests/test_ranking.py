@@ -91,7 +91,10 @@ def test_five_pictures_separate_nobody_and_have_no_interval():
     good = [chain(*[1.0] * 20, picture=f"p{i}") for i in range(6)]
     bad = [chain(outcome="failed", picture=f"p{i}") for i in range(6)]
     few = board({"good": good[:5], "bad": bad[:5]}, 20)
-    assert [(p.run, p.rank, p.rank_interval) for p in few] == [("good", 1, (1, 2)), ("bad", 1, (1, 2))]
+    assert [(p.run, p.rank, p.rank_interval) for p in few] == [
+        ("good", 1, (1, 2)),
+        ("bad", 1, (1, 2)),
+    ]
     assert few[0].bounds.half_life is few[0].bounds.curve is None
     enough = board({"good": good, "bad": bad}, 20)
     assert [p.rank for p in enough] == [1, 2]
