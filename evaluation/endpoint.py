@@ -17,6 +17,7 @@ the fault concerns and whether asking again can help. What the client promises:
 from __future__ import annotations
 
 import contextlib
+import logging
 import ssl
 import time
 import zlib
@@ -38,11 +39,14 @@ from evaluation.guarded_network import (
 )
 
 MAX_BODY_BYTES = 64 * 2**20
+# Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
+MAX_PIECES = 100_000
 # Shorter than the 5 s after which common servers (uvicorn, Node) hang up, so that
 # an edit is not sent into a connection that is just being closed.
 KEEPALIVE_SECONDS = 4.0
 USER_AGENT = f"ConvergeBench/{__version__}"
 
+logger = logging.getLogger(__name__)
 SecurityEvent = Callable[[str, str], None]
 
 
@@ -170,7 +174,9 @@ class GuardedClient:
         except Exception as error:
             if self._network.closed:
                 raise closed_error() from error
-            raise _failure(error, timeout) from error
+            # h11 quotes an unsendable header, which may be the one with the key.
+            quotes_us = isinstance(error, httpcore2.LocalProtocolError)
+            raise _failure(error, timeout) from (None if quotes_us else error)
 
     def _read_body(
         self, response: httpcore2.Response, headers: Mapping[str, str], deadline: float
@@ -191,6 +197,8 @@ class GuardedClient:
             if time.monotonic() > deadline:
                 raise httpcore2.ReadTimeout
             chunks.append(chunk)
+            if len(chunks) > MAX_PIECES:
+                raise protocol_error(f"the body comes in more than {MAX_PIECES:,} pieces")
         wire = response.extensions["network_stream"]
         if stated.isdecimal() and wire.body_received > int(stated):
             wire.close()  # what is left over would be read as the next answer
@@ -220,7 +228,11 @@ class GuardedClient:
             yield
         except AddressRefused as refused:
             if refused.fault is Fault.BLOCKED and self._on_security_event:
-                self._on_security_event(kind, refused.detail)
+                try:
+                    self._on_security_event(kind, refused.detail)
+                except Exception:
+                    # The call stays blocked, and its caller must hear why.
+                    logger.exception("a security event was not recorded")
             raise
 
     def close(self) -> None:

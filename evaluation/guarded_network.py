@@ -152,15 +152,16 @@ class _Stream(httpcore2.NetworkStream):
         if self._head is None:
             self.body_received += len(data)
             return
+        seen = max(0, len(self._head) - 2)  # a drip of single bytes must not cost a scan each
         self._head += data
-        while end := self._end_of_head.search(self._head):
+        while end := self._end_of_head.search(self._head, seen):
             rest = self._head[end.end() :]
             if not self._head[:12].endswith((b" 100", b" 102", b" 103")):
                 self._head, self.body_received = None, len(rest)
                 break
             # "100 Continue" and the like come before the true head, and may come for ever.
             self._interim += end.end()
-            self._head = rest
+            self._head, seen = rest, 0
         if self._interim + len(self._head or b"") > MAX_HEAD_BYTES:
             raise protocol_error(f"the head of the answer exceeds {MAX_HEAD_BYTES:,} bytes")
 

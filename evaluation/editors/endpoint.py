@@ -76,9 +76,14 @@ class Endpoint(Settings, Editor):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
-        """How the endpoint is called; neither the key nor anything about our own network."""
+        """How the endpoint is called, without the key.
+
+        Of the address only the host and a hash are told: the rest may hold a
+        token, and who reads a run's record need not be able to call the model.
+        """
         return {
-            "url": self.url,
+            "host": self.http.rules.parse(self.url).host,
+            "url_sha256": hashlib.sha256(self.url.encode()).hexdigest(),
             "contract": self.contract,
             "model": self.model,
             "extra": dict(self.extra),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evaluation import guarded_network
+from evaluation import endpoint, guarded_network
 from evaluation.addresses import AddressRefused, Rules
 from evaluation.editors.base import EditorError, Fault
 from evaluation.endpoint import GuardedClient
@@ -487,6 +487,28 @@ def test_a_header_with_a_line_break_is_not_sent(
     error = failure(client, server.answers("/", response()), headers={"X": "a\r\nInjected: 1"})
     assert (error.fault, error.permanent) == (Fault.CONFIGURATION, True)
     assert server.received == []
+    assert error.__cause__ is None  # it would quote the header, which may hold a key
+
+
+def test_a_body_in_countless_pieces_is_cut(
+    client: GuardedClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "MAX_PIECES", 1000)
+    url = server.drips("/", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 500, 0)
+    error = failure(client, url)
+    assert (error.fault, error.permanent) == (Fault.SERVER_ERROR, False)
+    assert "pieces" in error.message
+
+
+def test_an_address_stays_blocked_when_the_event_cannot_be_recorded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: str) -> None:
+        raise RuntimeError("database is locked")
+
+    client = GuardedClient(on_security_event=broken)
+    assert failure(client, "https://10.0.0.1/").fault is Fault.BLOCKED
+    assert "not recorded" in caplog.text
 
 
 def test_tls_contexts_verify_by_default() -> None:

@@ -299,7 +299,8 @@ def test_local_addresses_need_the_switch(events: list[tuple[str, str]]) -> None:
 
 
 def test_the_key_is_in_no_description(server: HostileServer) -> None:
-    editor = load_editor("endpoint", url=server.url("/v1"), api_key=KEY, allow_local=True)
+    url = server.url("/v1?token=t0ken")
+    editor = load_editor("endpoint", url=url, api_key=KEY, allow_local=True)
     for text in (
         repr(editor),
         str(editor),
@@ -307,7 +308,9 @@ def test_the_key_is_in_no_description(server: HostileServer) -> None:
         f"{vars(editor)['http']}",
     ):
         assert KEY not in text
+    assert "t0ken" not in json.dumps(editor.describe())
     assert editor.describe()["contract"] == "openai-edits"
+    assert editor.describe()["host"] == "127.0.0.1"
 
 
 # --- how replies are understood ----------------------------------------------------------
