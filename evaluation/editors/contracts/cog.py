@@ -9,13 +9,13 @@ from typing import Any
 from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
-    bad_answer,
     check_status,
     picture_in,
     raise_if_error,
     read_json,
     retry_after,
 )
+from evaluation.editors.failures import bad_answer
 from evaluation.endpoint import Reply
 
 MAX_POLLS = 600

@@ -12,12 +12,12 @@ from typing import Any
 
 from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
-    bad_answer,
     check_status,
     picture_in,
     raise_if_error,
     read_json,
 )
+from evaluation.editors.failures import bad_answer
 from evaluation.endpoint import Reply
 
 

@@ -7,20 +7,18 @@ Of a reply's body nothing is ever quoted but a JSON error message: its first
 from __future__ import annotations
 
 import binascii
-import email.utils
 import json
-import math
 import re
-import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from evaluation.editors import failures
 from evaluation.editors.base import EditorError, Fault, Refused
 from evaluation.editors.contracts.base import Call
+from evaluation.editors.failures import bad_answer, shorten
 from evaluation.endpoint import Reply
 
-MAX_QUOTED = 500
 MAX_RETRY_AFTER = 24 * 3600.0
 
 # Codes are matched as words of any spelling: content_policy_violation, IMAGE_SAFETY,
@@ -153,47 +151,29 @@ def picture_in(call: Call, value: Any) -> bytes:
         raise bad_answer("the picture is not valid base64") from None
 
 
-def bad_answer(message: str) -> EditorError:
-    """An answer without a usable picture: it was paid for, and asking again may help."""
-    return EditorError(message, fault=Fault.BAD_ANSWER, billed=True)
-
-
 def retry_after(reply: Reply) -> float | None:
-    """Seconds the endpoint asks to wait, 0 to 24 h; None when it does not say it sensibly."""
-    value = reply.headers.get("retry-after", "").strip()
-    if not value:
-        return _estimated_time(reply)
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-        except (ValueError, OverflowError):
-            return None
-    if math.isnan(seconds) or seconds < 0:
-        return None
-    return min(seconds, MAX_RETRY_AFTER)
+    """Seconds the endpoint asks to wait, at most 24 h; None when it does not say."""
+    seconds = failures.retry_after(reply.headers)
+    if seconds is None and reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        seconds = _estimated_time(reply)
+    return None if seconds is None else min(seconds, MAX_RETRY_AFTER)
 
 
 def _estimated_time(reply: Reply) -> float | None:
     """Hugging Face says in the body how long a model takes to load."""
-    if reply.status != 503:
-        return None
     payload = _json(reply, default=None)
     seconds = payload.get("estimated_time") if isinstance(payload, Mapping) else None
-    if isinstance(seconds, int | float) and 0 <= seconds < math.inf:
-        return min(float(seconds), MAX_RETRY_AFTER)
-    return None
+    return float(seconds) if isinstance(seconds, int | float) and seconds >= 0 else None
 
 
 def quote(call: Call, text: str) -> str:
     """Somebody else's words on one line: no control characters, no key, 500 characters."""
     key = call.settings.api_key
+    text = text[:4000]  # what is quoted is far shorter; a hostile message is not
     # Endpoints echo keys, often cut short: any beginning or end of 8 and more goes.
     for length in range(len(key), min(7, max(0, len(key) - 1)), -1):
         text = text.replace(key[:length], "$API_KEY").replace(key[-length:], "$API_KEY")
-    text = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_QUOTED])
-    return " ".join(text.split())[:MAX_QUOTED]
+    return shorten(text)
 
 
 def _raise_if_refused(said: str, code: str) -> None:
