@@ -264,7 +264,7 @@ def _row(
 ) -> BoardRow:
     if run.editing_model.is_reference:
         group, reason = YARDSTICK, "" if standing else _unranked(run, filters, measured)
-    elif run.is_ranked and standing:
+    elif run.current and run.is_ranked and standing:
         group, reason = RANKED, ""
     else:
         group, reason = UNRANKED, _unranked(run, filters, measured)
