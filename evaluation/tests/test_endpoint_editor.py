@@ -189,6 +189,42 @@ def test_huggingface_is_sent_as_its_own_client_sends_it(server: HostileServer) -
     }
 
 
+def test_huggingface_hub_sends_the_same(server: HostileServer) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    server.answers("/v1", GOOD["huggingface"])
+    size = hub.ImageToImageTargetSize(width=48, height=32)
+    hub.InferenceClient(model=server.url("/v1"), token=KEY).image_to_image(
+        PICTURE.data, prompt="Add a hat.", target_size=size, seed=5, strength=0.5
+    )
+    endpoint(server, contract="huggingface", extra={"strength": 0.5}).edit(
+        PICTURE, "Add a hat.", seed=5
+    )
+    theirs, ours = server.received
+    assert ours.json() == theirs.json()
+    for name in ("accept", "authorization", "content-type"):
+        assert ours.headers[name] == theirs.headers[name]
+
+
+def test_openais_client_sends_the_same(server: HostileServer) -> None:
+    openai = pytest.importorskip("openai")
+    server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
+    client = openai.OpenAI(base_url=server.url("/v1"), api_key=KEY, max_retries=0)
+    client.images.edit(
+        image=("image.png", PICTURE.data, "image/png"),
+        prompt="Add a hat.",
+        model="m",
+        n=1,
+        size="1024x1024",
+        output_format="png",
+    )
+    endpoint(server, model="m", size="1024x1024", send_seed=False, send_response_format=False).edit(
+        PICTURE, "Add a hat.", seed=5
+    )
+    theirs, ours = server.received
+    assert form(ours) == form(theirs)
+    assert ours.headers["authorization"] == theirs.headers["authorization"]
+
+
 def test_cog_fields_can_be_renamed_and_left_out(server: HostileServer) -> None:
     server.answers(PATHS["cog"], GOOD["cog"])
     endpoint(
