@@ -187,6 +187,10 @@ class EditPair(models.Model):
         )
 
 
+class Frozen(ValueError):
+    """An attempt to change a frozen suite."""
+
+
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
         return self.filter(status=Suite.Status.FROZEN)
@@ -256,8 +260,34 @@ class Suite(models.Model):
     def __str__(self) -> str:
         return f"{self.title} v{self.version}"
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk:
+            self._guard_frozen()
+        super().save(*args, **kwargs)
+
     def get_absolute_url(self) -> str:
         return reverse("suite", args=[self.slug, self.version])
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        if self.is_frozen:
+            raise Frozen(f"{self} is frozen: results refer to it, so it stays")
+        return super().delete(*args, **kwargs)
+
+    def _guard_frozen(self) -> None:
+        """Raise Frozen where a save would change what a frozen suite is."""
+        before = Suite.objects.filter(pk=self.pk, status=self.Status.FROZEN).first()
+        if before is None:
+            return
+        changed = [
+            field.name
+            for field in self._meta.concrete_fields
+            if field.name not in self.MUTABLE_WHEN_FROZEN
+            and getattr(before, field.attname) != getattr(self, field.attname)
+        ]
+        if changed:
+            raise Frozen(
+                f"{before} is frozen: {', '.join(changed)} cannot change; make a new version"
+            )
 
     @property
     def is_frozen(self) -> bool:

@@ -1,0 +1,5 @@
+"""The admin: where people tend the benchmark and its runs."""
+
+from leaderboard.admin import entries, pairs, pictures, runs, suites
+
+__all__ = ["entries", "pairs", "pictures", "runs", "suites"]

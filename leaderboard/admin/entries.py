@@ -1,0 +1,95 @@
+"""Editing models, and what their endpoints tried that they must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest
+from simple_history.admin import SimpleHistoryAdmin
+
+from evaluation.editors import EDITORS
+from leaderboard.admin.base import NoticesConflicts
+from leaderboard.models import EditingModel, SecurityEvent
+
+
+class EditingModelForm(NoticesConflicts):
+    new_api_key = forms.CharField(
+        required=False,
+        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
+        help_text="Replaces the stored key. Never shown again. Hosted providers take theirs "
+        "from the worker's environment instead.",
+    )
+
+    class Meta:
+        model = EditingModel
+        fields = "__all__"
+
+    def clean_editor(self) -> str:
+        name = self.cleaned_data["editor"]
+        if name not in EDITORS:
+            raise ValidationError(
+                f"No editor is called {name!r}. Known: {', '.join(sorted(EDITORS))}."
+            )
+        return name
+
+    def clean_options(self) -> dict[str, Any]:
+        options = self.cleaned_data["options"] or {}
+        if not isinstance(options, dict):
+            raise ValidationError('An object, as {"model": "…"}.')
+        secret = [name for name in options if "key" in name.lower() or "token" in name.lower()]
+        if secret:
+            raise ValidationError(f"Keys have a field of their own; take {', '.join(secret)} out.")
+        return options
+
+    def save(self, commit: bool = True) -> EditingModel:
+        if self.cleaned_data.get("new_api_key"):
+            self.instance.api_key = self.cleaned_data["new_api_key"]
+        return super().save(commit)
+
+
+@admin.register(EditingModel)
+class EditingModelAdmin(SimpleHistoryAdmin):
+    form = EditingModelForm
+    list_display = (
+        *("name", "provider", "editor", "access", "open_weights", "price_per_edit", "is_reference"),
+        *("verified", "run_count", "status"),
+    )
+    list_filter = ("status", "access", "is_reference", "verified", "open_weights", "provider")
+    search_fields = ("slug", "name", "provider", "organisation")
+    prepopulated_fields = {"slug": ("name",)}
+    readonly_fields = ("key_state",)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(n_runs=Count("runs"))
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return {} if obj else self.prepopulated_fields
+
+    @admin.display(description="runs", ordering="n_runs")
+    def run_count(self, row: Any) -> int:
+        return row.n_runs
+
+    @admin.display(description="stored key")
+    def key_state(self, row: EditingModel) -> str:
+        return "set" if row.api_key else "none"
+
+
+@admin.register(SecurityEvent)
+class SecurityEventAdmin(admin.ModelAdmin):
+    list_display = ("created_at", "kind", "detail", "submission", "editing_model")
+    list_filter = ("kind",)
+    list_select_related = ("submission", "editing_model")
+    date_hierarchy = "created_at"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

@@ -1,0 +1,277 @@
+"""Edit pairs: write, try on a picture, make many from a template."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.text import slugify
+from import_export.admin import ImportExportMixin
+from import_export.resources import ModelResource
+from simple_history.admin import SimpleHistoryAdmin
+
+from evaluation import curation, pictures
+from evaluation.images import Picture, encode_webp
+from evaluation.suites import SourcePicture
+from leaderboard.admin.base import CurationActions, NoticesConflicts
+from leaderboard.models import EditPair, SourceImage
+from leaderboard.models.suites import Category, Curation, Kind
+
+PREVIEW_SIZE = 384
+
+
+class EditPairForm(NoticesConflicts):
+    class Meta:
+        model = EditPair
+        fields = "__all__"
+
+    def _words(self, name: str, allowed: set[str] | None = None) -> list[str]:
+        value = self.cleaned_data[name] or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValidationError('A list of words, as ["chair", "sofa"].')
+        if allowed and (unknown := set(value) - allowed):
+            raise ValidationError(
+                f"Unknown: {', '.join(sorted(unknown))}. Known: {', '.join(sorted(allowed))}."
+            )
+        return value
+
+    def clean_kinds(self) -> list[str]:
+        return self._words("kinds", set(Kind.values))
+
+    def clean_absent(self) -> list[str]:
+        return self._words("absent")
+
+    def clean_variants(self) -> list[dict[str, str]]:
+        value = self.cleaned_data["variants"] or []
+        if not isinstance(value, list):
+            raise ValidationError("A list of wordings.")
+        for place, variant in enumerate(value, start=1):
+            if not isinstance(variant, dict) or set(variant) != {"name", "forward", "backward"}:
+                raise ValidationError(
+                    f"Variant {place} must have name, forward and backward, nothing else."
+                )
+            if not all(isinstance(text, str) and text.strip() for text in variant.values()):
+                raise ValidationError(f"Variant {place} has an empty text.")
+        return value
+
+
+class EditPairResource(ModelResource):
+    """All or nothing: one bad row, and no row of the file is saved."""
+
+    class Meta:
+        model = EditPair
+        import_id_fields = ("slug",)
+        exclude = ("id", "created_at", "updated_at")
+        use_transactions = True
+        clean_model_instances = True
+        skip_unchanged = True
+        report_skipped = True
+
+
+class TemplateForm(forms.Form):
+    """Many pairs from a list of objects and one wording."""
+
+    objects = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="One object per line, with its article: a red ball.",
+    )
+    forward = forms.CharField(
+        initial="Add {object} to the picture. Keep everything else as it is.", max_length=1000
+    )
+    backward = forms.CharField(
+        initial="Remove {name}. Keep everything else as it is.", max_length=1000
+    )
+    category = forms.ChoiceField(choices=Category.choices, initial=Category.SCENE_OBJECTS)
+    kinds = forms.MultipleChoiceField(
+        choices=Kind.choices, required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    def _template(self, name: str) -> str:
+        text = self.cleaned_data[name]
+        fields = set(re.findall(r"{(.*?)}", text))
+        if not fields & {"object", "name"} or fields - {"object", "name"}:
+            raise ValidationError(
+                "Use {object} (a red ball) or {name} (the red ball), and no other field."
+            )
+        return text
+
+    def clean_forward(self) -> str:
+        return self._template("forward")
+
+    def clean_backward(self) -> str:
+        return self._template("backward")
+
+    def clean_objects(self) -> list[str]:
+        lines = [line.strip() for line in self.cleaned_data["objects"].splitlines() if line.strip()]
+        slugs = [self.slug(line) for line in lines]
+        twice = {slug for slug in slugs if slugs.count(slug) > 1}
+        taken = set(EditPair.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+        if bad := twice | taken:
+            raise ValidationError(f"There already, or listed twice: {', '.join(sorted(bad))}.")
+        return lines
+
+    @staticmethod
+    def bare(line: str) -> str:
+        return re.sub(r"^(a|an|the|some)\s+", "", line, flags=re.IGNORECASE)
+
+    @classmethod
+    def slug(cls, line: str) -> str:
+        return slugify(cls.bare(line))[:80]
+
+    def pairs(self) -> list[EditPair]:
+        """The drafts this template describes, not saved yet."""
+        made = []
+        for line in self.cleaned_data["objects"]:
+            bare = self.bare(line)
+            texts = {"object": line, "name": f"the {bare}"}
+            made.append(
+                EditPair(
+                    slug=self.slug(line),
+                    title=bare.capitalize(),
+                    category=self.cleaned_data["category"],
+                    forward=self.cleaned_data["forward"].format(**texts),
+                    backward=self.cleaned_data["backward"].format(**texts),
+                    object=bare,
+                    absent=[bare],
+                    kinds=self.cleaned_data["kinds"],
+                    change=EditPair.Change.LOCAL,
+                )
+            )
+        return made
+
+
+@admin.register(EditPair)
+class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
+    form = EditPairForm
+    resource_classes = (EditPairResource,)
+    change_list_template = "admin/leaderboard/editpair/change_list.html"
+    list_display = ("title", "category", "forward", "change", "reversibility", "used", "status")
+    list_filter = ("status", "category", "change", "reversibility")
+    list_per_page = 50
+    search_fields = ("slug", "title", "forward", "backward", "object")
+    prepopulated_fields = {"slug": ("title",)}
+    readonly_fields = ("trial",)
+    fieldsets = (
+        (
+            None,
+            {"fields": ("title", "slug", "category", "forward", "backward", "status", "seen_at")},
+        ),
+        ("What happens", {"fields": ("change", "operator", "reversibility", "object", "trial")}),
+        ("Where it fits", {"fields": ("kinds", "absent")}),
+        ("More", {"fields": ("variants", "source_text", "target_text", "notes")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(count=Count("cases", distinct=True))
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return {} if obj else self.prepopulated_fields
+
+    @admin.display(description="cases", ordering="count")
+    def used(self, row: Any) -> int:
+        return row.count
+
+    @admin.display(description="try it")
+    def trial(self, row: EditPair) -> str:
+        if not row.pk:
+            return "Save the pair first."
+        return format_html(
+            '<a href="{}">Which pictures fit, and how it looks on them</a>',
+            reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
+        )
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        name = "leaderboard_editpair_{}".format
+        return [
+            path("template/", view(self.template_view), name=name("template")),
+            path("<int:pk>/fits/", view(self.fits_view), name=name("fits")),
+            path(
+                "<int:pk>/on/<slug:slug>/<str:half>.webp", view(self.trial_view), name=name("trial")
+            ),
+            *super().get_urls(),
+        ]
+
+    def template_view(self, request: HttpRequest) -> HttpResponse:
+        """Make pairs in bulk: shown first, saved as drafts when confirmed."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = TemplateForm(request.POST or None)
+        made = form.pairs() if form.is_bound and form.is_valid() else []
+        if made and "save" in request.POST:
+            with transaction.atomic():
+                for pair in made:
+                    pair.save()
+            messages.success(request, f"{len(made)} draft pair(s) made.")
+            return redirect("admin:leaderboard_editpair_changelist")
+        context = {
+            **self.admin_site.each_context(request),
+            "form": form,
+            "pairs": made,
+            "opts": self.opts,
+        }
+        return render(request, "admin/leaderboard/editpair/template.html", context)
+
+    def fits_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Every active picture with the reasons why this pair does not fit it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        pair = get_object_or_404(EditPair, pk=pk)
+        core = pair.as_core()
+        rows = []
+        for source in SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"):
+            symmetric = _symmetries(source) if pair.operator else ()
+            rows.append((source, curation.fits(_as_core(source), core, symmetric)))
+        rows.sort(key=lambda row: len(row[1]))
+        context = {
+            **self.admin_site.each_context(request),
+            "pair": pair,
+            "rows": rows,
+            "fitting": sum(not reasons for _, reasons in rows),
+            "opts": self.opts,
+        }
+        return render(request, "admin/leaderboard/editpair/fits.html", context)
+
+    def trial_view(self, request: HttpRequest, pk: int, slug: str, half: str) -> HttpResponse:
+        """The pair played on a picture by the noise-free reference editor, one half."""
+        if half not in ("forward", "backward") or not self.has_view_permission(request):
+            raise Http404
+        from evaluation.editors import EditorError, load_editor
+
+        pair = get_object_or_404(EditPair, pk=pk)
+        source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
+        start = Picture.from_image(pictures.prepare(source.stored.read().image, PREVIEW_SIZE))
+        editor = load_editor("oracle")
+        try:
+            answer = editor.edit(start, pair.forward, seed=1).picture
+            if half == "backward":
+                answer = editor.edit(answer, pair.backward, seed=2).picture
+        except EditorError as error:
+            raise Http404(error.message) from None
+        response = HttpResponse(
+            encode_webp(answer.image, lossless=False), content_type="image/webp"
+        )
+        response["Cache-Control"] = "private, max-age=60"
+        return response
+
+
+def _as_core(source: SourceImage) -> SourcePicture:
+    width, height = pictures.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
+    return SourcePicture(
+        *(source.slug, "", width, height, source.kind, source.origin, source.title, source.author),
+        *(source.licence, source.attribution),
+        contains=tuple(source.contains),
+    )
+
+
+def _symmetries(source: SourceImage) -> frozenset[str]:
+    return curation.symmetries(pictures.prepare(source.stored.read().image, 128))

@@ -1,0 +1,138 @@
+"""Source images: upload, check, label, activate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest
+from import_export.admin import ExportMixin
+from import_export.resources import ModelResource
+from simple_history.admin import SimpleHistoryAdmin
+
+from evaluation import curation
+from evaluation.images import MAX_BYTES
+from leaderboard.admin.base import CurationActions, NoticesConflicts, picture
+from leaderboard.models import SourceImage, StoredImage, Suite
+
+
+class SourceImageForm(NoticesConflicts):
+    file = forms.FileField(
+        required=False,
+        help_text="PNG, JPEG or WebP, at least 512 pixels on both sides is best. "
+        "Given once: a changed picture is a new source image.",
+    )
+
+    class Meta:
+        model = SourceImage
+        exclude = ("stored",)  # set from the file
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            del self.fields["file"]
+        else:
+            self.fields["file"].required = True
+
+    def clean_contains(self) -> list[str]:
+        value = self.cleaned_data["contains"] or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValidationError('A list of words, as ["chair", "cup"].')
+        return value
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        upload = cleaned.get("file")
+        if not upload:
+            return cleaned
+        if upload.size > MAX_BYTES:
+            raise ValidationError(
+                {"file": f"The file has {upload.size:,} bytes; the limit is {MAX_BYTES:,}."}
+            )
+        known = dict(
+            SourceImage.objects.exclude(perceptual_hash="").values_list("slug", "perceptual_hash")
+        )
+        try:
+            self.picture = curation.check(
+                upload.read(),
+                licence=cleaned.get("licence", ""),
+                attribution=cleaned.get("attribution", ""),
+                known=known,
+            )
+        except curation.Refused as refused:
+            raise ValidationError({"file": refused.reasons}) from None
+        return cleaned
+
+    def save(self, commit: bool = True) -> SourceImage:
+        if not self.instance.pk:
+            self.instance.stored = StoredImage.objects.keep(self.picture)
+            self.instance.perceptual_hash = curation.fingerprint(self.picture.image)
+        return super().save(commit)
+
+
+class SourceImageResource(ModelResource):
+    """For export: what is known of a picture, without its bytes."""
+
+    class Meta:
+        model = SourceImage
+        import_id_fields = ("slug",)
+        fields = (
+            *("slug", "title", "kind", "subkind", "made", "origin", "author", "licence"),
+            *("attribution", "source_url", "contains", "status", "stored__sha256"),
+        )
+
+
+@admin.register(SourceImage)
+class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
+    form = SourceImageForm
+    resource_classes = (SourceImageResource,)
+    list_display = (
+        "thumbnail",
+        "title",
+        "kind",
+        "subkind",
+        "made",
+        "size",
+        "licence",
+        "used",
+        "status",
+    )
+    list_display_links = ("thumbnail", "title")
+    list_filter = ("status", "kind", "made", "licence")
+    list_select_related = ("stored",)
+    list_per_page = 50
+    search_fields = ("slug", "title", "author", "subkind", "attribution")
+    prepopulated_fields = {"slug": ("title",)}
+    readonly_fields = ("preview",)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(suites=Count("suite_pictures", distinct=True))
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return {} if obj else self.prepopulated_fields
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        used = (
+            obj is not None
+            and obj.suite_pictures.filter(suite__status=Suite.Status.FROZEN).exists()
+        )
+        return not used and super().has_delete_permission(request, obj)
+
+    @admin.display(description="")
+    def thumbnail(self, row: SourceImage) -> str:
+        return picture(row.stored)
+
+    @admin.display(description="picture")
+    def preview(self, row: SourceImage) -> str:
+        return picture(row.stored, 256) if row.pk else "–"
+
+    @admin.display(description="pixels")
+    def size(self, row: SourceImage) -> str:
+        return f"{row.stored.width} x {row.stored.height}"
+
+    @admin.display(description="suites", ordering="suites")
+    def used(self, row: Any) -> int:
+        return row.suites

@@ -1,0 +1,1 @@
+"""Runs in the admin; their actions come with the worker."""

@@ -1,0 +1,247 @@
+"""Suites: drafted by filters, looked at, frozen; then only shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.views.decorators.http import require_POST
+from simple_history.admin import SimpleHistoryAdmin
+
+from evaluation.suites import SuiteError
+from leaderboard import drafts
+from leaderboard.admin.base import NoticesConflicts
+from leaderboard.diagnostics import diagnose_suite
+from leaderboard.models import PublishedFigure, SourceImage, Suite
+from leaderboard.models.suites import Category, Kind
+
+
+class SuiteForm(NoticesConflicts):
+    """The filters of a draft as fields instead of JSON."""
+
+    number_of_cases = forms.IntegerField(min_value=1, max_value=5000, initial=24)
+    choice_seed = forms.IntegerField(
+        min_value=0, initial=0, help_text="Another seed chooses other cases under the same filters."
+    )
+    only_kinds = forms.MultipleChoiceField(
+        choices=Kind.choices, required=False, widget=forms.CheckboxSelectMultiple
+    )
+    only_made = forms.MultipleChoiceField(
+        label="Only pictures that are",
+        choices=SourceImage.Made.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    only_categories = forms.MultipleChoiceField(
+        choices=Category.choices, required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    class Meta:
+        model = Suite
+        fields = (
+            *("title", "slug", "version", "trips", "size", "repeats", "description"),
+            *("changes", "importance"),
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        kept = self.instance.filters or {}
+        self.initial |= {
+            "number_of_cases": kept.get("cases", 24),
+            "choice_seed": kept.get("seed", 0),
+            "only_kinds": kept.get("kinds", []),
+            "only_made": kept.get("made", []),
+            "only_categories": kept.get("categories", []),
+        }
+
+    def save(self, commit: bool = True) -> Suite:
+        if not self.instance.is_frozen and "number_of_cases" in self.cleaned_data:
+            self.instance.filters = (self.instance.filters or {}) | {
+                "cases": self.cleaned_data["number_of_cases"],
+                "seed": self.cleaned_data["choice_seed"],
+                "kinds": self.cleaned_data["only_kinds"],
+                "made": self.cleaned_data["only_made"],
+                "categories": self.cleaned_data["only_categories"],
+            }
+        return super().save(commit)
+
+
+@admin.register(Suite)
+class SuiteAdmin(SimpleHistoryAdmin):
+    form = SuiteForm
+    list_display = (
+        "title",
+        "slug",
+        "version",
+        "status",
+        "case_count",
+        "trips",
+        "size",
+        "run_count",
+        "frozen_at",
+    )
+    list_filter = ("status", "elsewhere")
+    search_fields = ("slug", "title")
+    prepopulated_fields = {"slug": ("title",)}
+    draft_fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "title",
+                    "slug",
+                    "version",
+                    "description",
+                    "changes",
+                    "importance",
+                    "seen_at",
+                )
+            },
+        ),
+        ("Play", {"fields": ("trips", "size", "repeats")}),
+        (
+            "Cases",
+            {
+                "fields": (
+                    *("number_of_cases", "choice_seed", "only_kinds", "only_made"),
+                    *("only_categories", "preview"),
+                )
+            },
+        ),
+    )
+    frozen_fieldsets = (
+        (None, {"fields": ("title", "slug", "version", "status", "content_hash", "frozen_at")}),
+        ("Play", {"fields": ("trips", "size", "repeats", "case_count", "changes")}),
+        ("How it is shown", {"fields": ("description", "importance", "next_steps", "seen_at")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return (
+            super()
+            .get_queryset(request)
+            .defer("definition")
+            .annotate(n_cases=Count("cases", distinct=True), n_runs=Count("runs", distinct=True))
+        )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Suite | None = None) -> Any:
+        return self.frozen_fieldsets if obj and obj.is_frozen else self.draft_fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Suite | None = None) -> Any:
+        if obj and obj.is_frozen:
+            return (
+                *("title", "slug", "version", "status", "content_hash", "frozen_at", "trips"),
+                *("size", "repeats", "case_count", "changes", "next_steps"),
+            )
+        return ("preview",)
+
+    def get_form(self, request: HttpRequest, obj: Suite | None = None, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, **kwargs)
+        if obj and obj.is_frozen:
+            # The fields of a draft are not on the page, so they cannot be required.
+            for name in ("number_of_cases", "choice_seed"):
+                form.base_fields.pop(name, None)
+        return form
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return {} if obj else self.prepopulated_fields
+
+    def has_delete_permission(self, request: HttpRequest, obj: Suite | None = None) -> bool:
+        return not (obj and obj.is_frozen) and super().has_delete_permission(request, obj)
+
+    @admin.display(description="cases", ordering="n_cases")
+    def case_count(self, row: Any) -> int:
+        return row.n_cases
+
+    @admin.display(description="runs", ordering="n_runs")
+    def run_count(self, row: Any) -> int:
+        return row.n_runs
+
+    @admin.display(description="preview and freeze")
+    def preview(self, row: Suite) -> str:
+        if not row.pk:
+            return "Save the draft first."
+        address = reverse("admin:leaderboard_suite_preview", args=[row.pk])
+        return format_html('<a href="{}">What this draft would become, and freeze it</a>', address)
+
+    @admin.display(description="next")
+    def next_steps(self, row: Suite) -> str:
+        return format_html(
+            'This suite is frozen. <a href="{}">Diagnostics and next version</a> · '
+            '<a href="{}">On the site</a>',
+            reverse("admin:leaderboard_suite_diagnostics", args=[row.pk]),
+            row.get_absolute_url(),
+        )
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        name = "leaderboard_suite_{}".format
+        return [
+            path("<int:pk>/preview/", view(self.preview_view), name=name("preview")),
+            path("<int:pk>/freeze/", view(require_POST(self.freeze_view)), name=name("freeze")),
+            path("<int:pk>/diagnostics/", view(self.diagnostics_view), name=name("diagnostics")),
+            path("<int:pk>/next/", view(require_POST(self.next_view)), name=name("next")),
+            *super().get_urls(),
+        ]
+
+    def _allowed(self, request: HttpRequest, pk: int) -> Suite:
+        suite = get_object_or_404(Suite, pk=pk)
+        if not self.has_change_permission(request, suite):
+            raise PermissionDenied
+        return suite
+
+    def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """How many cases by kind and category, which, and what a run would cost."""
+        suite = self._allowed(request, pk)
+        context = {**self.admin_site.each_context(request), "suite": suite, "opts": self.opts}
+        try:
+            ready = drafts.preview(suite)
+        except SuiteError as error:
+            context["error"] = str(error)
+        else:
+            context |= {"preview": ready, "core": ready.suite, "estimates": ready.estimates()}
+        return render(request, "admin/leaderboard/suite/preview.html", context)
+
+    def freeze_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        suite = self._allowed(request, pk)
+        try:
+            frozen = drafts.freeze(suite)
+        except SuiteError as error:
+            messages.error(request, f"Not frozen: {error}.")
+        else:
+            self.log_change(request, frozen, "Froze the suite.")
+            messages.success(request, f"{frozen} is frozen: {frozen.content_hash[:12]}.")
+        return redirect("admin:leaderboard_suite_change", pk)
+
+    def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """What the runs say of the cases, and which the next version should do without."""
+        suite = self._allowed(request, pk)
+        context = {
+            **self.admin_site.each_context(request),
+            "suite": suite,
+            "rows": diagnose_suite(suite),
+            "opts": self.opts,
+        }
+        return render(request, "admin/leaderboard/suite/diagnostics.html", context)
+
+    def next_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A draft of the next version, without the cases that were ticked."""
+        suite = self._allowed(request, pk)
+        without = request.POST.getlist("without")
+        changes = f"Without {len(without)} case(s) in quarantine." if without else ""
+        draft = drafts.next_version(suite, without, changes)
+        messages.success(request, f"{draft} is a draft; look at it and freeze it.")
+        return redirect("admin:leaderboard_suite_change", draft.pk)
+
+
+@admin.register(PublishedFigure)
+class PublishedFigureAdmin(admin.ModelAdmin):
+    list_display = ("model_name", "metric", "trip", "value", "source", "published_on")
+    list_filter = ("metric", "source")
+    search_fields = ("model_name", "source")
