@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from evaluation.item_diagnostics import CaseDiagnosis, diagnose
-
 from evaluation.half_life import ChainResult
+from evaluation.item_diagnostics import CaseDiagnosis, diagnose
 from leaderboard.models import Chain, Suite
 from leaderboard.models.runs import Outcome, RunState
 

@@ -153,7 +153,7 @@ class TemplateForm(forms.Form):
 class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     form = EditPairForm
     resource_classes = (EditPairResource,)
-    change_list_template = "admin/leaderboard/editpair/change_list.html"
+    import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
     list_display = ("title", "category", "forward", "change", "reversibility", "used", "status")
     list_filter = ("status", "category", "change", "reversibility")
     list_per_page = 50
