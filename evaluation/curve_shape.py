@@ -18,7 +18,10 @@ SURE = 0.9
 MIN_TRIPS = 6  # the corrected criterion needs more points than a plateau has parameters
 # Retention is not exact to more than this, so no fit is better than it.
 NOISE = 1e-3
-RATES = (1e-5, 10.0)
+RATES = np.geomspace(1e-4, 10, 40)
+# A floor worth the name. It also keeps the shapes apart: with a floor of 0 a plateau
+# is an exponential, and no criterion could ever prefer the simpler one for sure.
+LEAST_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def _fits(curve: Floats) -> dict[str, _Fit]:
 
     def floor(rate: float) -> float:
         left = np.exp(-rate * n)
-        return float(np.clip((q - left) @ (1 - left) / ((1 - left) @ (1 - left)), -1, 1))
+        return float(np.clip((q - left) @ (1 - left) / ((1 - left) @ (1 - left)), LEAST_FLOOR, 1))
 
     def exponential(rate: float) -> float:
         return float(((np.exp(-rate * n) - q) ** 2).sum())
@@ -108,9 +111,8 @@ def _fits(curve: Floats) -> dict[str, _Fit]:
 
 
 def _least(error: Callable[[float], float]) -> tuple[float, float]:
-    """The rate with the least error, searched on a logarithmic scale."""
-    low, high = np.log(RATES)
-    found = minimize_scalar(
-        lambda log_rate: error(math.exp(log_rate)), bounds=(low, high), method="bounded"
-    )
-    return math.exp(found.x), float(found.fun)
+    """The rate with the least error: the best of a grid, then refined between its neighbours."""
+    best = int(np.argmin([error(rate) for rate in RATES]))
+    bounds = RATES[max(0, best - 1)], RATES[min(len(RATES) - 1, best + 1)]
+    found = minimize_scalar(error, bounds=bounds, method="bounded")
+    return float(found.x), float(found.fun)

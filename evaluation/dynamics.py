@@ -25,6 +25,7 @@ IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
 MIN_TRIPS = 5  # fewer steps say nothing of a trend
 AT_ONCE = 0.3  # a contraction factor below this: the first trip does it all
 STEADY = (0.95, 1.05)  # a contraction factor in between: steps neither shrink nor grow
+SURELY = (0.9, 1.1)  # where its interval must lie to call that a finding
 STRAIGHT = 2 / 3  # path efficiency of a drift; a pure one has 1
 CROOKED = 1.5  # times 1 / sqrt(N), the path efficiency of a random walk
 
@@ -74,7 +75,7 @@ def dynamics(
         contraction_low=low,
         contraction_high=high,
         path_efficiency=efficiency,
-        regime=_regime(steps, factor, high, efficiency),
+        regime=_regime(steps, factor, low, high, efficiency),
         limit_retention=limit_retention,
     )
 
@@ -106,7 +107,11 @@ def _contraction(steps: Sequence[float]) -> tuple[float | None, float | None, fl
 
 
 def _regime(
-    steps: Sequence[float], factor: float | None, high: float | None, efficiency: float | None
+    steps: Sequence[float],
+    factor: float | None,
+    low: float | None,
+    high: float | None,
+    efficiency: float | None,
 ) -> str:
     if len(steps) < MIN_TRIPS or factor is None:
         return UNDETERMINED
@@ -114,11 +119,11 @@ def _regime(
     # would call one jump followed by a faint, steady flicker a drift.
     if sum(steps[1:]) <= steps[0] * AT_ONCE / (1 - AT_ONCE):
         return IDEMPOTENT
-    if high is None or efficiency is None:
+    if low is None or high is None or efficiency is None:
         return UNDETERMINED
     if factor <= STEADY[0]:
         return CONTRACTING if high < 1 else UNDETERMINED
-    if factor < STEADY[1]:
+    if factor < STEADY[1] and SURELY[0] <= low and high <= SURELY[1]:
         if efficiency <= CROOKED / math.sqrt(len(steps)):
             return WANDERING
         if efficiency >= STRAIGHT:

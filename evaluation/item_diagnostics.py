@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import pearsonr
 
-from evaluation.half_life import LOST, TOLERANCE, ChainResult, Floats, carried, event
+from evaluation.half_life import COMPLETED, LOST, TOLERANCE, ChainResult, Floats, carried, event
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
 MIN_RUNS = 3  # "shared by all" means little of two
@@ -60,7 +60,9 @@ def diagnose(
                 times = [event(chain, trips, level).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
-                after[row, column] = np.abs(curve[1:] - curve[1]).max()
+                # The zeros carried after a break are flat too, but say nothing of the pair.
+                whole = all(chain.outcome == COMPLETED for chain in chains)
+                after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
     found = []
     for column, (picture, pair) in enumerate(cases):
