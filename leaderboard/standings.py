@@ -7,11 +7,12 @@ repeated at any time and give the same rows.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from django.db import transaction
 from django.db.models import Prefetch
 from django.utils import timezone
 
-from evaluation.breakdown import case_summaries, scopes
+from evaluation.breakdown import CaseSummary, case_summaries, scopes
+from evaluation.curve_shape import curve_shape
+from evaluation.dynamics import Dynamics, dynamics, summarise_dynamics
 from evaluation.half_life import (
     LEVELS,
     METHOD_VERSION,
@@ -33,6 +36,7 @@ from evaluation.half_life import (
 from evaluation.jpeg import jpeg_equivalent
 from evaluation.metrics import metric_class
 from evaluation.ranking import MIN_PICTURES, Bounds, Interval, Ranks, board_key
+from evaluation.repeats import repeat_spread
 from evaluation.resampling import Replicates, replicate
 from evaluation.scoring import retention
 from leaderboard.models import (
@@ -51,6 +55,8 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 EXTREMES = 6
+# Enough to say how sure a shape is; each takes a few fits.
+SHAPE_RESAMPLES = 100
 
 
 @dataclass
@@ -214,11 +220,11 @@ def _write_standings(
     run: Run, metric: MetricVersion, measured: Sequence[Measured], results: Sequence[ChainResult]
 ) -> None:
     trips = run.suite.trips
-    own_scale = _own_scale(metric, measured, results, trips)
     standings, resamples = [], []
     for scope, part in scopes(results).items():
         pictures = {result.picture for result in part if result.played}
         enough = len(pictures) >= MIN_PICTURES
+        about_run: dict[str, Any] = {}
         for level in LEVELS:
             summary = summarise(part, trips, level)
             if summary.usable_trips is None or summary.auc is None:
@@ -229,9 +235,11 @@ def _write_standings(
             )
             bounds = Bounds.of(replicates) if replicates and enough else Bounds()
             standing = _standing(run, metric, scope, summary, bounds)
-            if scope == "all":
-                standing.curve["shown"] = own_scale
-                standing.details = _details(measured, results, trips, level)
+            if scope == "all" and replicates:
+                standing.curve["shown"] = _own_scale(metric, measured, results, trips)
+                # The same at every level, so computed once.
+                about_run = about_run or _about_run(measured, summary, replicates)
+                standing.details = about_run | _about_cases(measured, results, trips, level)
             standings.append(standing)
             if replicates:
                 resamples.append(_packed(standing, replicates))
@@ -317,14 +325,26 @@ def _own_scale(
     return _rounded(shown)
 
 
-def _details(
+def _about_run(
+    measured: Sequence[Measured], summary: Summary, replicates: Replicates
+) -> dict[str, Any]:
+    """Where the chains head, what shape the curve has, and the JPEG of equal loss."""
+    moved = [_dynamics(one) for one in measured if _steps(one)]
+    return {
+        "jpeg": {str(n): _jpeg(measured, n) for n in TICKS if n <= summary.trips},
+        "dynamics": asdict(summarise_dynamics(moved)),
+        "shape": asdict(curve_shape(summary.curve, replicates.curve[:SHAPE_RESAMPLES])),
+    }
+
+
+def _about_cases(
     measured: Sequence[Measured], results: Sequence[ChainResult], trips: int, level: float
 ) -> dict[str, Any]:
-    """What the model's page tells beyond the numbers of the board."""
+    """The extreme cases, and the spread of reruns where the suite repeats its cases."""
     cases = case_summaries(results, trips, level)
     pk = {(r.picture, r.pair): m.chain.case_id for m, r in zip(measured, results, strict=True)}
 
-    def extremes(some: Sequence[Any]) -> list[dict[str, Any]]:
+    def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
             {
                 "case": pk[case.picture, case.pair],
@@ -334,11 +354,23 @@ def _details(
             for case in some
         ]
 
+    repeated = any(result.repeat for result in results)
     return {
-        "jpeg": {str(n): _jpeg(measured, n) for n in TICKS if n <= trips},
-        "worst": extremes(cases[:EXTREMES]),
-        "best": extremes(cases[::-1][:EXTREMES]),
+        "worst": numbers(cases[:EXTREMES]),
+        "best": numbers(cases[::-1][:EXTREMES]),
+        "repeats": asdict(repeat_spread(results, trips, level)) if repeated else None,
     }
+
+
+def _steps(one: Measured) -> list[float]:
+    """s(n) of the scored trips, as far as they go without a gap."""
+    return [trip.step for trip in itertools.takewhile(lambda t: t.step is not None, one.trips)]
+
+
+def _dynamics(one: Measured) -> Dynamics:
+    steps = _steps(one)
+    last = one.trips[len(steps) - 1].from_source or 0.0
+    return dynamics(steps, last, one.retentions[-1] if one.retentions else None)
 
 
 def _jpeg(measured: Sequence[Measured], number: int) -> float | None:
