@@ -112,6 +112,14 @@ class Url:
     target: str  # path and query, as they go on the wire
 
     @property
+    def literal(self) -> IPv4Address | IPv6Address | None:
+        """The address itself, where the host is one and not a name."""
+        try:
+            return ip_address(self.host)
+        except ValueError:
+            return None
+
+    @property
     def netloc(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         standard = {"https": HTTPS_PORT, "http": 80}[self.scheme]
@@ -262,11 +270,7 @@ class Rules:
 
     def resolve(self, url: Url) -> tuple[Address, ...]:
         """The addresses of the URL's host, by one lookup; refused unless every one is public."""
-        try:
-            literal = ip_address(url.host)
-        except ValueError:
-            literal = None
-        target = Target(url.scheme, url.host, url.port, url.host, literal)
+        target = Target(url.scheme, url.host, url.port, url.host, url.literal)
         try:
             addresses = resolve(target, policy=self.policy, resolver=self.resolver)
         except BlockedAddressError as error:

@@ -49,6 +49,8 @@ class GuardedNetwork(httpcore2.NetworkBackend):
         """The checked addresses of the URL's host; AddressRefused or EditorError otherwise."""
         if self.closed:
             raise closed_error()
+        if url.literal:
+            return self.rules.resolve(url)
         lookup = self._lookups.submit(self.rules.resolve, url)
         try:
             return lookup.result(timeout=max(0.0, deadline - time.monotonic()))
