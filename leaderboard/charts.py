@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 from leaderboard import wording
@@ -18,6 +18,9 @@ Figure = dict[str, Any]
 
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+#: chart.js leaves these out of narrow charts; the legend names the yardsticks too.
+WIDE_ONLY = "wide only"
+NAME_HEIGHT = 0.05
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 
 
@@ -83,16 +86,22 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             xaxis={
                 "title": {"text": "round trips"},
                 "tickvals": [0, *wording.ticks(trips)],
-                "range": [0, trips + 0.2],
+                # Room at the right for the names of the yardsticks.
+                "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
             },
             yaxis={
-                "title": {"text": "picture kept, higher is better"},
+                "title": {"text": "picture kept (higher is better)"},
                 "tickformat": ".0%",
                 # A model may fall below a blank card; show that it does, not how far.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
+            meta={"narrowEnd": trips * 1.02},
             shapes=[_level(0, "solid"), _level(0.5, "dot")],
-            annotations=[_remark(0, "blank card"), _remark(0.5, "half is lost")],
+            annotations=[
+                _remark(0, "blank card"),
+                _remark(0.5, "half is lost"),
+                *_names([curve for curve in curves if curve.yardstick], trips),
+            ],
         ),
     }
 
@@ -102,6 +111,35 @@ def retention_table(curves: Sequence[Curve], trips: int) -> Table:
     numbers = wording.ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return Table(["Model", *(wording.after(number) for number in numbers)], rows)
+
+
+@dataclass(frozen=True)
+class LegendItem:
+    """A button that shows or hides the traces of one group, and what they look like."""
+
+    group: str
+    name: str
+    colour: str
+    dash: str
+    marker: str
+    shown: bool
+
+
+def legend(figure: Figure) -> list[LegendItem]:
+    """The named traces of a figure; empty where there is nothing to choose."""
+    items = [
+        LegendItem(
+            group=trace["legendgroup"],
+            name=unescape(trace["name"]),
+            colour=trace["line"]["color"],
+            dash=trace["line"].get("dash", "solid"),
+            marker=trace.get("marker", {}).get("symbol", ""),
+            shown=trace.get("visible") != "legendonly",
+        )
+        for trace in figure["data"]
+        if trace.get("legendgroup") and trace.get("showlegend", True)
+    ]
+    return items if len(items) > 1 else []
 
 
 def layout(**parts: Any) -> Figure:
@@ -117,7 +155,7 @@ def layout(**parts: Any) -> Figure:
         "paper_bgcolor": "var(--panel)",
         "plot_bgcolor": "var(--panel)",
         "font": {"color": "var(--ink-2)", "size": 13},
-        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "margin": {"l": 72, "r": 16, "t": 12, "b": 52},
         "hovermode": "closest",
         "dragmode": False,
         "hoverlabel": {
@@ -126,7 +164,8 @@ def layout(**parts: Any) -> Figure:
             "font": {"color": "var(--ink)"},
             "align": "left",
         },
-        "legend": {"itemsizing": "constant", "font": {"size": 13}},
+        # The page has its own legend, with buttons; a downloaded picture has plotly's.
+        "showlegend": False,
     }
     for name, value in parts.items():
         if name.startswith(("xaxis", "yaxis")):
@@ -222,10 +261,22 @@ def _remark(y: float, text: str) -> Figure:
     return {
         "text": text,
         "xref": "paper",
-        "x": 1,
-        "xanchor": "right",
+        "x": 0.005,
+        "xanchor": "left",
         "y": y,
         "yanchor": "bottom",
         "showarrow": False,
         "font": {"size": 12, "color": "var(--ink-3)"},
     }
+
+
+def _names(yardsticks: Sequence[Curve], trips: int) -> list[Figure]:
+    """Each yardstick's name where its line ends; those that would overlap move up."""
+    ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in yardsticks)
+    names, free = [], -1.0
+    for y, name in ends:
+        y = max(y, free)
+        free = y + NAME_HEIGHT
+        place = {"xref": "x", "x": trips, "yanchor": "middle", "xshift": 4, "name": WIDE_ONLY}
+        names.append(_remark(y, plain(name)) | place)
+    return names

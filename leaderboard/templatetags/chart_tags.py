@@ -6,11 +6,11 @@ from typing import Any
 
 from django import template
 from django.core.serializers.json import DjangoJSONEncoder
-from django.utils.html import json_script
+from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString
 
-from leaderboard import sparks
-from leaderboard.charts import Chart
+from leaderboard import charts, sparks
+from leaderboard.charts import Chart, LegendItem
 
 register = template.Library()
 
@@ -26,6 +26,36 @@ class Compact(DjangoJSONEncoder):
 def figure_json(chart: Chart) -> SafeString:
     """The chart's figure in a script element that runs nothing; chart.js reads it."""
     return json_script(chart.figure, f"{chart.id}-figure", Compact)
+
+
+@register.filter
+def legend(chart: Chart) -> list[LegendItem]:
+    return charts.legend(chart.figure)
+
+
+@register.simple_tag
+def swatch(item: LegendItem) -> SafeString:
+    """A piece of the line with its marker, as the chart draws it."""
+    return format_html(
+        '<svg viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
+        '<path d="M0 5H30" stroke="{0}" stroke-width="2" stroke-dasharray="{1}"/>'
+        '<path d="{2}" fill="{0}"/></svg>',
+        item.colour,
+        DASHES.get(item.dash, ""),
+        MARKERS.get(item.marker, ""),
+    )
+
+
+DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "9 4"}
+MARKERS = {
+    "circle": "M15 1.5a3.5 3.5 0 1 0 .01 0z",
+    "square": "M12 2h6v6h-6z",
+    "diamond": "M15 1l4 4-4 4-4-4z",
+    "triangle-up": "M15 1l4 7h-8z",
+    "triangle-down": "M15 9l4-7h-8z",
+    "x": "M11 2.5L12.5 1 15 3.5 17.5 1 19 2.5 16.5 5 19 7.5 17.5 9 15 6.5 12.5 9 11 7.5 13.5 5z",
+    "cross": "M14 1h2v3h3v2h-3v3h-2V6h-3V4h3z",
+}
 
 
 register.simple_tag(sparks.half_life_bar)

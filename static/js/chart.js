@@ -43,8 +43,11 @@ function themed(figure, width) {
   const { data, layout } = coloured(figure, style);
   layout.font.family = style.getPropertyValue("--sans");
   if (width < NARROW) {
-    layout.legend = { ...layout.legend, orientation: "h", x: 0, y: -0.2, yanchor: "top" };
-    layout.margin = { ...layout.margin, l: 44, r: 8 };
+    layout.margin = { ...layout.margin, l: 60, r: 6 };
+    layout.font.size = 12;
+    layout.annotations = layout.annotations?.filter(({ name }) => name !== "wide only");
+    const end = layout.meta?.narrowEnd;
+    if (end) layout.xaxis.range = [layout.xaxis.range[0], end];
   }
   return { data, layout };
 }
@@ -73,7 +76,22 @@ async function draw(plot) {
   new ResizeObserver(() => {
     if (wide !== (wide = plot.clientWidth >= NARROW)) redraw();
   }).observe(plot);
+  offerChoice(chart, figure, redraw);
   offerDownloads(chart, library, figure);
+}
+
+// The legend's buttons show and hide; the figure remembers, so a redraw keeps the choice.
+function offerChoice(chart, figure, redraw) {
+  for (const button of chart.querySelectorAll(".legend button")) {
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", shown);
+      for (const trace of figure.data) {
+        if (trace.legendgroup === button.dataset.group) trace.visible = shown || "legendonly";
+      }
+      redraw();
+    });
+  }
 }
 
 function offerDownloads(chart, library, figure) {
@@ -88,6 +106,7 @@ function offerDownloads(chart, library, figure) {
     const title = chart.querySelector("h2, h3").textContent;
     layout.title = { text: title.replaceAll("&", "&amp;").replaceAll("<", "&lt;"), font: { size: 18 }, x: 0.02 };
     layout.margin = { ...layout.margin, t: 56 };
+    layout.showlegend = true;
     library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename: `convergebench-${chart.id}` });
   });
 }
