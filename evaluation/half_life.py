@@ -98,9 +98,9 @@ class Summary:
     `half_life` None = not reached within `trips` ("> N"). `usable_trips` None =
     nothing was measured. `curve` = mean retention and `survival` = share of cases
     still usable, both at n = 0..N. `refused`, `reframed`, `recovered`, `lost` and
-    `change_not_seen` count the chains where it happened at any trip, `events` the
-    chains whose first event was of that kind. `change_seen` is the share of
-    judged trips on which the change was seen.
+    `change_not_seen` count the chains where it happened at any trip, `outcomes` how
+    chains ended within `trips`, `events` the chains whose first event was of that
+    kind. `change_seen` is the share of judged trips on which the change was seen.
     """
 
     trips: int
@@ -113,6 +113,7 @@ class Summary:
     curve: tuple[float | None, ...]
     survival: tuple[float | None, ...]
     events: dict[str, int]
+    outcomes: dict[str, int]
     censored: int
     lost: int
     refused: int
@@ -185,6 +186,7 @@ def summarise(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> 
     auc = float(area(clipped))
     seen = [flag for c in chains for flag in c.change_seen[:trips] if flag is not None]
     kinds = Counter(e.kind for e in events.values())
+    ends = Counter(c.outcome if len(c.retention) < trips else COMPLETED for c in chains)
     at_trips = survival[np.searchsorted(grid, np.arange(trips + 1), side="right") - 1]
     return Summary(
         trips=trips,
@@ -197,9 +199,10 @@ def summarise(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> 
         curve=tuple(None if math.isnan(q) else float(q) for q in curve),
         survival=tuple(float(s) if strata else None for s in at_trips),
         events={kind: kinds[kind] for kind in EVENTS},
+        outcomes={outcome: ends[outcome] for outcome in OUTCOMES},
         censored=kinds[None],
-        lost=_ended(chains, trips, LOST),
-        refused=_ended(chains, trips, "refused"),
+        lost=ends[LOST],
+        refused=ends["refused"],
         reframed=sum(any(chain.reframed[:trips]) for chain in chains),
         recovered=sum(e.recovered for e in events.values()),
         change_not_seen=sum(False in chain.change_seen[:trips] for chain in chains),
@@ -279,7 +282,3 @@ def _mean_survival(
 def _median(grid: Floats, survival: Floats) -> float | None:
     reached = np.flatnonzero(survival <= 0.5 + TOLERANCE)
     return float(grid[reached[0]]) if reached.size else None
-
-
-def _ended(chains: Iterable[ChainResult], trips: int, outcome: str) -> int:
-    return sum(c.outcome == outcome and len(c.retention) < trips for c in chains)

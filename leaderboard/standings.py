@@ -256,7 +256,6 @@ def _standing(
         bounds.auc or _NOTHING,
     )
     band = [interval or _NOTHING for interval in bounds.curve or ()]
-    ended = {kind: summary.events.get(kind, 0) for kind in ("crossed", "blank", "failed")}
     return Standing(
         run=run,
         metric=metric,
@@ -280,12 +279,10 @@ def _standing(
         counts={
             "cases": summary.cases,
             "chains": summary.chains,
-            "completed": summary.chains
-            - summary.lost
-            - summary.refused
-            - ended["blank"]
-            - ended["failed"],
-            **ended,
+            "completed": summary.outcomes["completed"],
+            "crossed": summary.events["crossed"],
+            "blank": summary.outcomes["blank"],
+            "failed": summary.outcomes["failed"],
             "change_not_seen": summary.change_not_seen,
             "refused": summary.refused,
             "lost": summary.lost,

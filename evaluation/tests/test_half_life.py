@@ -136,6 +136,12 @@ def test_a_long_chain_gives_every_smaller_number_of_trips():
     assert (summarise([whole], 10).refused, summarise([whole], 10).reframed) == (1, 1)
 
 
+def test_a_chain_that_fails_after_its_crossing_is_no_completed_chain():
+    summary = summarise([chain(0.4, 0.3, outcome="failed"), linear(0.05, pair="cup")], N)
+    assert (summary.events["crossed"], summary.events["failed"]) == (2, 0)
+    assert (summary.outcomes["completed"], summary.outcomes["failed"]) == (1, 1)
+
+
 def test_a_break_below_zero_does_not_lift_the_mean_curve():
     assert list(carried(chain(-0.5, outcome="failed"), 3)) == [1, -0.5, -0.5, -0.5]
     assert list(carried(chain(0.8, outcome="failed"), 3)) == [1, 0.8, 0, 0]
