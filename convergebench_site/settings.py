@@ -248,6 +248,8 @@ CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
 #: Finished runs of submitted models appear at once instead of after an admin's look.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
+#: The metrics that workers run, by name; empty: all that can run there.
+METRICS = env.list("METRICS", default=[])
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)

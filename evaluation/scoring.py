@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections import OrderedDict
@@ -103,6 +104,13 @@ class Scorer:
             else None
             for name, distances in scores.items()
         }
+
+    def only(self, names: Iterable[str]) -> Scorer:
+        """The same scorer for some of its metrics; networks and features are shared."""
+        part = copy.copy(self)
+        part.names = list(names)
+        part.metrics = {name: m for name, m in self.metrics.items() if name in part.names}
+        return part
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
         """Why each metric that gives None for a source of this size does so."""

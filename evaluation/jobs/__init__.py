@@ -1,0 +1,87 @@
+"""RQ glue: the only module of the harness that knows the site.
+
+The database is the truth, Redis a doorbell. A job takes a run's number and
+does whatever the database says is left to do; it is safe to call twice, at
+once, or after a crash.
+"""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+
+import structlog
+
+from evaluation.editors.base import EditorError
+from evaluation.jobs import control, provenance, rings
+from evaluation.jobs.control import (
+    CannotMove,
+    cancel,
+    pause,
+    play_again,
+    resume,
+    ring,
+    score_again,
+    start,
+)
+from evaluation.jobs.sweeping import sweep
+from leaderboard.models import Run
+from leaderboard.models.runs import RunState, after
+
+__all__ = [
+    "CannotMove",
+    "cancel",
+    "pause",
+    "play",
+    "play_again",
+    "resume",
+    "ring",
+    "score",
+    "score_again",
+    "start",
+    "sweep",
+]
+
+log = structlog.get_logger(__name__)
+
+
+def play(run_id: int) -> None:
+    """Play what a run still lacks."""
+    from evaluation.jobs.desk import Alarm, Inbox
+    from evaluation.jobs.playing import Player
+    from evaluation.jobs.scores import ScoreJob
+
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
+        return
+    queue, token = control.queue_of(run.editing_model), rings.own_token()
+    inbox: Inbox = SimpleQueue()
+    try:
+        editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
+        missing = editor.missing()
+    except (EditorError, TypeError, ValueError, ImportError) as error:
+        control.pause(run, "configuration", f"The editor is not set up: {error}")
+        return
+    if missing:
+        control.pause(run, "configuration", f"The editor is not set up: {'; '.join(missing)}")
+        return
+    if run.state == RunState.QUEUED and run.move(RunState.PLAYING) and not run.started_at:
+        run.provenance = provenance.of_playing(run, editor)
+        Run.objects.filter(pk=run.pk).update(started_at=after(0), provenance=run.provenance)
+    player = Player(run, editor, queue, token, inbox)
+    if queue == rings.GPU:
+        player.between_chains = ScoreJob(run, token).score_what_there_is
+    log.info("play", run=run.pk)
+    player.play()
+    run.refresh_from_db()
+    if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
+        run.move(RunState.SCORING)
+    control.ring(run)
+
+
+def score(run_id: int) -> None:
+    """Score what a run has played, and draw its sums when all is there."""
+    from evaluation.jobs.scores import ScoreJob
+
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is not None:
+        ScoreJob(run, rings.own_token()).run_to_end()

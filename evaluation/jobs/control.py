@@ -1,0 +1,197 @@
+"""Start, pause, resume, cancel, play again, score again: what people do to a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pkgutil
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.core.mail import mail_admins
+from django.db import transaction
+from django.db.models import Count, F, Q, Sum
+
+from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.jobs import rings
+from leaderboard.models import Call, Chain, EditingModel, Run, Suite, Trip
+from leaderboard.models.runs import ChainState, Outcome, RunState
+
+log = structlog.get_logger(__name__)
+
+#: Reasons of a pause that are not an editor's fault, with what people read.
+REASONS = {
+    "person": "Paused by an administrator",
+    "budget": "The budget is used up",
+    "storage": "Pictures cannot be stored",
+    "metric_version": "The metrics changed during the run",
+    "internal": "An error of ours",
+}
+#: How chains may have ended that are worth another try.
+PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST, Outcome.REFUSED, Outcome.BLANK)
+
+
+class CannotMove(Exception):
+    """The run is in a state from which this is not possible; the message is for people."""
+
+
+@transaction.atomic
+def start(
+    editing_model: EditingModel,
+    suite: Suite,
+    *,
+    seed: int = 0,
+    budget_calls: int | None = None,
+    budget_usd: Decimal | None = None,
+) -> Run:
+    """A new run with all its chains, queued. It starts when a worker hears of it."""
+    if not suite.is_frozen:
+        raise CannotMove(f"{suite} is a draft; freeze it first.")
+    cases = list(suite.cases.all())
+    run = Run.objects.create(
+        editing_model=editing_model,
+        suite=suite,
+        seed=seed,
+        budget_calls=budget_calls,
+        budget_usd=budget_usd,
+        chains_total=len(cases) * suite.repeats,
+        edits_total=len(cases) * suite.repeats * suite.trips * 2,
+    )
+    Chain.objects.bulk_create(
+        (Chain(run=run, case=case, repeat=n) for n in range(suite.repeats) for case in cases),
+        batch_size=500,
+    )
+    ring(run)
+    return run
+
+
+def pause(run: Run, reason: str, text: str = "", resume_at: datetime | None = None) -> bool:
+    """Stop making calls; what is in flight is still kept. Without `resume_at` a person resumes it."""
+    text = (text or REASONS.get(reason, reason))[:500]
+    moved = run.move(RunState.PAUSED, reason=reason, reason_text=text, resume_at=resume_at)
+    if moved:
+        log.warning("run paused", run=run.pk, reason=reason, text=text, resume_at=resume_at)
+        if resume_at is None and reason != "person":
+            mail_admins(f"Run {run.pk} needs you: {reason}", f"{run}\n{text}", fail_silently=True)
+    return moved
+
+
+def resume(run: Run) -> None:
+    """Go on where the run stopped."""
+    if not run.move(RunState.QUEUED):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
+    ring(run)
+
+
+def cancel(run: Run) -> None:
+    """End the run now, also in the middle of an edit. What was finished is kept."""
+    if not run.move(RunState.CANCELLED, reason="", reason_text=""):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be cancelled.")
+
+
+@transaction.atomic
+def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
+    """Queue the chains that ended in these ways; they go on from their last good return."""
+    again = run.chains.filter(state=ChainState.PLAYED, outcome__in=outcomes)
+    keys = list(again.values_list("pk", flat=True))
+    if not keys:
+        return 0
+    if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
+    # A half trip may hold the very picture that ended the chain.
+    Trip.objects.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
+    again = Chain.objects.filter(pk__in=keys)
+    again.update(state=ChainState.WAITING, outcome="", outcome_text="")
+    recount(run)
+    if run.state in (RunState.SCORING, RunState.PAUSED):
+        run.move(RunState.PLAYING) or run.move(RunState.QUEUED)
+    ring(run)
+    return len(keys)
+
+
+@transaction.atomic
+def score_again(run: Run) -> None:
+    """Score with the metrics as they are now. Scores of other versions stay beside the new ones."""
+    if run.state not in (RunState.FINISHED, RunState.PAUSED):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
+    run.chains.update(trips_scored=0)
+    run.metrics, run.trips_scored = {}, 0
+    run.save(update_fields=["metrics", "trips_scored"])
+    run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
+    ring(run)
+
+
+def recount(run: Run) -> None:
+    """Set the run's counters by counting, where they were kept up by adding."""
+    ledger = Call.objects.filter(run=run).aggregate(
+        calls=Count("pk"),
+        spent=Sum("cost"),
+        edits=Count("pk", filter=Q(outcome=Call.ANSWERED)),
+        seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
+    )
+    chains = run.chains.aggregate(
+        done=Count("pk", filter=Q(state=ChainState.PLAYED)), scored=Sum("trips_scored")
+    )
+    run.calls, run.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
+    run.edit_seconds = ledger["seconds"] or 0.0
+    run.chains_done, run.trips_scored = chains["done"], chains["scored"] or 0
+    halves = Trip.objects.filter(chain__run=run).aggregate(
+        edited=Count("edited"), restored=Count("restored")
+    )
+    run.edits_done = halves["edited"] + halves["restored"]
+    fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]
+    run.save(update_fields=fields)
+
+
+def ring(run: Run) -> None:
+    """Tell the workers what the run needs now, if anything."""
+    if run.state in (RunState.QUEUED, RunState.PLAYING):
+        queue = queue_of(run.editing_model)
+        free = run.chains.free().count()
+        room = min(free, Chain.objects.room(run.editing_model))
+        each = 1 if queue == rings.GPU else settings.MAX_CALLS_IN_FLIGHT
+        if room or not run.chains.unplayed().exists():
+            rings.ring(run.pk, rings.PLAY, queue, hands=max(1, -(-room // each)))
+    if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
+        unscored = run.chains.free_to_score().count()
+        if unscored or run.state == RunState.SCORING:
+            rings.ring(run.pk, rings.SCORE, rings.GPU, hands=max(1, unscored // 8))
+
+
+def queue_of(editing_model: EditingModel) -> str:
+    """The queue that plays this model; an unknown editor's pause is written by `edits`."""
+    try:
+        editor: type[Editor] = pkgutil.resolve_name(EDITORS[editing_model.editor])
+    except (KeyError, ImportError, AttributeError):
+        return rings.EDITS
+    return editor.queue
+
+
+def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = None) -> Editor:
+    """The run's editor, made with its model's options and key."""
+    model = run.editing_model
+    options: dict[str, Any] = dict(model.options)
+    ours = {
+        "api_key": model.api_key,
+        "allow_local": settings.ALLOW_LOCAL_ENDPOINTS,
+        "group": f"run-{run.pk}",
+        "on_security_event": on_security_event,
+    }
+    try:
+        taken = {
+            field.name for field in dataclasses.fields(pkgutil.resolve_name(EDITORS[model.editor]))
+        }
+    except (KeyError, ImportError, AttributeError, TypeError):
+        taken = set()
+    options |= {name: value for name, value in ours.items() if name in taken and value}
+    return load_editor(model.editor, **options)
+
+
+def chain_seed(run: Run, chain: Chain) -> int:
+    """The seed of a chain: its own, and the same in every run with the same seed."""
+    digest = hashlib.sha256(f"{run.seed}/{chain.case.slug}/{chain.repeat}".encode()).digest()
+    return int.from_bytes(digest[:4]) >> 1

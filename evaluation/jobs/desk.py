@@ -1,0 +1,348 @@
+"""Where the threads of a play job hand in what happened, and how it is written down.
+
+Only the job's main thread touches the database. It takes everything that has
+arrived and writes it in one transaction: answers, chains that ended, the
+ledger, the run's counters, and the calls that may now be made. A chain's next
+call is granted in the transaction that keeps its last answer, so nothing is
+paid for before what came before it is safe.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias, TypeVar
+from uuid import UUID
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from evaluation.editors.base import EditorError
+from evaluation.jobs import pacing
+from evaluation.round_trips import Direction, Half
+from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
+from leaderboard.models.runs import ChainState, RunState
+
+log = structlog.get_logger(__name__)
+
+#: How long a database may be away before the job gives up; its chains are then taken over.
+PATIENCE_SECONDS = 60.0
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Work:
+    """A claimed chain while a thread plays it: where it stands, and its open call."""
+
+    chain: Chain
+    picture: StoredImage
+    number: int
+    direction: Direction
+    seed: int
+    attempt: int = 0
+    call: Call | None = None
+    expected: Decimal = Decimal(0)
+    #: When its current edit was first tried, on the monotonic clock.
+    began: float = 0.0
+    #: Seconds to wait before the call that is granted; None: stop here.
+    reply: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
+
+    @property
+    def open_call(self) -> Call:
+        """The ledger's row of the call that was granted last."""
+        if self.call is None:
+            raise RuntimeError("no call was granted")
+        return self.call
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something a thread says of its chain."""
+
+    work: Work
+
+
+class Asked(Event):
+    """It wants to make a call."""
+
+
+@dataclass(frozen=True)
+class Told(Event):
+    """A call ended without a picture; `call` says how."""
+
+    call: Call
+    error: EditorError | None = None
+
+
+@dataclass(frozen=True)
+class Arrived(Event):
+    """A picture came, and its bytes are in storage."""
+
+    call: Call
+    half: Half
+    stored: StoredImage
+    usable: bool = True
+
+
+@dataclass(frozen=True)
+class Ended(Event):
+    """The chain is over."""
+
+    outcome: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Stuck(Event):
+    """The chain cannot go on now, for a reason that lies outside it."""
+
+    error: Exception
+
+
+class Left(Event):
+    """The thread stopped where it was told to."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A submitted address tried something that it must not."""
+
+    kind: str
+    detail: str
+
+
+Inbox: TypeAlias = "queue.SimpleQueue[Event | Alarm]"
+
+
+class Desk:
+    """The one place where a play job writes."""
+
+    def __init__(self, run: Run, token: UUID, inbox: Inbox | None = None) -> None:
+        self.run = run
+        self.token = token
+        self.inbox: Inbox = inbox or queue.SimpleQueue()
+        self.waiting: list[Asked] = []
+        self.works: dict[int, Work] = {}
+        #: Nothing more is granted, and why the run must pause, when it must.
+        self.closing = False
+        self.over_budget = ""
+        self.pace = pacing.Pacer(run.editing_model)
+
+    def collect(self, seconds: float) -> list[Event | Alarm]:
+        """What has been handed in, waiting up to `seconds` for the first."""
+        events: list[Event | Alarm] = []
+        try:
+            events.append(self.inbox.get(timeout=seconds))
+            while True:
+                events.append(self.inbox.get_nowait())
+        except queue.Empty:
+            return events
+
+    def settle(self, events: Sequence[Event | Alarm]) -> None:
+        """Write down what happened, then answer those who wait."""
+        asked = self.waiting + [event for event in events if isinstance(event, Asked)]
+        if not events and not self._may_answer(asked):
+            self.waiting = asked
+            return
+        replies = persistently(lambda: self._write(events, asked))
+        self.waiting = [event for event in asked if event.work not in replies]
+        for work, reply in replies.items():
+            work.reply.put(reply)
+        for event in events:
+            if isinstance(event, (Ended, Left)):
+                self.works.pop(event.work.chain.pk, None)
+
+    def _may_answer(self, asked: Sequence[Asked]) -> bool:
+        return bool(asked) and (self.closing or not self.pace.blocked)
+
+    def _write(
+        self, events: Sequence[Event | Alarm], asked: Sequence[Asked]
+    ) -> dict[Work, float | None]:
+        with transaction.atomic():
+            run = Run.objects.select_for_update().only(*_BUDGET_FIELDS).get(pk=self.run.pk)
+            told = [e for e in events if isinstance(e, (Told, Arrived))]
+            changes = self._close_calls(told)
+            self.pace.note(told)
+            works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
+            held = self._held(works)
+            arrived = [e for e in events if isinstance(e, Arrived) and e.work in held]
+            self._keep(arrived)
+            ended = [e for e in events if isinstance(e, Ended) and e.work in held]
+            self._end(ended)
+            left = [e.work.chain.pk for e in events if isinstance(e, Left) and e.work in held]
+            if left:
+                Chain.objects.release(self.token, left)
+            for event in events:
+                if isinstance(event, Alarm):
+                    SecurityEvent.record(event.kind, event.detail, editing_model=run.editing_model)
+            replies = self._grant(run, changes, [e for e in asked if e.work in held])
+            replies |= {e.work: None for e in asked if e.work not in held}
+            changes["edits_done"] += len(arrived)
+            changes["chains_done"] += len(ended)
+            changes["edit_seconds"] += sum(e.half.answer.seconds for e in arrived)
+            self._count(changes, told)
+        return replies
+
+    def _held(self, works: set[Work]) -> set[Work]:
+        """Those whose chains are still ours; of the others nothing is written."""
+        keys = [work.chain.pk for work in works]
+        mine = Chain.objects.held(self.token).filter(pk__in=keys).select_for_update()
+        still = set(mine.values_list("pk", flat=True)) if keys else set()
+        return {work for work in works if work.chain.pk in still}
+
+    def _keep(self, arrived: Sequence[Arrived]) -> None:
+        if not arrived:
+            return
+        StoredImage.objects.add(event.stored for event in arrived)
+        for direction, column in (("forward", "edited"), ("backward", "restored")):
+            trips = [
+                Trip(
+                    chain=event.work.chain,
+                    number=event.half.number,
+                    **{
+                        column: event.stored,
+                        f"{column}_seconds": event.half.answer.seconds,
+                        f"{column}_notes": dict(event.half.answer.notes)
+                        | (
+                            {"converted": list(notes)}
+                            if (notes := event.half.answer.picture.notes)
+                            else {}
+                        ),
+                    },
+                )
+                for event in arrived
+                if event.half.direction == direction
+            ]
+            if trips:
+                Trip.objects.bulk_create(
+                    trips,
+                    update_conflicts=True,
+                    unique_fields=["chain", "number"],
+                    update_fields=[column, f"{column}_seconds", f"{column}_notes"],
+                )
+        returned: dict[int, list[int]] = defaultdict(list)
+        for event in arrived:
+            if event.half.direction == "backward" and event.usable:
+                returned[event.half.number].append(event.work.chain.pk)
+        for number, keys in returned.items():
+            Chain.objects.filter(pk__in=keys).update(trips_played=number)
+
+    def _end(self, ended: Sequence[Ended]) -> None:
+        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for event in ended:
+            groups[event.outcome, event.text[:500]].append(event.work.chain.pk)
+        for (outcome, text), keys in groups.items():
+            Chain.objects.filter(pk__in=keys).update(
+                state=ChainState.PLAYED,
+                outcome=outcome,
+                outcome_text=text,
+                token=None,
+                lease_until=None,
+            )
+
+    def _close_calls(self, told: Sequence[Told | Arrived]) -> dict[str, float | Decimal]:
+        """Complete the ledger's rows; what that changes in the run's sums."""
+        calls = [event.call for event in told]
+        if calls:
+            # The rows exist, so this is one UPDATE of many rows by another name.
+            Call.objects.bulk_create(
+                calls,
+                update_conflicts=True,
+                unique_fields=["id"],
+                update_fields=["outcome", "message", "seconds", "bytes", "cost"],
+            )
+        changes: dict[str, float | Decimal] = defaultdict(int)
+        changes["spent_usd"] = sum(
+            ((event.call.cost or Decimal(0)) - event.work.expected for event in told), Decimal(0)
+        )
+        return changes
+
+    def _grant(
+        self, run: Run, changes: dict[str, float | Decimal], asked: Sequence[Asked]
+    ) -> dict[Work, float | None]:
+        """Who may call now, and after how many seconds; who must stop."""
+        if self.closing or run.state not in (RunState.QUEUED, RunState.PLAYING):
+            return {event.work: None for event in asked}
+        price = self._expected_price(run)
+        room = self._room(run, price, changes)
+        if asked and room <= 0:
+            return {}
+        delays = self.pace.slots(min(len(asked), room))
+        started = timezone.now()
+        granted = [event.work for event in asked[: len(delays)]]
+        for work in granted:
+            work.expected = price
+            work.call = Call(
+                run=run,
+                chain=work.chain,
+                number=work.number,
+                direction=work.direction,
+                attempt=work.attempt + 1,
+                outcome=Call.CALLING,
+                started_at=started,
+            )
+        if granted:
+            Call.objects.bulk_create([work.call for work in granted if work.call])
+            changes["calls"] += len(granted)
+            changes["spent_usd"] += price * len(granted)
+        return dict(zip(granted, delays, strict=True))
+
+    def _room(self, run: Run, price: Decimal, changes: dict[str, float | Decimal]) -> int:
+        """How many calls the budget still allows; calls in flight count as made."""
+        room = 1_000_000
+        if run.budget_calls is not None:
+            room = run.budget_calls - run.calls
+            if room <= 0:
+                self.over_budget = f"All {run.budget_calls:,} calls of the budget are used."
+        if run.budget_usd is not None:
+            left = run.budget_usd - run.spent_usd - Decimal(changes["spent_usd"])
+            affordable = int(left / price) if price else (room if left > 0 else 0)
+            if affordable <= 0:
+                self.over_budget = (
+                    f"USD {run.spent_usd:.2f} of the budget of {run.budget_usd:.2f} are spent; "
+                    f"the next call would cost {price:.4f}."
+                )
+            room = min(room, affordable)
+        return room
+
+    def _expected_price(self, run: Run) -> Decimal:
+        price = self.run.editing_model.price_per_edit
+        if price is None:
+            price = run.spent_usd / run.calls if run.calls else Decimal(0)
+        return price.quantize(Decimal("0.00001"))
+
+    def _count(self, changes: dict[str, float | Decimal], told: Sequence[Told | Arrived]) -> None:
+        updates = {name: F(name) + change for name, change in changes.items() if change}
+        errors = [e.error for e in told if isinstance(e, Told) and e.error]
+        if errors:
+            updates["last_error"] = errors[-1].message[:500]
+        if told:
+            updates["progress_at"] = timezone.now()
+        if updates:
+            Run.objects.filter(pk=self.run.pk).update(**updates)
+
+
+_BUDGET_FIELDS = ("state", "editing_model", "calls", "spent_usd", "budget_calls", "budget_usd")
+
+
+def persistently(write: Callable[[], T]) -> T:
+    """What `write` returns, tried again while the database is locked or away."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = 0.1
+    while True:
+        try:
+            return write()
+        except (OperationalError, InterfaceError) as error:
+            if time.monotonic() + pause > deadline or connection.in_atomic_block:
+                raise
+            log.warning("database away, trying again", error=str(error).strip()[:200])
+            connection.close()
+            time.sleep(pause)
+            pause = min(pause * 2, 5)

@@ -1,0 +1,109 @@
+"""How fast an endpoint is called: one row in the database, heeded by all workers.
+
+Calls per minute are spaced by handing out start times. A rate limit, or
+several failures in a row, stops every worker's calls until a time that grows
+with each failure and is forgotten at the next answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from evaluation.editors.base import EditorError, Fault
+from leaderboard.models import EditingModel, Pace
+
+if TYPE_CHECKING:
+    from evaluation.jobs.desk import Arrived, Told
+
+#: Failures in a row that open the circuit.
+BREAKER = 5
+#: Faults of the endpoint as a whole, which time may heal.
+HEALS = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.SERVER_ERROR, Fault.RATE_LIMITED})
+LONGEST_BLOCK = 6 * 3600.0
+#: Start times are given out this far ahead, in seconds.
+AHEAD = 1.0
+
+
+class Pacer:
+    """One job's view of its endpoint's pace."""
+
+    def __init__(self, editing_model: EditingModel) -> None:
+        self.editing_model = editing_model
+        self.blocked_until: datetime | None = None
+        self.failures = 0
+        self.fault: Fault | None = None
+
+    @property
+    def blocked(self) -> float:
+        """Seconds until calls may be made again."""
+        if self.blocked_until is None:
+            return 0.0
+        return max(0.0, (self.blocked_until - timezone.now()).total_seconds())
+
+    def heard(self, blocked_until: datetime | None, failures: int) -> None:
+        """What the row says by now, read with the run's state."""
+        self.blocked_until, self.failures = blocked_until, failures
+
+    def note(self, told: Sequence[Told | Arrived]) -> None:
+        """Take in how calls ended; belongs into the transaction that records them."""
+        errors = [error for event in told if (error := getattr(event, "error", None))]
+        unwell = [error for error in errors if error.fault in HEALS]
+        answered = len(told) > len(errors)
+        if not unwell and not (answered and self.failures):
+            return
+        pace = self._row()
+        if unwell and self.blocked <= 0:
+            # What was in flight when the block began says nothing new.
+            pace.failures_in_a_row += 1
+            self.fault = unwell[-1].fault
+        elif answered and not unwell:
+            pace.failures_in_a_row = 0
+        if unwell:
+            pace.last_error = unwell[-1].message[:500]
+            until = timezone.now() + timedelta(seconds=_block(unwell, pace.failures_in_a_row))
+            pace.blocked_until = max(pace.blocked_until or until, until)
+        pace.save()
+        self.heard(pace.blocked_until, pace.failures_in_a_row)
+
+    def slots(self, wanted: int) -> list[float]:
+        """For up to `wanted` calls, in how many seconds each may start."""
+        if self.blocked > 0:
+            return []
+        limit = self.editing_model.calls_per_minute
+        if not limit:
+            return [0.0] * wanted
+        if not wanted:
+            return []
+        pace = self._row()
+        now = timezone.now()
+        start = max(now, pace.next_call_at or now)
+        delays: list[float] = []
+        while len(delays) < wanted and (delay := (start - now).total_seconds()) <= AHEAD:
+            delays.append(delay)
+            start += timedelta(seconds=60 / limit)
+        if delays:
+            pace.next_call_at = start
+            pace.save(update_fields=["next_call_at"])
+        return delays
+
+    def _row(self) -> Pace:
+        rows = Pace.objects.select_for_update()
+        return rows.get_or_create(editing_model=self.editing_model)[0]
+
+
+def _block(errors: Sequence[EditorError], failures: int) -> float:
+    """For how many seconds nobody may call after these errors."""
+    limited = [error for error in errors if error.fault is Fault.RATE_LIMITED]
+    asked = [error.retry_after for error in limited if error.retry_after is not None]
+    if asked:
+        return min(max(0.0, *asked), LONGEST_BLOCK)
+    if limited:
+        return min(2.0 ** min(failures, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)
+    if failures >= BREAKER:
+        return min(2.0 ** min(failures - BREAKER + 2, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)
+    return 0.0

@@ -1,0 +1,335 @@
+"""Play what a run still lacks: many chains at once, each in a thread of its own."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from evaluation.cheats import is_blank
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.images import Picture
+from evaluation.jobs import control, rings
+from evaluation.jobs.desk import (
+    Alarm,
+    Arrived,
+    Asked,
+    Desk,
+    Ended,
+    Event,
+    Inbox,
+    Left,
+    Stuck,
+    Told,
+    Work,
+    persistently,
+)
+from evaluation.jobs.pacing import HEALS
+from evaluation.jobs.signals import asked_to_stop
+from evaluation.round_trips import Position, round_trips
+from leaderboard.models import Call, Chain, Run, StoredImage, Trip
+from leaderboard.models.runs import Outcome, RunState
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+TICK = 0.25
+LOOK_SECONDS = 1.0
+#: After so long a job makes room for other runs that wait in its queue. Weights load
+#: slowly, so a turn on the gpu queue is longer.
+TURN_SECONDS = {rings.EDITS: 60.0, rings.GPU: 900.0}
+#: A block longer than this frees the worker: the run pauses and resumes by itself.
+LONG_BLOCK = 60.0
+ATTEMPTS = 5
+#: An edit that failed so often is given up, even when nothing else proves the endpoint well.
+MOST_ATTEMPTS = 25
+SCORE_RING_SECONDS = 2.0
+
+
+class StorageError(Exception):
+    """A picture could not be written or read."""
+
+
+class Stopped(Exception):
+    """The job makes no more calls."""
+
+
+class Player:
+    """One play job: claims chains, plays them in threads, and writes down what they hand in."""
+
+    def __init__(
+        self, run: Run, editor: Editor, queue: str, token: UUID, inbox: Inbox | None = None
+    ) -> None:
+        self.run, self.editor, self.queue, self.token = run, editor, queue, token
+        self.desk = Desk(run, token, inbox)
+        self.most = 1 if queue == rings.GPU else settings.MAX_CALLS_IN_FLIGHT
+        self.trips = run.suite.trips
+        self.stop = threading.Event()
+        self.cancelled = False
+        self.last_answer = 0.0
+        self.began = time.monotonic()
+        self._due = dict.fromkeys(("look", "renew", "claim", "ring"), 0.0)
+        self._fresh_trips = False
+        self.between_chains: Callable[[], None] = lambda: None
+
+    # The main thread.
+
+    def play(self) -> None:
+        """Until nothing is left to claim, or the run stops, or others have waited long enough."""
+        try:
+            while self._turn():
+                pass
+        finally:
+            self.stop.set()
+            self.editor.close()
+            persistently(lambda: Chain.objects.release(self.token))
+
+    def _turn(self) -> bool:
+        """One round of the loop; False when there is nothing more to do."""
+        if self._is_due("look", LOOK_SECONDS):
+            self._look()
+        if self._is_due("renew", settings.LEASE_SECONDS / 3):
+            persistently(lambda: Chain.objects.renew(self.token))
+        claimed = self._claim()
+        if not self.desk.works and not claimed:
+            return False
+        events = self.desk.collect(TICK)
+        if self.cancelled:
+            return False
+        self._settle([self._judged(event) for event in events])
+        if (
+            self._fresh_trips
+            and self.queue != rings.GPU
+            and self._is_due("ring", SCORE_RING_SECONDS)
+        ):
+            rings.ring(self.run.pk, rings.SCORE, rings.GPU)
+            self._fresh_trips = False
+        return True
+
+    def _settle(self, events: list[Event | Alarm]) -> None:
+        self.desk.settle(events)
+        for event in events:
+            if isinstance(event, Arrived):
+                self.last_answer = time.monotonic()
+                self._fresh_trips |= event.half.direction == "backward"
+            if isinstance(event, (Ended, Left)):
+                self._due["claim"] = 0.0
+        if self.desk.over_budget and not self.desk.closing:
+            self._pause("budget", self.desk.over_budget)
+
+    def _look(self) -> None:
+        """See what others did to the run, and how its endpoint is."""
+        fields = (
+            "state",
+            "editing_model__pace__blocked_until",
+            "editing_model__pace__failures_in_a_row",
+        )
+        rows = Run.objects.filter(pk=self.run.pk).values_list(*fields)
+        row = persistently(lambda: rows.first())
+        if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
+            # Mid-edit, now: what is in flight is not waited for.
+            self.cancelled = True
+            self._close()
+            self.editor.close()
+            return
+        self.desk.pace.heard(row[1], row[2] or 0)
+        if row[0] not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
+            self._close()
+        elif self.desk.pace.blocked > LONG_BLOCK and not self.desk.closing:
+            fault = self.desk.pace.fault or Fault.RATE_LIMITED
+            self._pause(fault.value, f"{fault.label}.", self.desk.pace.blocked)
+        elif time.monotonic() - self.began > TURN_SECONDS[self.queue] and rings.others_wait(
+            self.run.pk, self.queue
+        ):
+            self._close()
+
+    def _claim(self) -> bool:
+        """Take chains while there is room, and start a thread for each."""
+        free = self.most - len(self.desk.works)
+        if self.desk.closing or free <= 0 or not self._is_due("claim", LOOK_SECONDS):
+            return False
+        if self.queue == rings.GPU:
+            self.between_chains()
+        chains = persistently(lambda: Chain.objects.claim(self.run, self.token, free))
+        for work in self._works(chains):
+            self.desk.works[work.chain.pk] = work
+            threading.Thread(target=self._play, args=(work,), daemon=True).start()
+        return bool(chains)
+
+    def _works(self, chains: list[Chain]) -> list[Work]:
+        """The claimed chains with the picture each goes on from."""
+        played = {chain.pk: chain.trips_played for chain in chains}
+        last: dict[int, Trip] = {}
+        trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
+        for trip in trips.filter(number__gte=min(played.values(), default=0)).order_by("number"):
+            if trip.number >= played[trip.chain_id]:
+                last[trip.chain_id] = trip
+        return [self._work(chain, last.get(chain.pk)) for chain in chains]
+
+    def _work(self, chain: Chain, last: Trip | None) -> Work:
+        number, seed = chain.trips_played + 1, control.chain_seed(self.run, chain)
+        if last and last.number == number:
+            return Work(chain, last.edited, number, "backward", seed)
+        picture = last.restored if last else chain.case.picture.stored
+        return Work(chain, picture, number, "forward", seed)
+
+    def _judged(self, event: Event | Alarm) -> Event | Alarm:
+        """What a chain's trouble means: the end of the chain, or a pause of the run."""
+        if not isinstance(event, Stuck):
+            return event
+        error, work = event.error, event.work
+        if self.desk.closing:
+            return Left(work)
+        if isinstance(error, StorageError):
+            self._pause("storage", f"Pictures cannot be stored: {error}", 300)
+        elif not isinstance(error, EditorError):
+            log.error("play failed", run=self.run.pk, chain=work.chain.pk, exc_info=error)
+            self._pause("internal", f"{type(error).__name__}: {error}")
+        elif error.fault in (Fault.TIMEOUT, Fault.SERVER_ERROR) and (
+            # Others were answered meanwhile: it is this picture, not the endpoint.
+            self.last_answer > work.began or self._tries(work) >= MOST_ATTEMPTS
+        ):
+            return Ended(work, Outcome.FAILED, error.message)
+        else:
+            delay = None
+            if error.fault in HEALS:
+                delay = max(
+                    self.desk.pace.blocked, min(60 * 2.0 ** min(self.desk.pace.failures, 6), 3600)
+                )
+            self._pause(error.fault.value, f"{error.fault.label}: {error.message}", delay)
+        return Left(work)
+
+    def _tries(self, work: Work) -> int:
+        same = {"chain": work.chain, "number": work.number, "direction": work.direction}
+        return Call.objects.filter(**same).count()
+
+    def _pause(self, reason: str, text: str, seconds: float | None = None) -> None:
+        resume_at = timezone.now() + timedelta(seconds=seconds) if seconds is not None else None
+        persistently(lambda: control.pause(self.run, reason, text, resume_at))
+        self._close()
+
+    def _close(self) -> None:
+        self.desk.closing = True
+        self.stop.set()
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + seconds
+        return True
+
+    # The threads: one per chain, no database.
+
+    def _play(self, work: Work) -> None:
+        put = self.desk.inbox.put
+        try:
+            halves = round_trips(
+                lambda picture, prompt, seed=None: self._edit(work, picture, prompt, seed),
+                Position(_stored(work.picture.read), work.number, work.direction),
+                forward=work.chain.case.forward,
+                backward=work.chain.case.backward,
+                trips=self.trips,
+                seed=work.seed,
+            )
+            for half in halves:
+                picture, call = half.answer.picture, work.open_call
+                stored = _stored(lambda picture=picture: StoredImage.objects.store(picture))
+                blank = is_blank(picture.image)
+                put(Arrived(work, call, half, stored, usable=not blank))
+                if blank:
+                    put(
+                        Ended(
+                            work,
+                            Outcome.BLANK,
+                            f"Trip {half.number}, {half.direction}: a picture of one colour.",
+                        )
+                    )
+                    return
+                work.attempt = 0
+                forward = half.direction == "forward"
+                work.number, work.direction = (
+                    (half.number, "backward") if forward else (half.number + 1, "forward")
+                )
+            put(Ended(work, Outcome.COMPLETED))
+        except Stopped:
+            put(Left(work))
+        except Refused as refusal:
+            put(Ended(work, Outcome.REFUSED, refusal.reason))
+        except EditorError as error:
+            ended = error.fault.breaks_chain
+            put(Ended(work, Outcome.FAILED, error.message) if ended else Stuck(work, error))
+        except Exception as error:  # the main thread decides what it means
+            put(Stuck(work, error))
+
+    def _edit(self, work: Work, picture: Picture, prompt: str, seed: int | None) -> Answer:
+        """The answer to one edit, asked for again while that can help."""
+        failures = 0
+        while True:
+            call = self._may_call(work)
+            started = time.monotonic()
+            try:
+                answer = self.editor.edit(picture, prompt, seed)
+            except Refused as refusal:
+                _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
+                self.desk.inbox.put(Told(work, call))
+                raise
+            except EditorError as error:
+                cost = self.run.editing_model.price_per_edit if error.billed else 0
+                _close_call(call, error.fault.value, error.message, started, cost)
+                self.desk.inbox.put(Told(work, call, error))
+                if error.fault is Fault.RATE_LIMITED:
+                    continue  # no failure: the next call is granted when calls are welcome again
+                failures += 1
+                if error.permanent or failures >= ATTEMPTS:
+                    raise
+                delay = error.retry_after or random.uniform(0.5, 1.5) * 2.0 ** (failures - 1)
+                if self.stop.wait(min(delay, 60)):
+                    raise Stopped from None
+            else:
+                cost = (
+                    answer.cost
+                    if answer.cost is not None
+                    else self.run.editing_model.price_per_edit
+                )
+                _close_call(call, Call.ANSWERED, "", started, cost)
+                call.bytes = len(answer.picture.data)
+                return answer
+
+    def _may_call(self, work: Work) -> Call:
+        """The ledger's row of the call that may now be made; waits for it."""
+        self.desk.inbox.put(Asked(work))
+        delay = work.reply.get()
+        if delay is None:
+            raise Stopped
+        time.sleep(delay)
+        if not work.attempt:
+            work.began = time.monotonic()
+        work.attempt += 1
+        return work.open_call
+
+
+def _close_call(
+    call: Call, outcome: str, message: str, started: float, cost: float | Decimal | None
+) -> None:
+    call.outcome, call.message = outcome, message[:500]
+    call.seconds = time.monotonic() - started
+    call.cost = None if cost is None else round(Decimal(cost), 5)
+
+
+def _stored(access: Callable[[], T]) -> T:
+    """What `access` returns; whatever goes wrong with storage is a StorageError."""
+    try:
+        return access()
+    except Exception as error:
+        raise StorageError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,101 @@
+"""The doorbell: tells workers through Redis that a run has work. The work itself is in the database.
+
+A ring that is lost costs a few seconds, never a trip: the sweeper rings again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from uuid import UUID, uuid4
+
+import django_rq
+import structlog
+from django.db import transaction
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+from rq import Queue, Worker
+
+EDITS, GPU = "edits", "gpu"
+PLAY, SCORE = "play", "score"
+#: After a ring that was not heard, a process rings no more for this long.
+SILENT_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+_silent_until = 0.0
+
+
+def ring(run_id: int, kind: str, queue_name: str, hands: int = 1) -> None:
+    """Have up to `hands` jobs of this kind wait for workers, once the transaction is through."""
+    transaction.on_commit(lambda: _ring(run_id, kind, queue_name, hands))
+
+
+def _ring(run_id: int, kind: str, queue_name: str, hands: int) -> None:
+    global _silent_until
+    if time.monotonic() < _silent_until:
+        return
+    try:
+        queue = _queue(queue_name)
+        waiting = {job_id.rpartition("-")[0] for job_id in queue.get_job_ids()}
+        # More hands than workers would only wait for each other.
+        for hand in range(min(hands, max(1, Worker.count(queue=queue)))):
+            name = f"{kind}-{run_id}-{hand}"
+            if name not in waiting:
+                queue.enqueue_call(
+                    f"evaluation.jobs.{kind}",
+                    args=(run_id,),
+                    # One of a name waits at a time, but every ring has an id of its own: the
+                    # end of a running job would take the next one of the same id with it.
+                    job_id=f"{name}-{uuid4().hex}",
+                    timeout=-1,
+                    result_ttl=0,
+                    failure_ttl=3600,
+                )
+    except RedisError as error:
+        log.warning("ring not heard", run=run_id, kind=kind, error=type(error).__name__)
+        # A job that waits for a dead doorbell keeps no leases meanwhile.
+        _silent_until = time.monotonic() + SILENT_SECONDS
+
+
+def others_wait(run_id: int, queue_name: str) -> bool:
+    """Whether a ring for another run waits in the queue; False when Redis does not answer."""
+    try:
+        ids = _queue(queue_name).get_job_ids()
+    except RedisError:
+        return False
+    return any(job_id.split("-")[1] != str(run_id) for job_id in ids)
+
+
+def workers(queue_name: str) -> int | None:
+    """How many workers serve the queue; None when Redis does not answer."""
+    try:
+        return Worker.count(queue=_queue(queue_name))
+    except RedisError:
+        return None
+
+
+def token_of(job_id: str) -> UUID:
+    """The fencing token of a job: known from outside, so that its parent can undo its claims."""
+    return UUID(job_id.rpartition("-")[2])
+
+
+def own_token() -> UUID:
+    """The token of the job that runs in this process."""
+    job_id = os.environ.get("RQ_JOB_ID")
+    return token_of(job_id) if job_id else uuid4()
+
+
+def connect(queue_name: str) -> Redis:
+    """A connection that says at once when Redis is away, instead of trying for seconds."""
+    redis = django_rq.get_connection(queue_name)
+    redis.set_retry(Retry(NoBackoff(), 0))
+    redis.connection_pool.connection_kwargs |= {"socket_connect_timeout": 2, "socket_timeout": 5}
+    return redis
+
+
+@cache
+def _queue(name: str) -> Queue:
+    return django_rq.get_queue(name, commit_mode="auto", connection=connect(name))

@@ -1,0 +1,23 @@
+"""What no ring told anybody: work left by dead workers, lost rings, runs whose pause is over."""
+
+from __future__ import annotations
+
+import structlog
+
+from evaluation.jobs import control
+from leaderboard.models import Chain, Run
+from leaderboard.models.runs import ChainState, RunState
+
+log = structlog.get_logger(__name__)
+
+
+def sweep() -> None:
+    """Take back lapsed leases, resume runs that are due, ring for all unfinished work."""
+    lapsed = Chain.objects.free().filter(state=ChainState.PLAYING)
+    if taken := lapsed.update(state=ChainState.WAITING, token=None, lease_until=None):
+        log.warning("chains taken back from workers that are gone", chains=taken)
+    for run in Run.objects.due():
+        if run.move(RunState.QUEUED):
+            log.info("run goes on", run=run.pk)
+    for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
+        control.ring(run)

@@ -1,0 +1,72 @@
+"""Start runs: one model, or all reference editors, on a suite."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from decimal import Decimal
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation import jobs
+from leaderboard.models import EditingModel, Run, Suite
+from leaderboard.models.runs import ENDED_STATES, RunState
+
+
+class Command(BaseCommand):
+    help = "Start a run. It is saved at once and plays as soon as a worker is there."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("models", nargs="*", metavar="model", help="Slugs of editing models.")
+        parser.add_argument("--references", action="store_true", help="All reference editors.")
+        parser.add_argument("--suite", required=True, help="smoke, or smoke-v1 for one version.")
+        parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
+        parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
+        parser.add_argument(
+            "--missing",
+            action="store_true",
+            help="Only models without such a run, done or under way.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        suite = _suite(options["suite"])
+        chosen = EditingModel.objects.filter(slug__in=options["models"])
+        if unknown := set(options["models"]) - set(chosen.values_list("slug", flat=True)):
+            raise CommandError(f"No editing model called {', '.join(sorted(unknown))}.")
+        if options["references"]:
+            chosen |= EditingModel.objects.filter(is_reference=True)
+        elif not options["models"]:
+            raise CommandError("Name one or more models, or --references.")
+        if options["missing"]:
+            gone = set(ENDED_STATES) - {RunState.FINISHED}
+            there = Run.objects.filter(suite=suite).exclude(state__in=gone)
+            chosen = chosen.exclude(pk__in=there.values("editing_model"))
+        for model in chosen.order_by("pk"):
+            try:
+                run = jobs.start(
+                    model,
+                    suite,
+                    seed=options["seed"],
+                    budget_calls=options["budget_calls"],
+                    budget_usd=options["budget_usd"],
+                )
+            except jobs.CannotMove as error:
+                raise CommandError(str(error)) from None
+            if options["verbosity"]:
+                self.stdout.write(f"Run {run.pk}: {run}, {run.edits_total:,} edits.")
+
+
+def _suite(name: str) -> Suite:
+    """The newest frozen suite of this name, or the version that the name ends with."""
+    frozen = Suite.objects.playable().order_by("-version")
+    slug, _, version = name.rpartition("-v")
+    if slug and version.isdigit():
+        found = frozen.filter(slug=slug, version=int(version)).first()
+        if found:
+            return found
+    suite = frozen.filter(slug=name).first()
+    if suite is None:
+        known = ", ".join(sorted(set(frozen.values_list("slug", flat=True)))) or "none"
+        raise CommandError(f"There is no frozen suite {name!r}; there are {known}.")
+    return suite
