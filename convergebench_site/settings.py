@@ -16,7 +16,7 @@ from pathlib import Path
 
 import environ
 from cryptography.fernet import Fernet
-from csp.constants import NONE, SELF, UNSAFE_INLINE
+from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 
@@ -216,8 +216,7 @@ CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
         "script-src": [SELF],
-        # Charts set style attributes; no style is ever built from user text.
-        "style-src": [SELF, UNSAFE_INLINE],
+        "style-src": [SELF],
         "img-src": [SELF, "data:", "blob:"],
         "object-src": [NONE],
         "base-uri": [NONE],
