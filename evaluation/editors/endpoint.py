@@ -17,7 +17,7 @@ from evaluation.endpoint import MAX_BODY_BYTES, GuardedClient, SecurityEvent
 from evaluation.images import MAX_BYTES, MAX_PIXELS, ImageError, Picture
 
 
-@dataclass
+@dataclass(eq=False)
 class Endpoint(Settings, Editor):
     """Edits by calling a submitted address; see Settings for how it is called.
 

@@ -6,10 +6,12 @@ import base64
 import email.utils
 import io
 import json
+import logging
 import shutil
 import struct
 import subprocess
 import time
+import traceback
 import zlib
 from collections.abc import Iterator
 from email.parser import BytesParser
@@ -347,6 +349,24 @@ def test_the_key_is_in_no_description(server: HostileServer) -> None:
     assert "t0ken" not in json.dumps(editor.describe())
     assert editor.describe()["contract"] == "openai-edits"
     assert editor.describe()["host"] == "127.0.0.1"
+
+
+def test_the_key_is_in_no_log_and_no_traceback(
+    server: HostileServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("", "httpcore2.connection", "httpcore2.http11"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
+    endpoint(server).edit(PICTURE, "Add a hat.", seed=5)
+    assert "httpcore2" in caplog.text  # it does log each call at this level
+    echo = as_json({"error": f"unknown key {KEY}"}, 401, X_Echo=KEY)
+    with pytest.raises(EditorError) as caught:
+        server.answers(PATHS["openai-edits"], echo)
+        endpoint(server).edit(PICTURE, "Add a hat.", seed=5)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    sent = [record for record in caplog.records if "send_request" in record.message]
+    assert sent
+    assert not any(KEY in record.message for record in sent)
 
 
 # --- how replies are understood ----------------------------------------------------------
