@@ -44,7 +44,7 @@ def response(
 
 
 def as_json(payload: Any, status: int = 200, **headers: str) -> bytes:
-    return response(status, json.dumps(payload).encode(), "application/json", **headers)
+    return response(status, json.dumps(payload).encode(), "application/json", None, **headers)
 
 
 class HostileServer:
