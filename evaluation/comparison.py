@@ -103,7 +103,7 @@ def compare(
         auc=None
         if one.auc is None or two.auc is None
         else difference(one.auc - two.auc, a.auc - b.auc),
-        p_ahead=float((1 + ranks.ahead[0, 1].mean() - ranks.ahead[1, 0].mean()) / 2),
+        p_ahead=float((1 + ranks.lead[0, 1] - ranks.lead[1, 0]) / 2),
         separated=ranks.separated(0, 1) if leads else ranks.separated(1, 0),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +120,7 @@ class Ranks:
 
     def __init__(self, replicates: Sequence[Replicates], *, enough: bool = True) -> None:
         self.ahead = _ahead(replicates)
+        self.lead = self.ahead.mean(axis=2) if len(replicates) else self.ahead
         self.enough = enough
         places = self.ahead.sum(axis=0) + 1.0  # run x resample; ties share the better place
         count = len(replicates)
@@ -128,7 +130,7 @@ class Ranks:
         shares = first / np.maximum(first.sum(axis=0), 1)
         self.p_first = [float(own.mean()) for own in shares]
 
-    @property
+    @cached_property
     def shared(self) -> list[int]:
         """Who cannot be told from the best shares rank 1; then the best of the rest, and on."""
         ranks = [0] * len(self.p_first)
@@ -143,7 +145,7 @@ class Ranks:
 
     def separated(self, better: int, worse: int) -> bool:
         """Is `better` ahead in all but 2.5 % of the resamples?"""
-        return self.enough and bool(self.ahead[better, worse].mean() >= (1 + CONFIDENCE) / 2)
+        return self.enough and bool(self.lead[better, worse] >= (1 + CONFIDENCE) / 2)
 
 
 def interval(values: Floats) -> Interval | None:
