@@ -24,6 +24,8 @@ AnyPicture: TypeAlias = Image.Image | Picture
 
 # Pictures decoded and held at a time; the next ones are decoded meanwhile.
 BATCH = 8
+# A blank card this near is the source itself; to divide by it would say nothing.
+FLAT = 1e-9
 PACKAGES = (
     "convergebench",
     "numpy",
@@ -49,7 +51,7 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 
     None where the metric was not run, or where the source is itself a blank card.
     """
-    if distance is None or not blank:
+    if distance is None or blank is None or blank < FLAT:
         return None
     return 1 - distance / blank
 

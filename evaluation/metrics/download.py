@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
 #: (where from, bytes so far, bytes in all where known)
 Progress = Callable[[str, int, int | None], None]
+
+
+# What reading a file of something else raises. Not Exception: that would also swallow
+# the time-out of a job.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
 
 
 class Unusable(Exception):

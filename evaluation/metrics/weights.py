@@ -235,6 +235,7 @@ class Clip(Weights):
 
     def _download(self, target: Path, progress: Progress) -> None:
         try:
+            import httpx2
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
         except ImportError as error:
             raise WeightsError(f"huggingface_hub is not installed. {self.ways}") from error
@@ -242,8 +243,7 @@ class Clip(Weights):
             url = hf_hub_url(self.hub, self.hub_file)
             stated = get_hf_file_metadata(url).etag  # the SHA-256 of a large file
             download(url, target, stage="the hub", limit=4 * 2**30, progress=progress)
-        # The hub's own errors, and those of the HTTP library it happens to use.
-        except Exception as error:
+        except (httpx2.HTTPError, OSError, ValueError, Unusable) as error:
             raise WeightsError(f"{self.hub} is not reachable: {error}. {self.ways}") from error
         if digest(target) != stated:
             raise WeightsError(f"{self.hub_file} arrived damaged: its SHA-256 is not the hub's")

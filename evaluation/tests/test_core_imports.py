@@ -1,0 +1,57 @@
+"""The core loads without Django and without torch: pages and the edits worker need neither."""
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import evaluation
+
+# jobs.py is the glue to the site; the others are run, not imported.
+APART = ("evaluation.jobs", "evaluation.tests", "evaluation.benchmarks")
+
+CORE = sorted(
+    module.name
+    for module in pkgutil.walk_packages(evaluation.__path__, "evaluation.")
+    if not module.name.startswith(APART) and not module.name.endswith("__main__")
+)
+
+
+def loaded_by(code):
+    """The top-level modules in a fresh Python after running `code`."""
+    report = "; import sys, json; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    run = subprocess.run(
+        [sys.executable, "-c", code + report],
+        cwd=Path(evaluation.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stdout))
+
+
+def test_the_core_is_all_here():
+    assert {"evaluation.images", "evaluation.scoring", "evaluation.metrics.lpips"} <= set(CORE)
+
+
+def test_no_module_of_the_core_loads_django_or_torch():
+    loaded = loaded_by("import " + ", ".join(CORE))
+    culprits = {"django", "torch", "torchvision", "diffusers", "transformers", "open_clip"}
+    assert not loaded & culprits
+
+
+def test_what_people_read_of_a_metric_loads_nothing_heavy():
+    code = (
+        "from evaluation.metrics import METRICS, metric_class\n"
+        "from evaluation.metrics import weights\n"
+        "for name in METRICS:\n"
+        "    kind = metric_class(name)\n"
+        "    assert kind.name == name and kind.label and kind.version\n"
+        "    assert kind.higher_is_better in (True, False)\n"
+        "    assert kind().text(0.25) and kind().text(None) == 'not run'\n"
+        "weights.status()\n"
+        "pass"
+    )
+    assert not loaded_by(code) & {"torch", "cv2", "skimage"}
