@@ -10,6 +10,15 @@ from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
 __all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
 
 EDITORS: dict[str, str] = {
+    # Reference editors, the yardsticks.
+    "oracle": "evaluation.editors.reference:Oracle",
+    "noop": "evaluation.editors.reference:NoOp",
+    "blank-card": "evaluation.editors.reference:BlankCard",
+    "thumbnail": "evaluation.editors.reference:Thumbnail",
+    "jpeg": "evaluation.editors.reference:Jpeg",
+    "noise": "evaluation.editors.reference:Noise",
+    "resample": "evaluation.editors.reference:Resample",
+    "colour-drift": "evaluation.editors.reference:ColourDrift",
     "ark": "evaluation.editors.ark:Ark",
     "bfl": "evaluation.editors.bfl:BlackForestLabs",
     "dashscope": "evaluation.editors.dashscope:DashScope",

@@ -1,0 +1,271 @@
+"""The reference editors: yardsticks that follow prompts by rule, then do one known damage.
+
+They are real entries through the same worker as every model, and the
+benchmark's self-test: the oracle keeps everything, the no-op and the blank card
+are caught, the others lose the picture in a known order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import json
+import time
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageChops
+from PIL.PngImagePlugin import PngInfo
+
+from evaluation import operators
+from evaluation.editors import drawings
+from evaluation.editors.base import Answer, Editor
+from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.images import (
+    ImageError,
+    Picture,
+    blank_card,
+    encode_jpeg,
+    encode_webp,
+)
+
+# Goes up whenever an answer can change, so that curves never mix versions.
+VERSION = 1
+INPAINT_RADIUS = 5
+# y = M x + b on sRGB in [0, 1]; every M has an inverse, and no colour leaves the range.
+TINTS: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = {
+    name: (np.array(matrix), np.array(offset))
+    for name, matrix, offset in (
+        (
+            "black-and-white",
+            [[0.474, 0.411, 0.080], [0.209, 0.676, 0.080], [0.209, 0.411, 0.345]],
+            [0.017, 0.017, 0.017],
+        ),
+        ("warm", [[0.70, 0, 0], [0, 0.70, 0], [0, 0, 0.45]], [0.30, 0.14, 0.0]),
+        ("winter", [[0.50, 0, 0], [0, 0.52, 0], [0, 0, 0.52]], [0.44, 0.46, 0.48]),
+        ("autumn", [[0.70, 0.20, 0], [0.20, 0.55, 0], [0, 0.10, 0.45]], [0.10, 0.04, 0.0]),
+        ("night", [[0.30, 0, 0], [0, 0.34, 0], [0, 0, 0.46]], [0.01, 0.02, 0.08]),
+        ("watercolour", [[0.55, 0, 0], [0, 0.58, 0], [0, 0, 0.55]], [0.43, 0.40, 0.38]),
+    )
+}
+
+
+class RuleEditor(Editor):
+    """Follows the prompt by rule; a subclass says what it then does to the picture."""
+
+    modules: ClassVar[dict[str, str]] = {
+        "cv2": "opencv-python-headless",
+        "resvg_py": "resvg-py",
+    }
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        started = time.perf_counter()
+        instruction = parse(prompt)
+        if seed is None:
+            seed = int(hashlib.sha256(f"{picture.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
+        answer = self.answer(picture, instruction, seed)
+        return Answer(
+            answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
+        )
+
+    def answer(self, picture: Picture, instruction: Instruction, seed: int) -> Picture:
+        return self.damage(follow(instruction, picture.image), np.random.default_rng(seed))
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        """The edited image as it is answered, worse in the editor's one way."""
+        return Picture.from_image(image)
+
+    def missing(self) -> list[str]:
+        return [
+            f"the Python package {package} is not installed: pip install 'convergebench[worker]'"
+            for module, package in self.modules.items()
+            if importlib.util.find_spec(module) is None
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        options: dict[str, Any] = (
+            asdict(self) if is_dataclass(self) and not isinstance(self, type) else {}
+        )
+        return {"rules": VERSION, **options}
+
+
+def follow(instruction: Instruction, image: Image.Image) -> Image.Image:
+    """The image edited by rule, nothing else of it touched."""
+    match instruction.action:
+        case Action.TURN:
+            return operators.apply(instruction.subject, image)
+        case Action.DRAW:
+            return drawings.draw(instruction.subject, image)
+        case Action.ERASE:
+            return erase(instruction.subject, image)
+        case Action.TINT | Action.UNTINT:
+            matrix, offset = TINTS[instruction.subject]
+            values = np.asarray(image, dtype=np.float64) / 255
+            if instruction.action is Action.TINT:
+                values = values @ matrix.T + offset
+            else:
+                values = (values - offset) @ np.linalg.inv(matrix).T
+            return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
+    return image
+
+
+def erase(name: str, image: Image.Image) -> Image.Image:
+    """The image with the drawing's place filled in from around it (Telea's inpainting)."""
+    import cv2
+
+    mask, box = drawings.mask(name, image.size)
+    # A little more than the drawing: an editor's own damage has smeared its edge.
+    margin = max(2, min(image.size) // 128)
+    around = 4 * margin + INPAINT_RADIUS
+    region = (
+        max(box[0] - around, 0),
+        max(box[1] - around, 0),
+        min(box[2] + around, image.width),
+        min(box[3] + around, image.height),
+    )
+    hole = np.zeros((region[3] - region[1], region[2] - region[0]), np.uint8)
+    top, left = box[1] - region[1], box[0] - region[0]
+    hole[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
+    hole = np.asarray(cv2.dilate(hole, np.ones((2 * margin + 1, 2 * margin + 1), np.uint8)))
+    pixels = np.ascontiguousarray(np.asarray(image.crop(region)))
+    filled = np.asarray(cv2.inpaint(pixels, hole, INPAINT_RADIUS, cv2.INPAINT_TELEA))
+    result = image.copy()
+    result.paste(Image.fromarray(filled), region[:2])
+    return result
+
+
+class Oracle(RuleEditor):
+    """Undoes every edit exactly.
+
+    What an edit covered travels inside the answer itself, in a PNG chunk of our
+    own: so any process can go on with the chain, after any crash.
+    """
+
+    CHUNK = b"cvRd"
+
+    def answer(self, picture: Picture, instruction: Instruction, seed: int) -> Picture:
+        image = picture.image
+        undone = self._undone(picture, instruction)
+        if undone is not None:
+            return Picture.from_image(undone)
+        edited = follow(instruction, image)
+        if instruction.action in (Action.KEEP, Action.TURN):
+            return Picture.from_image(edited)
+        box = ImageChops.difference(image, edited).getbbox() or (0, 0, 1, 1)
+        header = {"did": str(instruction), "box": box, "to": _fingerprint(edited)}
+        chunk = json.dumps(header).encode() + b"\n" + encode_webp(image.crop(box))
+        info = PngInfo()
+        info.add(self.CHUNK, chunk)
+        buffer = io.BytesIO()
+        edited.save(buffer, "PNG", compress_level=1, pnginfo=info)
+        return Picture.from_bytes(buffer.getvalue())
+
+    def _undone(self, picture: Picture, instruction: Instruction) -> Image.Image | None:
+        """The picture before the edit that this instruction takes back; None if it is another."""
+        if picture.mime != "image/png":
+            return None
+        file = Image.open(io.BytesIO(picture.data), formats=("PNG",))
+        for chunk, data, *_ in getattr(file, "private_chunks", ()):
+            if chunk != self.CHUNK:
+                continue
+            head, _, covered = data.partition(b"\n")
+            try:
+                header = json.loads(head)
+                if header["did"] != str(instruction.inverse) or header["to"] != _fingerprint(
+                    picture.image
+                ):
+                    continue
+                patch = Picture.from_bytes(covered).image
+                restored = picture.image.copy()
+                restored.paste(patch, tuple(header["box"]))
+            except (ValueError, KeyError, TypeError, ImageError):
+                continue  # somebody else's chunk: edit by rule as if it were not there
+            return restored
+        return None
+
+
+def _fingerprint(image: Image.Image) -> str:
+    return hashlib.sha256(repr(image.size).encode() + image.tobytes()).hexdigest()
+
+
+class NoOp(RuleEditor):
+    """Returns its input, byte for byte, whatever the prompt says."""
+
+    modules: ClassVar[dict[str, str]] = {}
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        return Answer(picture, 0.0, cost=0.0)
+
+
+class BlankCard(RuleEditor):
+    """The mean colour and nothing else."""
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        return Picture.from_image(blank_card(image))
+
+
+@dataclass
+class Thumbnail(RuleEditor):
+    """Shrinks the picture to a thumbnail and back."""
+
+    side: int = 16
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        scale = self.side / max(image.size)
+        small = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        return Picture.from_image(_there_and_back(image, small))
+
+
+@dataclass
+class Jpeg(RuleEditor):
+    """Saves the picture as JPEG."""
+
+    quality: int = 75
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        return Picture.from_bytes(encode_jpeg(image, self.quality))
+
+
+@dataclass
+class Noise(RuleEditor):
+    """Adds Gaussian noise, `sigma` of 255."""
+
+    sigma: float = 2.0
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        values = np.asarray(image, dtype=np.float64)
+        noisy = np.rint(values + random.normal(0, self.sigma, values.shape))
+        return Picture.from_image(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)))
+
+
+@dataclass
+class Resample(RuleEditor):
+    """Resizes the picture to a part of its size and back."""
+
+    factor: float = 7 / 8
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        small = (
+            max(1, round(image.width * self.factor)),
+            max(1, round(image.height * self.factor)),
+        )
+        return Picture.from_image(_there_and_back(image, small))
+
+
+@dataclass
+class ColourDrift(RuleEditor):
+    """Makes the picture a little greener, `step` of 255."""
+
+    step: int = 2
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        red, green, blue = image.split()
+        drifted = green.point([min(max(v + self.step, 0), 255) for v in range(256)])
+        return Picture.from_image(Image.merge("RGB", (red, drifted, blue)))
+
+
+def _there_and_back(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return image.resize(size, Image.Resampling.BICUBIC).resize(image.size, Image.Resampling.BICUBIC)
