@@ -1,0 +1,100 @@
+"""Signs that answers are not honest edits: reasons to look, never a verdict.
+
+A model may see from the backward prompt that it is on a round trip and return
+the source it has kept; or answer every case alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from evaluation.images import Picture, fit
+from evaluation.round_trips import Half
+
+# Two 8-bit pictures closer than this (mean squared error of the full range) are the same
+# picture saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
+SAME = 10**-4.8
+# Below 30 dB a picture has lost something that no edit brings back ...
+LOST = 10**-3.0
+# ... so an error that falls to a quarter was not undone by editing.
+JUMP = 0.25
+# A card is one colour even after a JPEG save.
+FLAT = 6
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One suspicious answer: what it is, and where in the chain."""
+
+    name: str
+    number: int
+    direction: str
+    detail: str
+
+
+def is_blank(image: Image.Image) -> bool:
+    """True for a picture of one colour: what a safety filter answers instead of an error."""
+    extrema = np.array(image.getextrema()).reshape(-1, 2)
+    return bool((extrema[:, 1] - extrema[:, 0] <= FLAT).all())
+
+
+def signs(source: Picture, halves: Sequence[Half], change: str = "local") -> list[Sign]:
+    """What looks wrong in one chain; for an identity pair (`change` "none") nothing can."""
+    if change == "none":
+        return []
+    found = []
+    before, last_error = source, 0.0
+    for half in halves:
+        picture = half.answer.picture
+
+        def sign(name: str, detail: str, half: Half = half) -> None:
+            found.append(Sign(name, half.number, half.direction, detail))
+
+        if _error(before, picture) <= SAME:
+            sign("returned its input", "the answer is the picture that was sent")
+        if half.direction == "backward":
+            error = _error(source, picture)
+            # After one trip a good editor may be this close; after losses none is.
+            if error <= SAME and half.number > 1:
+                sign("returned the source", f"trip {half.number} ends with the source itself")
+            elif last_error > LOST and error < JUMP * last_error:
+                sign(
+                    "jumped back",
+                    f"the error against the source fell from {last_error:.4f} to {error:.4f}",
+                )
+            last_error = error
+        before = picture
+    return found
+
+
+def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str, ...]]:
+    """The groups of cases (by name) that got the same picture for an answer.
+
+    Cases that share a source may meet honestly, so pass one case per source.
+    """
+    cases_by_hash: dict[int, set[str]] = defaultdict(set)
+    for case, pictures in answers.items():
+        for picture in pictures:
+            cases_by_hash[near_hash(picture.image)].add(case)
+    groups = {tuple(sorted(cases)) for cases in cases_by_hash.values() if len(cases) > 1}
+    return sorted(groups)
+
+
+def near_hash(image: Image.Image) -> int:
+    """A 256-bit hash that a new encoding of the picture seldom changes (difference hash)."""
+    small = np.asarray(image.convert("L").resize((17, 16), Image.Resampling.BOX), dtype=np.int16)
+    bits = (small[:, 1:] > small[:, :-1] + 2).ravel()
+    return int.from_bytes(np.packbits(bits).tobytes())
+
+
+def _error(a: Picture, b: Picture) -> float:
+    if a.sha256 == b.sha256:
+        return 0.0
+    left = np.asarray(a.image, dtype=np.float32)
+    right = np.asarray(fit(b.image, a.size), dtype=np.float32)
+    return float(np.square((left - right) / 255).mean(dtype=np.float64))
