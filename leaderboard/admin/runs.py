@@ -1,1 +1,203 @@
-"""Runs in the admin; their actions come with the worker."""
+"""Runs: start, watch, pause, resume, cancel, score again, publish, and judge their flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+
+from evaluation import jobs
+from leaderboard.drafts import estimate
+from leaderboard.models import Call, Run, Suite
+from leaderboard.models.runs import RunState
+from leaderboard.standings import refresh_ranks
+
+
+@admin.register(Run)
+class RunAdmin(admin.ModelAdmin):
+    list_display = (
+        *("editing_model", "suite", "state", "progress", "spent", "why", "ranked", "published"),
+        "created_at",
+    )
+    list_filter = ("state", "suite", "published", "source", "editing_model__is_reference")
+    list_select_related = ("editing_model", "suite")
+    search_fields = ("editing_model__name", "editing_model__slug", "suite__slug")
+    date_hierarchy = "created_at"
+    actions = (
+        *("resume", "pause", "cancel", "play_again", "score_again", "publish", "withdraw"),
+        "clear_flags",
+    )
+    fieldsets = (
+        (None, {"fields": ("editing_model", "suite", "seed", "cost_estimate")}),
+        ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
+        ("State", {"fields": ("state", "why", "progress", "last_error", "resume_at", "published")}),
+        ("Signs of cheating", {"fields": ("flag_list", "cleared")}),
+        ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
+        ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
+    )
+    change_only = ("budget_calls", "budget_usd", "published", "cleared")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Run | None = None) -> Any:
+        if obj is None:
+            return (
+                (
+                    None,
+                    {"fields": ("editing_model", "suite", "seed", "budget_calls", "budget_usd")},
+                ),
+            )
+        return self.fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Run | None = None) -> Any:
+        if obj is None:
+            return ()
+        shown = [name for _, block in self.fieldsets for name in block["fields"]]
+        return [name for name in shown if name not in self.change_only]
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "suite":
+            kwargs["queryset"] = Suite.objects.playable()
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # a run is withdrawn, never unmade
+
+    def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
+        if change:
+            # Only what the form holds: a worker writes the rest of the row meanwhile.
+            obj.save(
+                update_fields=[name for name in form.changed_data if name in self.change_only]
+                or None
+            )
+            if {"published", "cleared"} & set(form.changed_data):
+                refresh_ranks(obj.suite)
+            return
+        started = jobs.start(
+            obj.editing_model,
+            obj.suite,
+            seed=obj.seed,
+            budget_calls=obj.budget_calls,
+            budget_usd=obj.budget_usd,
+        )
+        obj.pk = started.pk
+        obj.refresh_from_db()
+
+    @admin.display(description="progress")
+    def progress(self, run: Run) -> str:
+        return f"{run.edits_done:,} of {run.edits_total:,} edits, {run.trips_scored:,} trips scored"
+
+    @admin.display(description="spent")
+    def spent(self, run: Run) -> str:
+        return f"{run.calls:,} calls, {run.spent_usd:.2f} USD"
+
+    @admin.display(description="why")
+    def why(self, run: Run) -> str:
+        return run.reason_text or run.last_error or "–"
+
+    @admin.display(description="ranked", boolean=True)
+    def ranked(self, run: Run) -> bool:
+        return run.current and run.is_ranked
+
+    @admin.display(description="estimate")
+    def cost_estimate(self, run: Run) -> str:
+        whole = estimate(run.editing_model, run.edits_total)
+        money = "price unknown" if whole.usd is None else f"{whole.usd:.2f} USD"
+        return f"{whole.edits:,} edits, {money}, about {whole.hours:.1f} h"
+
+    @admin.display(description="signs")
+    def flag_list(self, run: Run) -> str:
+        if not run.flags:
+            return "none"
+        items = [
+            (flag.get("kind", "sign"), flag.get("text") or flag.get("detail") or str(flag))
+            for flag in run.flags
+            if isinstance(flag, dict)
+        ]
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}: {}</li>", items))
+
+    def _each(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Run],
+        act: Callable[[Run], Any],
+        done: str,
+    ) -> None:
+        count = 0
+        for run in queryset.select_related("editing_model", "suite"):
+            try:
+                act(run)
+            except jobs.CannotMove as error:
+                messages.warning(request, f"{run}: {error}")
+            else:
+                count += 1
+                self.log_change(request, run, done)
+        messages.success(request, f"{count} run(s) {done}.")
+
+    @admin.action(description="Resume", permissions=["change"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, jobs.resume, "resumed")
+
+    @admin.action(description="Pause", permissions=["change"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, lambda run: jobs.pause(run, "person"), "paused")
+
+    @admin.action(description="Cancel", permissions=["change"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, jobs.cancel, "cancelled")
+
+    @admin.action(description="Play failed and lost chains again", permissions=["change"])
+    def play_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, jobs.play_again, "queued to play failed chains again")
+
+    @admin.action(description="Score again with today's metrics", permissions=["change"])
+    def score_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, jobs.score_again, "queued to be scored again")
+
+    @admin.action(description="Publish on the board", permissions=["change"])
+    def publish(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._show(request, queryset.filter(state=RunState.FINISHED), published=True)
+
+    @admin.action(description="Withdraw from the board", permissions=["change"])
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._show(request, queryset, published=False)
+
+    @admin.action(description="Flags are harmless: let the run rank", permissions=["change"])
+    def clear_flags(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._show(request, queryset, cleared=True)
+
+    def _show(self, request: HttpRequest, queryset: QuerySet[Run], **fields: bool) -> None:
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        runs = list(queryset.select_related("suite"))
+        Run.objects.filter(pk__in=[run.pk for run in runs]).update(**fields)
+        for suite in {run.suite for run in runs}:
+            refresh_ranks(suite)
+        for run in runs:
+            self.log_change(request, run, str(fields))
+        messages.success(request, f"{len(runs)} run(s) changed; the ranks are fresh.")
+
+
+@admin.register(Call)
+class CallAdmin(admin.ModelAdmin):
+    """The ledger, to read."""
+
+    list_display = (
+        *("started_at", "run_id", "direction", "number", "attempt", "outcome", "seconds"),
+        *("bytes", "cost", "message"),
+    )
+    list_filter = ("outcome", "direction")
+    search_fields = ("=run__id", "message")
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
