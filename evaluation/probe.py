@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from evaluation.addresses import AddressRefused
+from evaluation.change_seen import change_seen
 from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
 from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
@@ -229,8 +230,6 @@ def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
             "The model must follow the prompt; a picture sent back as it came scores 0.",
         )
     try:
-        from evaluation.change_seen import change_seen
-
         verdict = change_seen(source.image, answered.image, pair)
     except ImportError:
         return Step("change", "skipped", "OpenCV is not installed here; runs judge the change")

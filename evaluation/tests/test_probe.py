@@ -22,8 +22,6 @@ from evaluation.images import Picture
 from evaluation.probe import ProbeReport, Step, probe_picture, probe_steps
 from evaluation.tests.hostile_server import HostileServer, as_json, response
 
-pytest.importorskip("evaluation.change_seen")
-
 KEY = "sk-canary-0123456789abcdef"
 
 
