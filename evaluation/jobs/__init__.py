@@ -16,6 +16,7 @@ from evaluation.jobs import control, provenance, rings
 from evaluation.jobs.control import (
     CannotMove,
     cancel,
+    estimate,
     pause,
     play_again,
     resume,
@@ -30,6 +31,7 @@ from leaderboard.models.runs import RunState, after
 __all__ = [
     "CannotMove",
     "cancel",
+    "estimate",
     "pause",
     "play",
     "play_again",

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import pkgutil
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,8 @@ from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
 from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.estimate import Estimate
+from evaluation.estimate import estimate as core_estimate
 from evaluation.jobs import rings
 from leaderboard.models import Call, Chain, EditingModel, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
@@ -125,6 +128,24 @@ def score_again(run: Run) -> None:
     ring(run)
 
 
+def estimate(editing_model: EditingModel, suite: Suite) -> Estimate:
+    """What a run would take: calls, money and time, by what edits of this model took so far."""
+    done = Run.objects.filter(editing_model=editing_model).aggregate(
+        edits=Sum("edits_done"), seconds=Sum("edit_seconds"), usd=Sum("spent_usd")
+    )
+    edits, price = done["edits"] or 0, editing_model.price_per_edit
+    if price is None and edits and done["usd"]:
+        price = done["usd"] / edits
+    return core_estimate(
+        suite.core.edits,
+        price=None if price is None else float(price),
+        seconds_per_edit=done["seconds"] / edits if edits else None,
+        in_flight=editing_model.max_in_flight,
+        calls_per_minute=editing_model.calls_per_minute,
+        chains=len(suite.core.cases) * suite.repeats,
+    )
+
+
 def recount(run: Run) -> None:
     """Set the run's counters by counting, where they were kept up by adding."""
     ledger = Call.objects.filter(run=run).aggregate(
@@ -176,18 +197,17 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
     ours = {
-        "api_key": model.api_key,
+        "api_key": model.api_key or None,
+        # Never from the row: a submission must not open our own network to itself.
         "allow_local": settings.ALLOW_LOCAL_ENDPOINTS,
         "group": f"run-{run.pk}",
         "on_security_event": on_security_event,
     }
-    try:
-        taken = {
-            field.name for field in dataclasses.fields(pkgutil.resolve_name(EDITORS[model.editor]))
-        }
-    except (KeyError, ImportError, AttributeError, TypeError):
-        taken = set()
-    options |= {name: value for name, value in ours.items() if name in taken and value}
+    taken: set[str] = set()
+    with suppress(KeyError, ImportError, AttributeError, TypeError):
+        editor = pkgutil.resolve_name(EDITORS[model.editor])
+        taken = {field.name for field in dataclasses.fields(editor)}
+    options |= {name: value for name, value in ours.items() if name in taken and value is not None}
     return load_editor(model.editor, **options)
 
 

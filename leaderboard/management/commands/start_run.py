@@ -54,7 +54,7 @@ class Command(BaseCommand):
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
-                self.stdout.write(f"Run {run.pk}: {run}, {run.edits_total:,} edits.")
+                self.stdout.write(f"Run {run.pk}: {run}, {jobs.estimate(model, suite)}.")
 
 
 def _suite(name: str) -> Suite:

@@ -1,0 +1,75 @@
+"""Pictures that nothing refers to: rows first, then files without a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from django.core.files.storage import default_storage
+from django.db.models import Exists, ForeignKey, OuterRef, QuerySet
+from django.utils import timezone
+
+from leaderboard.models import StoredImage
+
+FOLDERS = ("originals", "thumbnails", "copies")
+
+
+@dataclass
+class Collected:
+    rows: int = 0
+    files: int = 0
+
+
+def unreferenced(before: datetime) -> QuerySet[StoredImage]:
+    """Rows made before then to which no foreign key anywhere leads."""
+    rows = StoredImage.objects.filter(created_at__lt=before)
+    for relation in StoredImage._meta.get_fields(include_hidden=True):
+        if relation.auto_created and isinstance(relation.field, ForeignKey):
+            using = {relation.field.attname: OuterRef("pk")}
+            rows = rows.exclude(Exists(relation.related_model._base_manager.filter(**using)))
+    return rows
+
+
+def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
+    """Remove what is older than `age`; younger things may still be on their way to a row."""
+    before = timezone.now() - age
+    found = Collected(rows=unreferenced(before).count())
+    if not dry_run:
+        # One statement, so that no reference can come between the look and the deed.
+        unreferenced(before)._raw_delete(StoredImage.objects.db)
+    names = _files()
+    while batch := list(islice(names, 500)):
+        hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
+        rows = StoredImage.objects.filter(pk__in=set(hashes.values()))
+        known = set(rows.values_list("pk", flat=True))
+        for name, sha256 in hashes.items():
+            # The time is asked last: a picture that is stored once more is touched, and so spared.
+            if sha256 not in known and _modified(name) < before:
+                found.files += 1
+                if not dry_run:
+                    default_storage.delete(name)
+    return found
+
+
+def _files() -> Iterator[str]:
+    for folder in FOLDERS:
+        for shard in _listed(folder)[0]:
+            for name in _listed(f"{folder}/{shard}")[1]:
+                yield f"{folder}/{shard}/{name}"
+
+
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """The folders and files in it."""
+    try:
+        return default_storage.listdir(folder)
+    except FileNotFoundError:
+        return [], []
+
+
+def _modified(name: str) -> datetime:
+    try:
+        return default_storage.get_modified_time(name)
+    except FileNotFoundError:
+        return timezone.now()
