@@ -42,7 +42,7 @@ class BoardForm(forms.Form):
         label="Sort by",
         choices=[(sign + name, name) for name in SORTS for sign in ("", "-")],
     )
-    every = forms.ChoiceField(required=False, choices=[("1", "")], widget=forms.HiddenInput)
+    every = forms.ChoiceField(required=False, choices=[("1", "")])
 
     def offer(self, suites: Sequence[Suite], metrics: Sequence[str], scopes: Any) -> None:
         """Fill in what can be chosen."""
@@ -133,6 +133,7 @@ def read(query: Mapping[str, str]) -> Asked | None:
     )
     shown.offer(offered, metrics, _without_pairs(scopes, filters.scope))
     shown.offer_sorts(filters)
+    del shown.fields["every"]  # a new choice starts with the first rows again
     return Asked(filters, _labels(scopes)[filters.scope], shown, runs, remarks)
 
 

@@ -27,6 +27,9 @@ LOOKS_AT = {
 #: A level is the share of the picture that is still there when the clock stops.
 LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}
 
+#: Edits of a category, as the subject of a sentence.
+EDITS = {"accessories": "Accessory edits", "scene-objects": "Scene-object edits"}
+
 
 def ticks(trips: int) -> list[int]:
     """The trips to print for a suite of `trips`, its last one among them."""
@@ -143,6 +146,11 @@ def lost(level: float) -> str:
 def life(level: float) -> str:
     """The name of the time to a level: "Half-life", "Trips to 10 % lost"."""
     return "Half-life" if level == 0.5 else f"Trips to {percent(1 - level)} lost"
+
+
+def edits(category: str) -> str:
+    """ "Geometric edits"."""
+    return EDITS.get(category) or f"{category.replace('-', ' ').capitalize()} edits"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

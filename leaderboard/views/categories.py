@@ -1,0 +1,87 @@
+"""Where models differ: half-life by category, kind of picture and edit pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from leaderboard import breakdowns, wording
+from leaderboard.board import RANKED, YARDSTICK, board_rows
+from leaderboard.board_form import Asked, read
+from leaderboard.models import Case
+
+#: Lines of the table of models, and columns of the table of pairs.
+FIRST_ROWS, PAIR_COLUMNS = 60, 10
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    asked = read(request.GET)
+    response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
+    if request.GET:
+        response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+def page(asked: Asked) -> dict[str, Any]:
+    """What the template needs: two heat tables on one scale of shades."""
+    filters, trips = asked.filters, asked.filters.suite.trips
+    rows = [row for row in board_rows(filters, asked.runs) if row.standing]
+    ranked = [row for row in rows if row.group == RANKED]
+    shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or [
+        row for row in rows if row.group == YARDSTICK
+    ]
+    by_scope = breakdowns.standings_by_scope(shown)
+    titles = dict(
+        Case.objects.filter(suite=filters.suite)
+        .order_by("category", "pair_title")
+        .values_list("pair_slug", "pair_title")
+        .distinct()
+    )
+    found = breakdowns.parts(by_scope, titles)
+    columns = [part for part in found if part.group != "Edit pair"]
+    pairs = [part for part in found if part.group == "Edit pair"]
+    longest = breakdowns.longest(by_scope, trips)
+    gap = breakdowns.widest_gap(
+        [part for part in columns if part.group == "Category"], by_scope, trips
+    )
+    by_column = [
+        breakdowns.heat_line(
+            [by_scope[part.scope].get(row.run.pk) for row in shown], longest, trips
+        )
+        for part in columns
+    ]
+    return {
+        "asked": asked,
+        "filters": filters,
+        "suite": filters.suite,
+        "trips": trips,
+        "finding": finding(*gap) if gap else "",
+        "columns": columns,
+        "lines": zip(shown, zip(*by_column, strict=True), strict=True) if by_column else [],
+        "more": len(ranked) - len(shown) if ranked else 0,
+        "every": filters.query(every=True),
+        "pair_columns": shown[:PAIR_COLUMNS],
+        "pair_lines": [
+            (
+                part,
+                filters.query(scope=part.scope),
+                breakdowns.heat_line(
+                    [by_scope[part.scope].get(row.run.pk) for row in shown[:PAIR_COLUMNS]],
+                    longest,
+                    trips,
+                ),
+            )
+            for part in pairs
+        ],
+        "life": wording.life(filters.level),
+    }
+
+
+def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:
+    """The page in one sentence."""
+    first, last = (wording.edits(part.scope.partition(":")[2]) for part in (easiest, hardest))
+    return f"{first} keep a picture longest, {last.lower()} wear it out first"
