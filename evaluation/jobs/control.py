@@ -197,9 +197,11 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
     ours = {
-        "api_key": model.api_key or None,
+        "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.
         "allow_local": settings.ALLOW_LOCAL_ENDPOINTS,
+        "deny": () if settings.ALLOW_LOCAL_ENDPOINTS else tuple(settings.ALLOWED_HOSTS),
+        "ports": (443,),
         "group": f"run-{run.pk}",
         "on_security_event": on_security_event,
     }
