@@ -2,11 +2,33 @@
 
 from django.urls import path, re_path
 
-from leaderboard.views import board, categories, health, pictures
+from leaderboard.views import (
+    board,
+    cases,
+    categories,
+    health,
+    models,
+    pictures,
+    runs,
+    suites,
+    texts,
+)
 
 urlpatterns = [
     path("", board.index, name="board"),
     path("categories/", categories.index, name="categories"),
+    path("models/<slug:slug>/", models.detail, name="model"),
+    path("cases/<int:case_id>/", cases.across_models, name="case"),
+    path("runs/<int:run_id>/", runs.detail, name="run"),
+    path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
+    path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
+    path("suites/", suites.index, name="suites"),
+    path("suites/<slug:slug>/", suites.latest, name="suite_latest"),
+    path("suites/<slug:slug>/<int:version>/", suites.detail, name="suite"),
+    path("suites/<slug:slug>/<int:version>/suite.json", suites.file, name="suite_file"),
+    path("methodology/", texts.methodology, name="methodology"),
+    path("about/", texts.about, name="about"),
+    path("changelog/", texts.changelog, name="changelog"),
     re_path(
         r"^pictures/(?P<form>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
         pictures.picture,

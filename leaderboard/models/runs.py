@@ -91,6 +91,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Runs that anybody may look at."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
 
+    def visible_to(self, user: Any) -> RunQuerySet:
+        """Runs this visitor may look at: staff all, others public ones and the yardsticks."""
+        if user.is_staff:
+            return self.all()
+        open_to_all = Q(published=True) | Q(editing_model__is_reference=True)
+        return self.filter(open_to_all, editing_model__status=EditingModel.Status.PUBLISHED)
+
     def on_the_board(self) -> RunQuerySet:
         """The run that stands for each model on its suite."""
         return self.public().filter(current=True)
