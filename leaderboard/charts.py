@@ -106,6 +106,28 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     }
 
 
+def retention_finding(curves: Sequence[Curve], trips: int) -> str:
+    """The title: what the best and the worst keep at the trip where they differ most."""
+    drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
+    if not drawn:
+        return "How much of the picture is kept, trip by trip"
+
+    def kept(curve: Curve, number: int) -> float:
+        return max(0, _at(curve.mean, number) or 0)
+
+    numbers = wording.ticks(trips)
+    drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
+    best, worst = drawn[0], drawn[-1]
+    if best is worst:
+        number, rest = numbers[-1], ""
+    else:
+        number = max(numbers, key=lambda number: kept(best, number) - kept(worst, number))
+        rest = f" and {worst.name} {wording.percent(kept(worst, number))}"
+    share = wording.percent(kept(best, number))
+    start = wording.after(number).capitalize()
+    return f"{start}, {best.name} keeps {share} of the picture{rest}"
+
+
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:
     """The same numbers at the trips people read."""
     numbers = wording.ticks(trips)

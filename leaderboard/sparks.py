@@ -56,6 +56,23 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
     )
 
 
+def difference_bar(
+    estimate: float, low: float | None, high: float | None, span: float
+) -> SafeString:
+    """A difference with its interval on an axis of -span..span, zero in the middle."""
+
+    def place(value: float) -> str:
+        return _number(50 + 50 * max(-1, min(1, value / (span or 1))))
+
+    whisker = "" if low is None or high is None else f"M{place(low)} 5H{place(high)}"
+    return format_html(
+        '<svg class="difference" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<path d="M50 0V10"/><path d="{}"/><path d="M{} 1v8"/></svg>',
+        whisker,
+        place(estimate),
+    )
+
+
 def axis_ticks(trips: int) -> list[int]:
     """A few round numbers from 0 to N, for the head of a column of bars."""
     step = next(s for s in (1, 2, 5, 10, 20, 25, 50) if trips / s <= 5)

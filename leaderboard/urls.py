@@ -6,6 +6,7 @@ from leaderboard.views import (
     board,
     cases,
     categories,
+    compare,
     health,
     models,
     pictures,
@@ -16,6 +17,7 @@ from leaderboard.views import (
 
 urlpatterns = [
     path("", board.index, name="board"),
+    path("compare/", compare.index, name="compare"),
     path("categories/", categories.index, name="categories"),
     path("models/<slug:slug>/", models.detail, name="model"),
     path("cases/<int:case_id>/", cases.across_models, name="case"),

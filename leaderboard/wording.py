@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from evaluation.metrics import MetricError, metric_class
+
+if TYPE_CHECKING:
+    from evaluation.ranking import Interval
 
 NOT_RUN = "not run"
 #: The trips people read; every trip is scored.
@@ -80,6 +84,12 @@ def interval(low: float | None, high: float | None, scale: float = 1, digits: in
         return ""
     ends = [f"{scale * end:.{digits}f}" for end in (low, high)]
     return (" to " if "-" in "".join(ends) else "–").join(ends).replace("-", "−")
+
+
+def difference(estimate: float, bounds: Interval | None) -> str:
+    """ "+1.3 (0.4 to 2.2)"; the sign is always there."""
+    around = bounds and interval(bounds.low, bounds.high).replace("–", " to ")
+    return f"{estimate:+.1f}{f' ({around})' if around else ''}".replace("-", "−")
 
 
 def kept(share: float, low: float | None = None, high: float | None = None) -> str:

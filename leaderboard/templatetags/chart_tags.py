@@ -60,3 +60,4 @@ MARKERS = {
 
 register.simple_tag(sparks.half_life_bar)
 register.simple_tag(sparks.sparkline)
+register.simple_tag(sparks.difference_bar)

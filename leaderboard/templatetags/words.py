@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django import template
 
 from leaderboard import wording
 from leaderboard.models import Standing
+
+if TYPE_CHECKING:
+    from evaluation.comparison import Difference
 
 register = template.Library()
 register.filter("percent", wording.percent)
@@ -41,3 +46,9 @@ def usable_interval(standing: Standing) -> str:
 @register.filter
 def rank_interval(standing: Standing) -> str:
     return wording.ranks(standing.rank_low, standing.rank_high)
+
+
+@register.filter
+def difference(found: Difference) -> str:
+    """{{ comparison.usable_trips|difference }} gives "+1.3 (0.4 to 2.2)"."""
+    return wording.difference(found.estimate, found.interval)

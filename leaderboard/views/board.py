@@ -22,7 +22,13 @@ from leaderboard.board import (
     semantic_of,
 )
 from leaderboard.board_form import Asked, read, sort_labels
-from leaderboard.charts import Chart, Curve, retention_curves, retention_table
+from leaderboard.charts import (
+    Chart,
+    Curve,
+    retention_curves,
+    retention_finding,
+    retention_table,
+)
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 60
@@ -111,32 +117,13 @@ def curves_chart(
     label = wording.metric_label(filters.metric)
     return Chart(
         id="curves",
-        title=curves_title([row for row in ranked if row.standing] or known, trips),
+        title=retention_finding(
+            [Curve.of(r.model.name, r.standing.curve) for r in ranked or known if r.standing], trips
+        ),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95 % band. "
         "0 % is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
-    )
-
-
-def curves_title(rows: Sequence[BoardRow], trips: int) -> str:
-    """The finding: what the best and the worst keep at the trip where they differ most."""
-    ends = sorted((row for row in rows if row.standing), key=lambda row: -(row.auc or 0))
-    curves = [row.standing.curve.get("mean") or [] for row in ends if row.standing]
-    if not curves or not curves[0]:
-        return "How much of the picture is kept, trip by trip"
-    if len(curves) == 1:
-        kept = wording.percent(max(0, curves[0][-1] or 0))
-        return (
-            f"{ends[0].model.name} keeps {kept} of the picture {wording.after(len(curves[0]) - 1)}"
-        )
-    best, worst = curves[0], curves[-1]
-    numbers = [n for n in wording.ticks(trips) if n < min(len(best), len(worst))]
-    number = max(numbers, key=lambda n: (best[n] or 0) - max(0, worst[n] or 0))
-    shares = [wording.percent(max(0, curve[number] or 0)) for curve in (best, worst)]
-    return (
-        f"{wording.after(number).capitalize()}, {ends[0].model.name} keeps {shares[0]} "
-        f"of the picture and {ends[-1].model.name} {shares[1]}"
     )
 
 

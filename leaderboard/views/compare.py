@@ -1,0 +1,257 @@
+"""Two to six models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
+
+from evaluation.comparison import Comparison
+from leaderboard import board, breakdowns, comparing, wording
+from leaderboard.board import BoardRow
+from leaderboard.board_form import Asked, read
+from leaderboard.charts import (
+    Chart,
+    Curve,
+    retention_curves,
+    retention_finding,
+    retention_table,
+)
+from leaderboard.models import Case, StoredImage, Trip
+
+MOST = 6
+#: Trips shown of the case side by side: few enough for one line.
+SHOWN = (1, 2, 5, 10, 20)
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    asked = read(request.GET)
+    if asked is None:
+        return render(request, "leaderboard/compare.html", {})
+    chosen = [slug for part in request.GET.getlist("models") for slug in part.split(",") if slug]
+    chosen = list(dict.fromkeys(chosen))
+    if len(request.GET.getlist("models")) > 1:
+        # Ticked boxes arrive one by one; the address to share has them in one word.
+        return redirect(f"{request.path}?{address(asked, chosen)}")
+    rows = board.board_rows(asked.filters, asked.runs)
+    known = {row.model.slug: row for row in rows if row.standing}
+    remarks = [
+        f"“{slug[:60]}” has no results here and was left out."
+        for slug in chosen
+        if slug not in known
+    ]
+    if len(chosen) - len(remarks) > MOST:
+        remarks.append(f"At most {MOST} models fit side by side; the first {MOST} are shown.")
+    shown = [known[slug] for slug in chosen if slug in known][:MOST]
+    context = {
+        "asked": asked,
+        "filters": asked.filters,
+        "suite": asked.filters.suite,
+        "trips": asked.filters.suite.trips,
+        "remarks": remarks,
+        "rows": shown,
+        "choices": list(known.values()),
+        "models": ",".join(row.model.slug for row in shown),
+        "suggestions": suggestions(asked, list(known.values())),
+    }
+    if len(shown) > 1:
+        context |= page(asked, shown, request.GET.get("case", ""))
+    response = render(request, "leaderboard/compare.html", context)
+    if request.GET:
+        response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+@dataclass(frozen=True)
+class Against:
+    """The leader against one other model."""
+
+    other: BoardRow
+    comparison: Comparison
+    verdict: str
+    outlook: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one model made of the case: a picture and its retention at some trips."""
+
+    row: BoardRow
+    cells: list[tuple[int, StoredImage | None, float | None]]
+    ended: str
+
+
+def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
+    """Everything below the choice of models."""
+    filters = asked.filters
+    found = comparing.contest(rows, filters, board.stamp())
+    by_run = {row.run.pk: row for row in rows}
+    leader = by_run[found.leader] if found else rows[0]
+    against = [
+        Against(
+            by_run[run],
+            comparison,
+            comparing.verdict(comparison, leader.model.name, by_run[run].model.name),
+            comparing.outlook(comparison),
+        )
+        for run, comparison in (found.against.items() if found else ())
+    ]
+    return {
+        "leader": leader,
+        "against": against,
+        "span": max((reach(one.comparison) for one in against), default=1),
+        "headline": headline(leader, against, len(rows)),
+        "semantic": board.semantic_of(rows),
+        "chart": curves(rows, filters),
+        "parts": parts(asked, rows),
+        **side_by_side(asked, rows, found, case),
+    }
+
+
+def headline(leader: BoardRow, against: Sequence[Against], count: int) -> str:
+    """The finding, in one sentence."""
+    if len(against) == 1:
+        return against[0].verdict
+    if not against:
+        return f"{wording.count(count, 'model')} side by side"
+    tied = [one.other.model.name for one in against if not one.comparison.separated]
+    if tied:
+        return f"{leader.model.name} lasts longest, but cannot be told from {wording.listed(tied)}"
+    gap = min(one.comparison.half_life.estimate for one in against)
+    ahead = f", by {wording.in_trips(gap, 0)}" if round(gap, 1) > 0 else ""
+    return f"{leader.model.name} lasts longest of the {count}{ahead}"
+
+
+def reach(comparison: Comparison) -> float:
+    """How far from zero the difference and its interval go."""
+    bounds = comparison.half_life.interval
+    ends = [comparison.half_life.estimate, *((bounds.low, bounds.high) if bounds else ())]
+    return max(abs(end) for end in ends if end is not None)
+
+
+def curves(rows: Sequence[BoardRow], filters: board.BoardFilters) -> Chart:
+    drawn = [Curve.of(row.model.name, row.standing.curve) for row in rows if row.standing]
+    return Chart(
+        id="curves",
+        title=retention_finding(drawn, filters.suite.trips),
+        subtitle=f"By {wording.metric_label(filters.metric)}, mean over cases with 95 % band. "
+        "0 % is a blank card of the picture’s mean colour.",
+        figure=retention_curves(drawn, filters.suite.trips),
+        table=retention_table(drawn, filters.suite.trips),
+    )
+
+
+def parts(asked: Asked, rows: Sequence[BoardRow]) -> dict[str, Any]:
+    """Half-lives by category and kind, and how often each model is the best."""
+    trips = asked.filters.suite.trips
+    by_scope = breakdowns.standings_by_scope(rows)
+    found = breakdowns.parts(by_scope, {})
+    longest = breakdowns.longest({part.scope: by_scope[part.scope] for part in found}, trips)
+    lines = [
+        (
+            part,
+            breakdowns.heat_line(
+                [by_scope[part.scope].get(row.run.pk) for row in rows], longest, trips
+            ),
+        )
+        for part in found
+    ]
+    wins = [sum(cells[place].best for _, cells in lines) for place in range(len(rows))]
+    return {"lines": lines, "wins": wins, "count": len(lines)}
+
+
+def side_by_side(
+    asked: Asked, rows: Sequence[BoardRow], found: comparing.Contest | None, case: str
+) -> dict[str, Any]:
+    """One case as each model returned it: the one asked for, else where they differ most."""
+    duels = found.duels if found else []
+    offered = [duel.case for duel in duels]
+    wanted = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
+    pk = wanted or next(iter(offered), None)
+    if pk is None:
+        return {}
+    cases = {
+        one.pk: one
+        for one in Case.objects.filter(suite=asked.filters.suite, pk__in=[pk, *offered])
+        .select_related("picture__stored")
+        .order_by()
+    }
+    shown = cases.get(pk) or next(iter(cases.values()), None)
+    if shown is None:
+        return {}
+    numbers = sorted(
+        {n for n in SHOWN if n < asked.filters.suite.trips} | {asked.filters.suite.trips}
+    )
+    trips = Trip.objects.filter(
+        chain__run__in=[row.run.pk for row in rows],
+        chain__case=shown,
+        chain__repeat=0,
+        number__in=numbers,
+    ).select_related("restored", "chain")
+    by_run: dict[int, dict[int, Trip]] = {}
+    for trip in trips:
+        by_run.setdefault(trip.chain.run_id, {})[trip.number] = trip
+    names = {row.run.pk: row.model.name for row in rows}
+    return {
+        "case": shown,
+        "numbers": numbers,
+        "strips": [
+            strip(row, by_run.get(row.run.pk, {}), numbers, asked.filters.metric) for row in rows
+        ],
+        "duels": [
+            (
+                cases[duel.case],
+                names[max(duel.kept, key=lambda run: duel.kept[run])],
+                address(asked, [row.model.slug for row in rows], case=duel.case),
+            )
+            for duel in duels
+            if duel.case in cases
+        ],
+    }
+
+
+def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric: str) -> Strip:
+    chain = next((trip.chain for trip in trips.values()), None)
+    kept = chain.results.get(metric, {}).get("retention", []) if chain else []
+    return Strip(
+        row,
+        [
+            (
+                number,
+                trips[number].restored if number in trips else None,
+                kept[number - 1] if number <= len(kept) else None,
+            )
+            for number in numbers
+        ],
+        chain.get_outcome_display().lower() if chain and chain.outcome != "completed" else "",
+    )
+
+
+def suggestions(asked: Asked, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
+    """Comparisons worth a click, as (what it is, address)."""
+    ranked = [row for row in rows if row.group == board.RANKED]
+    ranked.sort(key=lambda row: (-(row.half_life or 0), -(row.usable_trips or 0)))
+    yardsticks = [row for row in rows if row.group == board.YARDSTICK]
+    found = []
+    if len(ranked) > 1:
+        found.append(("The first three", ranked[:3]))
+        found.append(("First and last", [ranked[0], ranked[-1]]))
+    weights = [
+        next((r for r in ranked if r.model.open_weights is kind), None) for kind in (True, False)
+    ]
+    if all(weights):
+        found.append(("Best open against best closed", [row for row in weights if row]))
+    if len(yardsticks) > 1:
+        found.append(("The yardsticks", yardsticks[:MOST]))
+    return [(label, address(asked, [row.model.slug for row in some])) for label, some in found]
+
+
+def address(asked: Asked, slugs: Sequence[str], **more: Any) -> str:
+    """The query that leads to this comparison, short enough to share."""
+    extra = "".join(f"&{name}={value}" for name, value in more.items())
+    return f"models={','.join(slugs)}&{asked.filters.query(sort='half_life', scope='all', weights='', every=False)}{extra}"
