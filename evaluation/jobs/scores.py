@@ -22,6 +22,7 @@ from evaluation.images import Picture, fit, is_reframed
 from evaluation.jobs import control, rings
 from evaluation.jobs.desk import persistently
 from evaluation.jobs.signals import asked_to_stop
+from evaluation.metrics.worst_window import worst_place
 from evaluation.suites import EditPair
 from leaderboard import standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
@@ -287,6 +288,7 @@ def _measure(
     back, last = fit(restored.image, size), fit(before.image, size)
     trip.step = _rmse(last, back)
     trip.from_source = _rmse(source.image, back)
+    trip.worst_window = worst_place(np.asarray(source.image), np.asarray(back))
     verdict = seen.change_seen(before.image, edited.image, pair)
     trip.change_seen, trip.change_measure = verdict.seen, dict(verdict.measure)
     if pair.change == "none":

@@ -36,6 +36,20 @@ class WorstWindow(Metric):
 
 def worst(a: NDArray[Any], b: NDArray[Any]) -> float:
     """The largest MSE of a window, in units of the full range."""
+    windows, pixels = _windows(a, b)
+    return float(windows.max()) / float(pixels * 3) / 255**2
+
+
+def worst_place(a: NDArray[Any], b: NDArray[Any]) -> tuple[int, int, int]:
+    """Where the worst window lies: x, y and side in pixels."""
+    windows, _ = _windows(a, b)
+    row, column = np.unravel_index(int(windows.argmax()), windows.shape)
+    top, left = _edges(a.shape[0])[0][row], _edges(a.shape[1])[0][column]
+    return int(left), int(top), min(WINDOW, *a.shape[:2])
+
+
+def _windows(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """The sum of squared differences of every window, and the pixels of one."""
     difference = np.subtract(a, b, dtype=np.int16)
     squares = np.multiply(difference, difference, dtype=np.uint16, casting="unsafe")
     losses = squares.sum(axis=2, dtype=np.int64)
@@ -45,8 +59,7 @@ def worst(a: NDArray[Any], b: NDArray[Any]) -> float:
     (top, bottom), (left, right) = _edges(a.shape[0]), _edges(a.shape[1])
     windows = sums[np.ix_(bottom, right)] + sums[np.ix_(top, left)]
     windows -= sums[np.ix_(bottom, left)] + sums[np.ix_(top, right)]
-    pixels = (bottom[0] - top[0]) * (right[0] - left[0])
-    return float(windows.max()) / float(pixels * 3) / 255**2
+    return windows, int((bottom[0] - top[0]) * (right[0] - left[0]))
 
 
 def _edges(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from evaluation.metrics import METRICS, MetricError, load_metric, metric_class, weights
 from evaluation.metrics.base import finite
 from evaluation.metrics.psnr import mse
-from evaluation.metrics.worst_window import worst
+from evaluation.metrics.worst_window import worst, worst_place
 from evaluation.tests.reference_pictures import ASTRONAUT, CHANGED, as_image, small, worn
 
 GOLDEN = {
@@ -170,6 +170,20 @@ def test_the_worst_window_is_the_worst_of_all_windows(height, width, seed):
         for left in starts(width)
     )
     assert worst(one, other) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_place_of_the_worst_window_holds_the_spot_that_was_lost():
+    source = np.full((200, 150, 3), 90, dtype=np.uint8)
+    other = source.copy()
+    other[180:190, 120:130] = 255
+    x, y, side = worst_place(source, other)
+    assert x <= 120
+    assert x + side >= 130
+    assert y <= 180
+    assert y + side >= 190
+    assert worst(source[y : y + side, x : x + side], other[y : y + side, x : x + side]) == (
+        pytest.approx(worst(source, other))
+    )
 
 
 def test_one_lost_corner_shows_in_the_worst_window_and_hardly_in_psnr():
