@@ -52,6 +52,15 @@ class Fal(HostedEditor):
             notes["revised_prompt"] = used
         return Edited(self.fetch(_first_url(result)), notes)
 
+    def _error(self, body: Any, text: str) -> ErrorBody:
+        error = super()._error(body, text)
+        if not isinstance(body, dict):
+            return error
+        details = body.get("detail")
+        types = [body.get("error_type")]
+        types += [d.get("type") for d in details or [] if isinstance(d, dict)]
+        return ErrorBody(" ".join(str(kind) for kind in types if kind), error.message)
+
     def _payload(self, request: Request) -> dict[str, Any]:
         uri = data_uri(request.picture)
         payload: dict[str, Any] = {

@@ -17,7 +17,7 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
-from evaluation.editors.wire import Reply
+from evaluation.editors.wire import Reply, trusted_authorities
 from evaluation.images import Picture
 
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
@@ -63,6 +63,9 @@ class Gemini(HostedEditor):
                         base_url=self.url,
                         timeout=math.ceil(self.timeout * 1000),
                         httpx_client=self.sdk_client(),
+                        # Clients we do not use; they would read the authorities twice more.
+                        client_args={"verify": trusted_authorities()},
+                        async_client_args={"ssl": trusted_authorities()},
                     ),
                 )
             return self._sdk

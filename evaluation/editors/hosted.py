@@ -16,7 +16,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx2
@@ -358,6 +358,8 @@ def origin(url: str) -> str:
         parts = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):
         return "an invalid address"
+    if parts.userinfo:
+        return "an address with a user in it"
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return f"{parts.scheme}://{parts.host}:{port}"
 
@@ -381,6 +383,7 @@ def _is_loopback(url: str) -> bool:
         return False
 
 
+@lru_cache
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)

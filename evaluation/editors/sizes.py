@@ -40,7 +40,7 @@ class SizeRule:
         try:
             rule = cls(**row)
             rule.legal  # noqa: B018  (a malformed entry shows here, not in the first edit)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the size rule {dict(row)} does not fit: {error}") from None
         return rule
 
@@ -55,15 +55,13 @@ class SizeRule:
         """The legal width and height nearest to `size`; its own size where that is legal."""
         if self.sizes:
             return min((legal for _, legal in self.legal), key=lambda legal: _distance(legal, size))
-        candidates = [
-            (width, height)
-            for width in range(self.step, self.max_side + 1, self.step)
-            for height in self._heights(width, size)
-            if self._allows(width, height)
-        ]
-        if not candidates:
-            raise ValueError(f"no legal size is near {size[0]} x {size[1]}")
-        return min(candidates, key=lambda legal: _distance(legal, size))
+        steps = range(self.step, self.max_side + 1, self.step)
+        found = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
+        # A shape out of bounds, a long strip for instance: the whole grid is searched.
+        found = found or [(w, h) for w in steps for h in steps if self._allows(w, h)]
+        if not found:
+            raise ValueError("the bounds leave no legal size")
+        return min(found, key=lambda legal: _distance(legal, size))
 
     def nearest_ratio(self, size: Size) -> str:
         """The listed ratio nearest to the shape of `size`."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import httpcore2
@@ -75,6 +77,7 @@ class Wire:
                 client = httpx2.Client(
                     timeout=None,  # the deadline is in the backend
                     follow_redirects=False,
+                    verify=trusted_authorities(),
                     headers={"accept-encoding": "identity"},
                     # Shorter than common servers wait: no edit is sent into a closing connection.
                     limits=httpx2.Limits(max_connections=None, keepalive_expiry=4.0),
@@ -218,6 +221,12 @@ class _Stream(httpcore2.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
+
+
+@lru_cache(maxsize=1)
+def trusted_authorities() -> ssl.SSLContext:
+    # Reading the authorities takes longer than many an answer; once per process is enough.
+    return httpx2.create_ssl_context()
 
 
 def _time_left(timeout: float | None, too_late: type[Exception]) -> float | None:
