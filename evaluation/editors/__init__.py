@@ -22,6 +22,7 @@ EDITORS: dict[str, str] = {
     "ark": "evaluation.editors.ark:Ark",
     "bfl": "evaluation.editors.bfl:BlackForestLabs",
     "dashscope": "evaluation.editors.dashscope:DashScope",
+    "diffusers": "evaluation.editors.diffusers_pipeline:DiffusersPipeline",
     "endpoint": "evaluation.editors.endpoint:Endpoint",
     "fal": "evaluation.editors.fal:Fal",
     "gemini": "evaluation.editors.gemini:Gemini",

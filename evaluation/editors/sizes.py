@@ -18,13 +18,15 @@ SHAPE_WEIGHT = 50
 class SizeRule:
     """What a model accepts as size, as its row states it.
 
-    One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"),
-    or free width and height in `step`s within the bounds.
+    One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"), a fixed
+    `area` in pixels at the picture's shape, or free width and height within the bounds;
+    the last two in `step`s.
     """
 
     ratios: Sequence[str] = ()
     sizes: Sequence[str] = ()
     word: str = ""
+    area: int = 0
     step: int = 16
     min_side: int = 1
     max_side: int = 8192
@@ -55,6 +57,11 @@ class SizeRule:
         """The legal width and height nearest to `size`; its own size where that is legal."""
         if self.sizes:
             return min((legal for _, legal in self.legal), key=lambda legal: _distance(legal, size))
+        if self.area:
+            shape = (size[0] / size[1]) ** 0.5
+            sides = self.area**0.5 * shape, self.area**0.5 / shape
+            width, height = (max(1, round(side / self.step)) * self.step for side in sides)
+            return width, height
         steps = range(self.step, self.max_side + 1, self.step)
         found = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
         # A shape out of bounds, a long strip for instance: the whole grid is searched.
