@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,7 +81,7 @@ class NetworkMetric(Metric):
         while len(results) < len(images):
             batch = images[len(results) : len(results) + size]
             try:
-                with _exact():
+                with _exact(self.device):
                     results += work(batch)
                 continue
             except (MemoryError, RuntimeError) as error:
@@ -108,16 +108,17 @@ class NetworkMetric(Metric):
 
 
 @contextmanager
-def _exact() -> Iterator[None]:
+def _exact(device: str) -> Iterator[None]:
     """No gradients, and on a GPU the same float32 arithmetic as on a CPU."""
     import torch
 
-    with (
-        torch.inference_mode(),
-        torch.backends.cudnn.flags(
-            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-        ),
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode())
+        if device == "cuda":  # settings of the process: on a CPU, threads share them
+            flags = torch.backends.cudnn.flags(
+                enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+            )
+            stack.enter_context(flags)
         yield
 
 
