@@ -43,22 +43,44 @@ def is_blank(image: Image.Image) -> bool:
     return bool((extrema[:, 1] - extrema[:, 0] <= FLAT).all())
 
 
+@dataclass(frozen=True)
+class HalfErrors:
+    """How far one answer is from the picture that was sent, and (backward) from the source."""
+
+    number: int
+    direction: str
+    to_input: float
+    to_source: float = 0.0
+
+
 def signs(source: Picture, halves: Sequence[Half], change: str = "local") -> list[Sign]:
     """What looks wrong in one chain; for an identity pair (`change` "none") nothing can."""
     if change == "none":
         return []
-    found = []
-    before, last_error = source, 0.0
+    errors = []
+    before = source
     for half in halves:
         picture = half.answer.picture
+        to_source = mean_square(source, picture) if half.direction == "backward" else 0.0
+        to_input = mean_square(before, picture)
+        errors.append(HalfErrors(half.number, half.direction, to_input, to_source))
+        before = picture
+    return signs_in(errors)
 
-        def sign(name: str, detail: str, half: Half = half) -> None:
+
+def signs_in(errors: Iterable[HalfErrors]) -> list[Sign]:
+    """What looks wrong in a chain of which only these errors were kept."""
+    found = []
+    last_error = 0.0
+    for half in errors:
+
+        def sign(name: str, detail: str, half: HalfErrors = half) -> None:
             found.append(Sign(name, half.number, half.direction, detail))
 
-        if _error(before, picture) <= SAME:
+        if half.to_input <= SAME:
             sign("returned its input", "the answer is the picture that was sent")
         if half.direction == "backward":
-            error = _error(source, picture)
+            error = half.to_source
             # After one trip a good editor may be this close; after losses none is.
             if error <= SAME and half.number > 1:
                 sign("returned the source", f"trip {half.number} ends with the source itself")
@@ -68,7 +90,6 @@ def signs(source: Picture, halves: Sequence[Half], change: str = "local") -> lis
                     f"the error against the source fell from {last_error:.4f} to {error:.4f}",
                 )
             last_error = error
-        before = picture
     return found
 
 
@@ -92,7 +113,8 @@ def near_hash(image: Image.Image) -> int:
     return int.from_bytes(np.packbits(bits).tobytes())
 
 
-def _error(a: Picture, b: Picture) -> float:
+def mean_square(a: Picture, b: Picture) -> float:
+    """The mean squared error of two pictures, of the full range."""
     if a.sha256 == b.sha256:
         return 0.0
     left = np.asarray(a.image, dtype=np.float32)

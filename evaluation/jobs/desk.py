@@ -270,9 +270,11 @@ class Desk:
         """Who may call now, and after how many seconds; who must stop."""
         if self.closing or run.state not in (RunState.QUEUED, RunState.PLAYING):
             return {event.work: None for event in asked}
+        if not asked:
+            return {}
         price = self._expected_price(run)
         room = self._room(run, price, changes)
-        if asked and room <= 0:
+        if room <= 0:
             return {}
         delays = self.pace.slots(min(len(asked), room))
         started = timezone.now()

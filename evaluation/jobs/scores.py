@@ -15,11 +15,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
-from PIL import Image
+from numpy.typing import NDArray
 
 from evaluation import change_seen as seen
+from evaluation import cheats
 from evaluation.images import Picture, fit, is_reframed
-from evaluation.jobs import control, rings
+from evaluation.jobs import control, flags, rings
 from evaluation.jobs.desk import persistently
 from evaluation.jobs.signals import asked_to_stop
 from evaluation.metrics.worst_window import worst_place
@@ -251,6 +252,9 @@ class ScoreJob:
             return  # another worker has the rest
         try:
             _judge_global_pairs(run, self.pairs)
+            if not run.editing_model.is_reference:
+                run.flags = flags.of(run, self.pairs)
+                run.save(update_fields=["flags"])
             control.recount(run)
             standings.rebuild(run)
             publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
@@ -285,12 +289,17 @@ def _measure(
     """What one trip did to the picture, beside the metrics."""
     size = source.size
     trip.reframed = is_reframed(restored.size, size)
-    back, last = fit(restored.image, size), fit(before.image, size)
-    trip.step = _rmse(last, back)
-    trip.from_source = _rmse(source.image, back)
-    trip.worst_window = worst_place(np.asarray(source.image), np.asarray(back))
+    original, last = np.asarray(source.image), np.asarray(fit(before.image, size))
+    back = np.asarray(fit(restored.image, size))
+    trip.step, trip.from_source = _rmse(last, back), _rmse(original, back)
+    trip.worst_window = list(worst_place(original, back))
     verdict = seen.change_seen(before.image, edited.image, pair)
-    trip.change_seen, trip.change_measure = verdict.seen, dict(verdict.measure)
+    trip.change_seen = verdict.seen
+    trip.change_measure = {
+        **verdict.measure,
+        "to_input": cheats.mean_square(before, edited),
+        "back_to_input": cheats.mean_square(edited, restored),
+    }
     if pair.change == "none":
         trip.change_measure["moved"] = seen.drift(before.image, edited.image)
 
@@ -314,9 +323,9 @@ def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:
     Trip.objects.bulk_update(judged, ["change_seen", "change_measure"], batch_size=200)
 
 
-def _rmse(a: Image.Image, b: Image.Image) -> float:
+def _rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     """Of sRGB in [0, 1]."""
-    difference = np.subtract(np.asarray(a), np.asarray(b), dtype=np.int16).astype(np.float32)
+    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
     return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
 
 

@@ -69,10 +69,7 @@ class RunAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
         if change:
             # Only what the form holds: a worker writes the rest of the row meanwhile.
-            obj.save(
-                update_fields=[name for name in form.changed_data if name in self.change_only]
-                or None
-            )
+            obj.save(update_fields=[name for name in form.changed_data if name in self.change_only])
             if {"published", "cleared"} & set(form.changed_data):
                 refresh_ranks(obj.suite)
             return

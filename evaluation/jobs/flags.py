@@ -1,0 +1,80 @@
+"""Signs of cheating in a whole run: reasons for a person to look before it ranks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evaluation.cheats import HalfErrors, Sign, repeated_answers, signs_in
+from evaluation.suites import EditPair
+from leaderboard.models import Chain, Run, Trip
+from leaderboard.models.runs import Outcome
+
+#: What an honest model does now and then; more often is a pattern.
+AT_LEAST_CHAINS = 2
+AT_LEAST_SHARE = 0.05
+EXAMPLES = 5
+#: An answer equal to its input is scored as a change not seen, so it needs no flag.
+SCORED_ANYWAY = frozenset({"returned its input"})
+
+
+def of(run: Run, pairs: Mapping[str, EditPair]) -> list[dict[str, Any]]:
+    """The flags of a scored run, each with its evidence."""
+    chains = list(run.chains.select_related("case").prefetch_related("trips"))
+    found: dict[str, list[tuple[Chain, Sign]]] = defaultdict(list)
+    for chain in chains:
+        if pairs[chain.case.pair_slug].change == "none":
+            continue
+        for sign in signs_in(_errors(chain)):
+            if sign.name not in SCORED_ANYWAY:
+                found[sign.name].append((chain, sign))
+    least = max(AT_LEAST_CHAINS, AT_LEAST_SHARE * len(chains))
+    flags = []
+    for name, signs in found.items():
+        count = len({chain.pk for chain, _ in signs})
+        if count >= least:
+            flags.append(_flag(name, f"in {count} of {len(chains)} chains", signs))
+    return flags + _alike(chains)
+
+
+def _errors(chain: Chain) -> Iterator[HalfErrors]:
+    for trip in chain.trips.all():
+        measure = trip.change_measure
+        if "to_input" in measure:
+            yield HalfErrors(trip.number, "forward", measure["to_input"])
+            yield HalfErrors(
+                trip.number, "backward", measure["back_to_input"], (trip.from_source or 0.0) ** 2
+            )
+
+
+def _flag(name: str, text: str, signs: list[tuple[Chain, Sign]]) -> dict[str, Any]:
+    return {
+        "kind": name,
+        "text": text,
+        "evidence": [
+            {
+                "case": chain.case_id,
+                "trip": sign.number,
+                "direction": sign.direction,
+                "detail": sign.detail,
+            }
+            for chain, sign in signs[:EXAMPLES]
+        ],
+    }
+
+
+def _alike(chains: list[Chain]) -> list[dict[str, Any]]:
+    """Whether different sources got the same answer: one chain of each is looked at."""
+    by_picture = {
+        chain.case.picture_id: chain
+        for chain in reversed(chains)
+        if chain.outcome == Outcome.COMPLETED
+    }
+    chosen = Trip.objects.filter(chain__in=by_picture.values(), number=1, edited__isnull=False)
+    trips = chosen.select_related("edited", "chain__case")
+    answers = {trip.chain.case.slug: [trip.edited.read()] for trip in trips if trip.edited}
+    return [
+        {"kind": "same answer", "text": f"to different pictures: {', '.join(group)}"}
+        for group in repeated_answers(answers)
+    ]

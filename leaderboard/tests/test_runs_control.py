@@ -1,0 +1,375 @@
+"""What people do to runs: budgets, pause, cancel, play again; and what a killed job leaves."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.benchmarks.editing_server import EditingServer
+from evaluation.jobs import desk, playing, rings
+from evaluation.jobs.playing import Player
+from leaderboard import garbage
+from leaderboard.models import Call, Chain, Run, StoredImage, Trip
+from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.progress import progress
+from leaderboard.tests import factories
+from leaderboard.tests.test_runs import error, played, served, started
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr", "ssim"]
+    monkeypatch.setattr(playing.random, "uniform", lambda low, high: 0.01)
+    monkeypatch.setattr(playing, "TICK", 0.02)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.005) as server:
+        yield server
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("budget", [1, 7, 23])
+def test_a_run_pauses_before_it_would_make_a_call_too_many(
+    server: EditingServer, budget: int
+) -> None:
+    run = played(started(server, budget_calls=budget))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert len(server.calls) == run.calls == run.edits_done == budget
+    assert str(budget) in run.reason_text
+    Run.objects.update(budget_calls=24)
+    jobs.resume(run)
+    assert played(run).state == RunState.SCORING
+    assert len(server.calls) == 24
+
+
+def test_failed_calls_count_towards_the_budget(server: EditingServer) -> None:
+    server.instead = lambda call: error(503)
+    played(started(server, budget_calls=5))
+    assert len(server.calls) <= 5
+
+
+def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> None:
+    budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04")}
+    run = played(started(server, **budget))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert len(server.calls) == 12
+    assert run.spent_usd == Decimal("0.48")
+    assert "0.48" in run.reason_text
+
+
+def test_two_hands_share_one_budget(server: EditingServer) -> None:
+    """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
+    run = started(server, budget_calls=3, max_in_flight=4)
+    hands = [desk.Desk(run, uuid4()) for _ in range(2)]
+    for hand in hands:
+        works = [
+            desk.Work(chain, chain.case.picture.stored, 1, "forward", 0)
+            for chain in Chain.objects.claim(run, hand.token, 2)
+        ]
+        hand.settle([desk.Asked(work) for work in works])
+    granted = Call.objects.filter(outcome=Call.CALLING).count()
+    assert granted == 3
+    assert hands[1].waiting
+    run.refresh_from_db()
+    assert run.calls == 3
+
+
+# Pause and cancel
+
+
+class Interfering:
+    """Does something to a run while it is played, from the one connection a test has."""
+
+    def __init__(self, player_method: str, action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = getattr(Player, player_method)
+        done: list[bool] = []
+
+        def wrapped(player: Player, *args: Any) -> Any:
+            if not done and action(player):
+                done.append(True)
+            return original(player, *args)
+
+        monkeypatch.setattr(Player, player_method, wrapped)
+
+
+def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+    cancelled: list[float] = []
+
+    def cancel(player: Player) -> bool:
+        if server.in_flight < 4:
+            return False
+        jobs.cancel(Run.objects.get(pk=run.pk))
+        cancelled.append(time.monotonic())
+        return True
+
+    Interfering("_turn", cancel, monkeypatch)
+    server.latency = 60
+    played(run)
+    assert run.state == RunState.CANCELLED
+    assert time.monotonic() - cancelled[0] < 5
+    assert not run.chains.in_flight().exists()
+    assert run.finished_at
+
+
+def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+
+    def cancel(player: Player) -> bool:
+        if Trip.objects.count() < 2:
+            return False
+        jobs.cancel(Run.objects.get(pk=run.pk))
+        player._due["look"] = 0
+        return True
+
+    Interfering("_turn", cancel, monkeypatch)
+    played(run)
+    kept = run.edits_done
+    assert 2 <= kept < 24
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+
+
+def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+    server.latency = 0.5
+
+    def pause(player: Player) -> bool:
+        if server.in_flight < 4:
+            return False
+        player._due["look"] = 0
+        return jobs.pause(Run.objects.get(pk=run.pk), "person")
+
+    Interfering("_turn", pause, monkeypatch)
+    played(run)
+    assert run.state == RunState.PAUSED
+    assert run.edits_done == len(server.calls) == 4
+    assert set(run.chains.values_list("state", flat=True)) == {ChainState.WAITING}
+
+
+@pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELLED, RunState.FAILED])
+def test_a_run_that_ended_is_neither_played_nor_paused(
+    server: EditingServer, state: RunState
+) -> None:
+    run = started(server)
+    Run.objects.update(state=state)
+    assert not jobs.pause(run, "person")
+    played(run)
+    assert run.state == state
+    assert not server.calls
+
+
+# Fences
+
+
+def test_a_job_that_lost_its_chains_writes_nothing_more(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, thief = started(server), uuid4()
+
+    def steal(player: Player) -> bool:
+        if Trip.objects.count() < 4:
+            return False
+        Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert len(Chain.objects.claim(run, thief, 4)) == 4
+        return True
+
+    Interfering("_turn", steal, monkeypatch)
+    played(run)
+    assert Chain.objects.held(thief).count() == 4
+    before = run.edits_done
+    # What was in flight at that moment came back to nobody: the ledger shows it, no row does.
+    assert (
+        before
+        == Trip.objects.filter(edited__isnull=False).count()
+        + Trip.objects.filter(restored__isnull=False).count()
+    )
+    assert run.state == RunState.PLAYING
+
+
+def test_a_kill_between_answer_and_commit_repeats_that_call_and_no_other(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """No handler of ours may see it, as with a kill."""
+
+    original = desk.Desk._keep
+
+    def killed(self: desk.Desk, arrived: Any) -> None:
+        if arrived and Trip.objects.count() >= 3:
+            monkeypatch.setattr(desk.Desk, "_keep", original)
+            raise Killed
+        original(self, arrived)
+
+    run = started(server, max_in_flight=1)
+    monkeypatch.setattr(desk.Desk, "_keep", killed)
+    with pytest.raises(Killed):
+        jobs.play(run.pk)
+    run.refresh_from_db()
+    kept = Trip.objects.count()
+    played(run)
+    assert run.state == RunState.SCORING
+    repeated = len(server.calls) - len({call.edit for call in server.calls})
+    assert repeated == 1
+    assert len({call.key for call in server.calls}) == 24  # so a provider bills it once
+    assert kept >= 3
+    assert run.ledger.filter(outcome=Call.LOST).count() == 1
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+
+
+def test_the_sweeper_takes_lapsed_chains_back_also_from_ended_runs(server: EditingServer) -> None:
+    run = started(server)
+    Chain.objects.claim(run, uuid4(), 4)
+    Run.objects.update(state=RunState.CANCELLED)
+    Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    jobs.sweep()
+    assert set(run.chains.values_list("state", "token")) == {(ChainState.WAITING, None)}
+
+
+# Again
+
+
+def test_broken_chains_are_played_again_from_their_last_good_return(
+    server: EditingServer,
+) -> None:
+    broken = 200, {"Content-Type": "image/png"}, b"half a pictu"
+    server.instead = lambda call: broken if "180" in call.prompt and len(server.calls) > 8 else None
+    run = played(started(server))
+    failed = run.chains.filter(outcome=Outcome.FAILED)
+    assert failed
+    kept = {chain.pk: chain.trips_played for chain in failed}
+    server.instead = lambda call: None
+    calls = len(server.calls)
+    assert jobs.play_again(run) == len(kept)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert set(run.chains.values_list("outcome", "trips_played")) == {(Outcome.COMPLETED, 3)}
+    assert len(server.calls) - calls <= sum(2 * (3 - played) for played in kept.values())
+
+
+def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) -> None:
+    run = started(server)
+    out = io.StringIO()
+    call_command("pause_run", run.pk, reason="The owner asked", stdout=out)
+    run.refresh_from_db()
+    assert run.reason_text == "The owner asked"
+    call_command("resume_run", run.pk, stdout=out)
+    call_command("cancel_run", run.pk, stdout=out)
+    assert out.getvalue().splitlines() == [
+        f"Run {run.pk}: paused.",
+        f"Run {run.pk}: goes on.",
+        f"Run {run.pk}: cancelled.",
+    ]
+    with pytest.raises(CommandError, match="A cancelled run cannot be paused"):
+        call_command("pause_run", run.pk, stdout=out)
+    with pytest.raises(CommandError, match="There is no run 999"):
+        call_command("cancel_run", 999, stdout=out)
+    with pytest.raises(CommandError, match="cannot be scored again"):
+        call_command("rescore", run.pk, stdout=out)
+
+
+def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:
+    served(server, is_reference=True)
+    factories.editing_model("other", is_reference=True)
+    factories.tiny_suite()
+    for _ in range(2):
+        call_command("start_run", references=True, suite="tiny", missing=True, verbosity=0)
+    assert Run.objects.count() == 2
+    call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
+    assert Run.objects.latest("pk").budget_calls == 5
+    for arguments, message in (
+        ({"suite": "nope", "references": True}, "There is no frozen suite 'nope'; there are tiny"),
+        ({"suite": "tiny"}, "Name one or more models"),
+    ):
+        with pytest.raises(CommandError, match=message):
+            call_command("start_run", **arguments)
+    with pytest.raises(CommandError, match="No editing model called ghost"):
+        call_command("start_run", "ghost", suite="tiny")
+
+
+# What people see, and what is swept away
+
+
+def test_progress_counts_what_is_left_in_few_queries(
+    server: EditingServer, django_assert_max_num_queries: Any
+) -> None:
+    run = played(started(server, budget_calls=10))
+    Run.objects.update(state=RunState.PLAYING)
+    run = Run.objects.select_related("editing_model", "suite").get()
+    with django_assert_max_num_queries(3):
+        now = progress(run)
+    assert now["edits"]["done"] == 10
+    assert 14 <= now["edits"]["left"] <= 24
+    assert now["edits_per_minute"]
+    assert now["workers"] == {rings.EDITS: None, rings.GPU: None}  # no Redis here
+    assert not now["ended"]
+
+
+def test_a_queued_run_knows_its_place(server: EditingServer) -> None:
+    model, suite = served(server), factories.tiny_suite()
+    runs = [jobs.start(model, suite) for _ in range(3)]
+    assert [progress(run)["position"] for run in runs] == [1, 2, 3]
+
+
+def test_a_blocked_address_is_a_security_event_and_needs_a_person(
+    server: EditingServer, settings: Any
+) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = False
+    run = started(server)
+    run.editing_model.options |= {"url": "https://localhost/edit", "allow_local": True}
+    run.editing_model.save()
+    played(run)
+    assert run.state == RunState.PAUSED
+    assert run.resume_at is None
+    assert not server.calls
+
+
+def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
+    run = played(started(server, trips=1))
+    orphan = StoredImage.objects.keep(factories_picture(50))
+    young = StoredImage.objects.keep(factories_picture(51))
+    StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
+    counted = garbage.collect(timedelta(days=1), dry_run=True)
+    assert counted.rows == 1
+    assert StoredImage.objects.filter(pk=orphan.pk).exists()
+    garbage.collect(timedelta(days=1))
+    assert not StoredImage.objects.filter(pk=orphan.pk).exists()
+    assert orphan.read()  # its file is young yet
+    garbage.collect(timedelta(0))
+    with pytest.raises(FileNotFoundError):
+        orphan.read()
+    for trip in Trip.objects.select_related("edited", "restored"):
+        assert trip.edited
+        assert trip.edited.read()
+    assert run.suite.pictures.all()[0].stored.read()
+
+
+def factories_picture(number: int) -> Any:
+    from evaluation.images import Picture
+
+    return Picture.from_image(factories.picture(number))
