@@ -4,6 +4,8 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
+from leaderboard.api import api
+
 admin.site.site_header = "ConvergeBench"
 admin.site.site_title = "ConvergeBench"
 admin.site.index_title = "Curation and runs"
@@ -11,6 +13,7 @@ admin.site.index_title = "Curation and runs"
 urlpatterns = [
     path("admin/queues/", include("django_rq.urls")),
     path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
     path("", include("leaderboard.urls")),
 ]
 

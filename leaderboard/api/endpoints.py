@@ -1,0 +1,220 @@
+"""The API's addresses. Reading needs no account; `/docs` tries them out."""
+
+from typing import Annotated, Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from ninja import NinjaAPI, Path, Query, Router
+from ninja.errors import HttpError
+from ninja.pagination import LimitOffsetPagination, paginate
+from ninja.throttling import AnonRateThrottle
+
+from evaluation import __version__
+from leaderboard.api.schemas import (
+    BoardOut,
+    BoardRowOut,
+    CaseOut,
+    ChainOut,
+    ModelOut,
+    Problem,
+    RunOut,
+    StandingOut,
+    SuiteOut,
+    TripOut,
+    absolute,
+)
+from leaderboard.board import board_rows, find_suite, suites
+from leaderboard.board_form import read
+from leaderboard.models import Case, Chain, EditingModel, Run, Standing, Suite, Trip
+from leaderboard.models.standings import LEVELS
+
+#: An id in an address; larger numbers than a database can hold are simply not found.
+Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
+
+#: How every request may fail: not found, not understood, too many.
+PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
+
+api = NinjaAPI(
+    title="ConvergeBench",
+    version=__version__,
+    description=(
+        "Every number of the board, with the curves, trips, scores and pictures behind it. "
+        "Reading needs no account. A half-life of `null` was not reached within the suite's trips."
+    ),
+    urls_namespace="api",
+    throttle=[AnonRateThrottle("300/m")],
+)
+router = Router(tags=["results"])
+
+
+class Page(LimitOffsetPagination):
+    """`limit` (at most 200) and `offset`; the answer says how many there are."""
+
+    class Input(LimitOffsetPagination.Input):
+        limit: int = Query(50, ge=1, le=200)
+        offset: int = Query(0, ge=0, le=10_000_000)
+
+
+class Rows(Page):
+    """A page of rows, each turned into its schema after the database was asked."""
+
+    def paginate_queryset(self, queryset: Any, pagination: Any, **params: Any) -> Any:
+        page = super().paginate_queryset(queryset.queryset, pagination, **params)
+        page["items"] = [queryset.schema.of(row) for row in page["items"]]
+        return page
+
+
+class Listed:
+    """A queryset with the schema its rows are shown by."""
+
+    def __init__(self, queryset: QuerySet[Any], schema: Any) -> None:
+        self.queryset, self.schema = queryset, schema
+
+
+@router.get("/leaderboard", response={200: BoardOut, **PROBLEMS}, summary="The board")
+def leaderboard(
+    request: HttpRequest,
+    suite: str = Query("", max_length=80, description="smoke-v1, or smoke for its newest version."),
+    metric: str = Query("", max_length=20),
+    level: str = Query("", max_length=8, description="0.25, 0.5, 0.75 or 0.9."),
+    cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),
+    weights: str = Query("", max_length=8, description="open or closed."),
+    sort: str = Query("", max_length=20),
+) -> Any:
+    """The same rows, filters and numbers as the page."""
+    asked = read(request.GET.dict())
+    if asked is None:
+        raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
+    filters = asked.filters
+    return BoardOut(
+        suite=SuiteOut.of(filters.suite),
+        metric=filters.metric,
+        level=filters.level,
+        cases=filters.scope,
+        remarks=asked.remarks,
+        page=absolute(f"/?{filters.query()}"),
+        rows=[BoardRowOut.of(row) for row in board_rows(filters, asked.runs)],
+    )
+
+
+@router.get("/models", response={200: list[ModelOut], **PROBLEMS}, summary="Editing models")
+@paginate(Rows)
+def models(request: HttpRequest) -> Any:
+    return Listed(_models().order_by("name", "pk"), ModelOut)
+
+
+@router.get("/models/{slug}", response={200: ModelOut, **PROBLEMS})
+def model(request: HttpRequest, slug: Slug) -> Any:
+    return ModelOut.of(_found(_models().filter(slug=slug), "model"))
+
+
+@router.get("/suites", response={200: list[SuiteOut], **PROBLEMS}, summary="Frozen suites")
+@paginate(Rows)
+def suite_list(request: HttpRequest) -> Any:
+    return Listed(Suite.objects.frozen().defer("definition"), SuiteOut)
+
+
+@router.get("/suites/{key}", response={200: dict[str, Any], **PROBLEMS}, summary="A suite's file")
+def suite(request: HttpRequest, key: Slug) -> Any:
+    """The frozen suite as the shell plays it: `convergebench play --suite FILE`."""
+    found = find_suite(key, suites())
+    if found is None:
+        raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
+    return Suite.objects.get(pk=found.pk).definition or {}
+
+
+@router.get("/cases", response={200: list[CaseOut], **PROBLEMS}, summary="Cases of a suite")
+@paginate(Rows)
+def cases(request: HttpRequest, suite: str = Query(..., max_length=80)) -> Any:
+    found = find_suite(suite, suites())
+    if found is None:
+        raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
+    rows = Case.objects.filter(suite=found).select_related("suite", "picture__stored")
+    return Listed(rows.order_by("position", "pk"), CaseOut)
+
+
+@router.get("/cases/{case_id}", response={200: CaseOut, **PROBLEMS})
+def case(request: HttpRequest, case_id: Id) -> Any:
+    rows = Case.objects.filter(suite__status=Suite.Status.FROZEN).select_related(
+        "suite", "picture__stored"
+    )
+    return CaseOut.of(_found(rows.filter(pk=case_id), "case"))
+
+
+@router.get("/runs", response={200: list[RunOut], **PROBLEMS}, summary="Public runs")
+@paginate(Rows)
+def runs(
+    request: HttpRequest,
+    model: str = Query("", max_length=80),
+    suite: str = Query("", max_length=80),
+) -> Any:
+    rows = _runs().order_by("-created_at", "-pk")
+    if model:
+        rows = rows.filter(editing_model__slug=model)
+    if suite:
+        found = find_suite(suite, suites())
+        rows = rows.filter(suite=found) if found else rows.none()
+    return Listed(rows, RunOut)
+
+
+@router.get("/runs/{run_id}", response={200: RunOut, **PROBLEMS})
+def run(request: HttpRequest, run_id: Id) -> Any:
+    return RunOut.of(_run(run_id))
+
+
+@router.get("/runs/{run_id}/standings", response={200: list[StandingOut], **PROBLEMS})
+@paginate(Rows)
+def standings(
+    request: HttpRequest,
+    run_id: Id,
+    metric: str = Query("", max_length=20),
+    level: float = Query(0.5, description=f"One of {', '.join(f'{n:g}' for n in LEVELS)}."),
+) -> Any:
+    """Half-life, usable trips and curve by scope: all cases, each category, kind and pair."""
+    rows = Standing.objects.filter(run=_run(run_id), level=level).select_related("metric")
+    if metric:
+        rows = rows.filter(metric__name=metric)
+    return Listed(rows.order_by("metric", "scope", "pk"), StandingOut)
+
+
+@router.get("/runs/{run_id}/chains", response={200: list[ChainOut], **PROBLEMS})
+@paginate(Rows)
+def chains(request: HttpRequest, run_id: Id) -> Any:
+    """Every case of the run with its retention by trip."""
+    rows = Chain.objects.filter(run=_run(run_id)).select_related("case")
+    return Listed(rows.order_by("case__position", "repeat", "pk"), ChainOut)
+
+
+@router.get("/runs/{run_id}/cases/{case_id}/trips", response={200: list[TripOut], **PROBLEMS})
+@paginate(Rows)
+def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
+    """The pictures of a case, trip by trip, with every score."""
+    rows = (
+        Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
+        .select_related("chain", "edited", "restored")
+        .prefetch_related("scores__metric")
+    )
+    return Listed(rows.order_by("chain__repeat", "number", "pk"), TripOut)
+
+
+def _models() -> QuerySet[EditingModel]:
+    return EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
+
+
+def _runs() -> QuerySet[Run]:
+    return Run.objects.public().select_related("editing_model", "suite").defer("suite__definition")
+
+
+def _run(run_id: int) -> Run:
+    return _found(_runs().filter(pk=run_id), "run")
+
+
+def _found(rows: QuerySet[Any], what: str) -> Any:
+    row = rows.first()
+    if row is None:
+        raise HttpError(404, f"There is no such {what}.")
+    return row
+
+
+api.add_router("", router)

@@ -1,0 +1,136 @@
+"""The API gives the numbers of the page, to everybody, and never more than is public."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+import schemathesis
+from django.test import Client
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+
+from leaderboard import wording
+from leaderboard.models import EditingModel, Run
+from leaderboard.models.runs import RunState
+from leaderboard.tests.boards import make_chains, make_model, make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def board():
+    suite = make_suite()
+    runs = {}
+    for name, half_life in (("Alpha", 9.0), ("Beta", 4.0), ("Gamma", 25.0)):
+        runs[name] = make_run(make_model(name), suite, half_life)
+        make_chains(runs[name], half_life, ["lpips"])
+    return suite, runs
+
+
+def get(client: Client, path: str, **query: str):
+    return client.get(f"/api/v1{path}", query)
+
+
+def test_the_board_and_the_page_give_the_same_numbers(client, board):
+    suite, _ = board
+    rows = get(client, "/leaderboard").json()["rows"]
+    page = html.unescape(client.get("/").content.decode())
+    names = [row["model"]["name"] for row in rows]
+    assert sorted(names, key=page.index) == names
+    for row in rows:
+        assert wording.half_life(row["standing"]["half_life"], suite.trips) in page
+
+
+def test_filters_are_those_of_the_page_and_what_makes_no_sense_is_said(client, board):
+    answer = get(client, "/leaderboard", level="0.75", metric="nonsense", sort="name").json()
+    assert answer["level"] == 0.75
+    assert [row["model"]["name"] for row in answer["rows"]] == ["Alpha", "Beta", "Gamma"]
+    assert "nonsense" in answer["remarks"][0]
+
+
+def test_lists_come_in_pages(client, board):
+    first = get(client, "/models", limit="2").json()
+    rest = get(client, "/models", limit="2", offset="2").json()
+    assert first["count"] == 3
+    assert [m["name"] for m in first["items"] + rest["items"]] == ["Alpha", "Beta", "Gamma"]
+    assert get(client, "/models", limit="9999").status_code == 422
+
+
+def test_a_run_opens_to_its_chains_and_standings(client, board):
+    _, runs = board
+    run = runs["Alpha"]
+    assert get(client, f"/runs/{run.pk}").json()["model"] == run.editing_model.slug
+    chains = get(client, f"/runs/{run.pk}/chains").json()["items"]
+    assert chains[0]["results"]["lpips"]["retention"]
+    standings = get(client, f"/runs/{run.pk}/standings", metric="lpips").json()["items"]
+    assert {standing["scope"] for standing in standings} >= {"all"}
+
+
+def test_what_is_not_public_is_not_found(client, board):
+    _, runs = board
+    Run.objects.filter(pk=runs["Alpha"].pk).update(published=False)
+    EditingModel.objects.filter(name="Beta").update(status=EditingModel.Status.HIDDEN)
+    for name in ("Alpha", "Beta"):
+        assert get(client, f"/runs/{runs[name].pk}").status_code == 404
+        assert get(client, f"/runs/{runs[name].pk}/chains").status_code == 404
+    assert get(client, "/runs").json()["count"] == 1
+    assert "Beta" not in get(client, "/models").content.decode()
+
+
+def test_a_key_is_nowhere(client, board):
+    EditingModel.objects.update(api_key="sk-canary", options={"api_key_env": "X"})
+    for path in ("/leaderboard", "/models", "/runs"):
+        assert "canary" not in get(client, path).content.decode()
+
+
+def test_a_second_request_with_the_etag_costs_no_body(client, board):
+    tag = get(client, "/leaderboard").headers["ETag"]
+    again = client.get("/api/v1/leaderboard", headers={"If-None-Match": tag})
+    assert again.status_code == 304
+    assert again.content == b""
+
+
+def test_other_sites_may_read(client, board):
+    answer = client.get("/api/v1/models", headers={"Origin": "https://elsewhere.example"})
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    page = client.get("/", headers={"Origin": "https://elsewhere.example"})
+    assert "Access-Control-Allow-Origin" not in page.headers
+
+
+def test_lists_take_the_same_queries_for_any_number_of_rows(
+    client, board, django_assert_max_num_queries
+):
+    with django_assert_max_num_queries(8):
+        get(client, "/leaderboard")
+    with django_assert_max_num_queries(4):
+        get(client, "/models")
+    with django_assert_max_num_queries(4):
+        get(client, "/runs")
+
+
+def test_a_run_in_progress_shows_its_state(client, board):
+    _, runs = board
+    Run.objects.filter(pk=runs["Alpha"].pk).update(
+        state=RunState.PAUSED, reason_text="Rate limited"
+    )
+    answer = get(client, f"/runs/{runs['Alpha'].pk}").json()
+    assert (answer["state"], answer["reason"]) == ("paused", "Rate limited")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_request_breaks_the_schema_or_the_server(board, live_server):
+    """schemathesis makes up requests from our own description of the API."""
+    schema = schemathesis.openapi.from_url(f"{live_server.url}/api/v1/openapi.json")
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+    for operation in schema.get_all_operations():
+        unlimited = settings(
+            max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        )
+
+        @unlimited
+        @given(case=operation.ok().as_strategy())
+        def check(case):
+            case.call_and_validate()
+
+        check()
