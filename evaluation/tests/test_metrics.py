@@ -196,6 +196,19 @@ def test_one_lost_corner_shows_in_the_worst_window_and_hardly_in_psnr():
     assert near == pytest.approx(mean * 511**2 / 64**2)
 
 
+@pytest.mark.parametrize(("width", "height"), [(200, 150), (64, 64), (40, 90), (333, 65)])
+def test_the_worst_place_is_where_the_picture_was_spoilt(width, height):
+    image = small(width, height)
+    values = np.array(image)
+    values[-5:, -5:] = 255 - values[-5:, -5:]
+    left, top, side = worst_place(np.asarray(image), values)
+    assert side == min(64, width, height)
+    assert 0 <= left <= width - side
+    assert 0 <= top <= height - side
+    assert left + min(64, width) == width
+    assert top + min(64, height) == height
+
+
 def test_psnr_is_shown_as_decibels_capped_at_60_and_in_words_where_identical():
     psnr = metric_class("psnr")()
     assert psnr.shown(0.0) == 60

@@ -154,3 +154,22 @@ def test_metrics_are_taken_once_and_unknown_ones_are_refused():
     assert Scorer(["psnr", "psnr"]).names == ["psnr"]
     with pytest.raises(MetricError, match="no metric called"):
         Scorer(["psnr", "beauty"])
+
+
+def test_a_part_of_a_scorer_shares_its_networks_and_features():
+    scorer, source = Scorer(["psnr", "ssim"]), small(40, 40)
+    part = scorer.only(["ssim"])
+    assert part.metrics["ssim"] is scorer.metrics["ssim"]
+    assert part.score(source, [source]) == {"ssim": [0.0]}
+    assert scorer.score(source, [source]) == {"psnr": [0.0], "ssim": [0.0]}
+
+
+def test_a_real_editors_chain_falls_from_trip_to_trip(shared):
+    folder = shared / "ecb/flux_portrait_02_hat"
+    source, *chain = (
+        Picture.from_bytes((folder / name).read_bytes())
+        for name in ("I0_source.png", "I1_backward.png", "I2_backward.png", "I3_backward.png")
+    )
+    scores = Scorer(["psnr", "ssim", "ms_ssim", "imagenet"]).score(source, chain)
+    for distances in scores.values():
+        assert 0 < distances[0] < distances[1] < distances[2]
