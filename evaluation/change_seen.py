@@ -8,6 +8,7 @@ appeared.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -35,6 +36,8 @@ MAX_SKEW = 0.02
 ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
 REST_SHARE = 0.8
 SMOOTHING = 5
+SURELY = 0.98
+BLURS = (0.0, 0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 # cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
 _CLIMB = (3, 50, 1e-5)
 
@@ -100,21 +103,40 @@ def correlation(a: Values, b: Values) -> float:
 
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     x, y = _values(before), _values(after, before.size)
-    candidates = [_blocks(x, y, None), *(_blocks(x, y, warp) for warp in _registrations(x, y))]
-    # An edit fills the few blocks that differ most; the rest tells which fits best.
-    best = min(range(len(candidates)), key=lambda index: _rest(candidates[index]))
-    blocks = np.sort(candidates[best])
-    top = float(blocks[-max(1, math.ceil(TOP_SHARE * len(blocks))) :].mean())
-    median = float(np.median(blocks))
+    blocks, registered = _blocks(x, y), False
+    # What the model did to the whole picture only takes differences away when it is
+    # accounted for, so that need not be tried where there are few.
+    if _top(blocks) >= TOP:
+        for other in _accounted(x, y):
+            # An edit fills the few blocks that differ most; the rest tells which fits best.
+            if _rest(other) < _rest(blocks):
+                blocks, registered = other, True
+    top, median = _top(blocks), float(np.median(blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
-    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(best > 0)})
+    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(registered)})
+
+
+def _accounted(x: Values, y: Values) -> Iterator[npt.NDArray[np.float64]]:
+    """The blocks after each likely shift and zoom, and with the source as blurred as the answer."""
+    import cv2
+
+    warps = [None, *_registrations(x, y)]
+    warp = min(warps, key=lambda warp: _rest(_blocks(x, y, warp)))
+    for sigma in BLURS:
+        yield _blocks(np.asarray(cv2.GaussianBlur(x, (0, 0), sigma)) if sigma else x, y, warp)
+
+
+def _top(blocks: npt.NDArray[np.float64]) -> float:
+    return float(np.sort(blocks)[-max(1, math.ceil(TOP_SHARE * len(blocks))) :].mean())
 
 
 def _rest(blocks: npt.NDArray[np.float64]) -> float:
     return float(np.sort(blocks)[: max(1, int(REST_SHARE * len(blocks)))].mean())
 
 
-def _blocks(x: Values, y: Values, warp: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+def _blocks(
+    x: Values, y: Values, warp: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
     """The mean |y - x| of every 32 px block that lies at least half inside both pictures."""
     height, width = x.shape[:2]
     inside = np.ones((height, width), np.float32)
@@ -152,18 +174,26 @@ def _registrations(x: Values, y: Values) -> list[npt.NDArray[np.float64]]:
         return []
     everywhere = np.ones_like(small_y, np.uint8)
     found = []
-    # The correlation maximiser only climbs the nearest hill: start it at rest, and where a
-    # search over zooms by phase correlation points.
-    for start in (np.eye(2, 3, dtype=np.float32), _coarse(small_x, small_y, size)):
+    # The correlation maximiser only climbs the nearest hill: start it at rest, and if that
+    # did not find nearly the same picture, where a search over zooms points.
+    for begin in (_rest_position, _coarse):
+        start = begin(small_x, small_y, size)
+        agreement: float = 0.0
         try:
-            _, warp = cv2.findTransformECC(
+            agreement, warp = cv2.findTransformECC(
                 small_x, small_y, start.copy(), cv2.MOTION_AFFINE, _CLIMB, everywhere, SMOOTHING
             )
         except cv2.error:
             warp = start  # it did not converge from here
         if _sane(warp, size):
             found.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
+            if agreement > SURELY:
+                break
     return found
+
+
+def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+    return np.eye(2, 3, dtype=np.float32)
 
 
 def _coarse(x: Values, y: Values, size: tuple[int, int]) -> npt.NDArray[np.float32]:

@@ -6,9 +6,9 @@ the source it has kept; or answer every case alike.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from PIL import Image
@@ -25,6 +25,8 @@ LOST = 10**-3.0
 JUMP = 0.25
 # A card is one colour even after a JPEG save.
 FLAT = 6
+# Bits of 256 in which two encodings of a picture may differ; other pictures differ in 60 or more.
+NEAR = 16
 
 
 @dataclass(frozen=True)
@@ -93,24 +95,23 @@ def signs_in(errors: Iterable[HalfErrors]) -> list[Sign]:
     return found
 
 
-def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str, ...]]:
-    """The groups of cases (by name) that got the same picture for an answer.
+def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str, str]]:
+    """The pairs of cases (by name) that got the same picture for an answer.
 
     Cases that share a source may meet honestly, so pass one case per source.
     """
-    cases_by_hash: dict[int, set[str]] = defaultdict(set)
-    for case, pictures in answers.items():
-        for picture in pictures:
-            cases_by_hash[near_hash(picture.image)].add(case)
-    groups = {tuple(sorted(cases)) for cases in cases_by_hash.values() if len(cases) > 1}
-    return sorted(groups)
+    hashes = {case: [near_hash(p.image) for p in pictures] for case, pictures in answers.items()}
+    return [
+        (one, other)
+        for one, other in combinations(sorted(hashes), 2)
+        if any((a ^ b).bit_count() <= NEAR for a in hashes[one] for b in hashes[other])
+    ]
 
 
 def near_hash(image: Image.Image) -> int:
-    """A 256-bit hash that a new encoding of the picture seldom changes (difference hash)."""
+    """256 bits, of which a new encoding of the picture changes few (difference hash)."""
     small = np.asarray(image.convert("L").resize((17, 16), Image.Resampling.BOX), dtype=np.int16)
-    bits = (small[:, 1:] > small[:, :-1] + 2).ravel()
-    return int.from_bytes(np.packbits(bits).tobytes())
+    return int.from_bytes(np.packbits(small[:, 1:] > small[:, :-1]).tobytes())
 
 
 def mean_square(a: Picture, b: Picture) -> float:

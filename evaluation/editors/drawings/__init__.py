@@ -47,7 +47,7 @@ DRAWINGS = {
     "necklace": Place(0.50, 0.68, 0.56, ("necklace", "pearls")),
     "scarf": Place(0.50, 0.70, 0.56, ("scarf", "shawl")),
     "bow-tie": Place(0.50, 0.66, 0.40, ("bow tie", "bow-tie", "bowtie")),
-    "moustache": Place(0.50, 0.50, 0.46, ("moustache", "mustache")),
+    "moustache": Place(0.50, 0.50, 0.50, ("moustache", "mustache")),
     "flower": Place(0.70, 0.18, 0.27, ("flower", "rose")),
     # Things in a scene: on the floor, on a wall, in the air.
     "chair": Place(0.20, 0.68, 0.32, ("chair", "stool")),
