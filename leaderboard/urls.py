@@ -7,6 +7,7 @@ from leaderboard.views import (
     cases,
     categories,
     compare,
+    crawlers,
     health,
     models,
     pictures,
@@ -17,6 +18,9 @@ from leaderboard.views import (
 
 urlpatterns = [
     path("", board.index, name="board"),
+    path("board.png", crawlers.board_picture, name="board_picture"),
+    path("robots.txt", crawlers.robots, name="robots"),
+    path("sitemap.xml", crawlers.sitemap, name="sitemap"),
     path("compare/", compare.index, name="compare"),
     path("categories/", categories.index, name="categories"),
     path("models/<slug:slug>/", models.detail, name="model"),

@@ -20,8 +20,9 @@ from leaderboard.board import (
     BoardRow,
     board_rows,
     semantic_of,
+    stamp,
 )
-from leaderboard.board_form import Asked, read, sort_labels
+from leaderboard.board_form import PARAMETERS, Asked, read, sort_labels
 from leaderboard.charts import (
     Chart,
     Curve,
@@ -29,6 +30,7 @@ from leaderboard.charts import (
     retention_finding,
     retention_table,
 )
+from leaderboard.page_cache import keep_page
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 60
@@ -37,6 +39,7 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 5, 3
 
 
 @require_safe
+@keep_page(stamp, PARAMETERS)
 def index(request: HttpRequest) -> HttpResponse:
     asked = read(request.GET)
     context = page(asked) if asked else {}
@@ -44,6 +47,8 @@ def index(request: HttpRequest) -> HttpResponse:
     if request.GET:
         # One board for search engines, not one for each way of sorting it.
         response["X-Robots-Tag"] = "noindex"
+    if asked and asked.remarks:
+        response["Cache-Control"] = "no-store"  # there is no end of addresses with mistakes
     return response
 
 

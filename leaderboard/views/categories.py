@@ -9,20 +9,24 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from leaderboard import breakdowns, wording
-from leaderboard.board import RANKED, YARDSTICK, board_rows
-from leaderboard.board_form import Asked, read
+from leaderboard.board import RANKED, YARDSTICK, board_rows, stamp
+from leaderboard.board_form import PARAMETERS, Asked, read
 from leaderboard.models import Case
+from leaderboard.page_cache import keep_page
 
 #: Lines of the table of models, and columns of the table of pairs.
 FIRST_ROWS, PAIR_COLUMNS = 60, 10
 
 
 @require_safe
+@keep_page(stamp, PARAMETERS)
 def index(request: HttpRequest) -> HttpResponse:
     asked = read(request.GET)
     response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
     if request.GET:
         response["X-Robots-Tag"] = "noindex"
+    if asked and asked.remarks:
+        response["Cache-Control"] = "no-store"  # there is no end of addresses with mistakes
     return response
 
 

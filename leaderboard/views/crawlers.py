@@ -1,0 +1,48 @@
+"""For those who fetch pages for others: search engines and link previews."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.sitemaps.views import sitemap as django_sitemap
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.board import RANKED, UNRANKED, board_rows, stamp
+from leaderboard.board_form import PARAMETERS, read
+from leaderboard.board_picture import draw
+from leaderboard.page_cache import keep_page
+from leaderboard.sitemaps import SITEMAPS
+
+
+@require_safe
+def robots(request: HttpRequest) -> HttpResponse:
+    """Everything may be read, but nobody needs every way of sorting it."""
+    lines = [
+        "User-agent: *",
+        "Disallow: /admin/",
+        "Disallow: /submissions/",
+        "Disallow: /pictures/original/",
+        "Disallow: /*?*sort=",
+        "Disallow: /*?*every=",
+        "Disallow: /compare/?*",
+        f"Sitemap: {settings.SITE_URL}{reverse('sitemap')}",
+    ]
+    return HttpResponse("\n".join(lines) + "\n", content_type="text/plain")
+
+
+@require_safe
+def sitemap(request: HttpRequest) -> TemplateResponse:
+    return django_sitemap(request, sitemaps=SITEMAPS)
+
+
+@require_safe
+@keep_page(stamp, PARAMETERS)
+def board_picture(request: HttpRequest) -> HttpResponse:
+    """The board as a PNG; takes the board's parameters."""
+    asked = read(request.GET)
+    rows = board_rows(asked.filters, asked.runs) if asked else []
+    ranked = [row for row in rows if row.group == RANKED]
+    shown = ranked or [row for row in rows if row.group != UNRANKED]
+    return HttpResponse(draw(shown, asked.filters if asked else None), content_type="image/png")
