@@ -40,6 +40,11 @@ urlpatterns = [
         pictures.picture,
         name="picture",
     ),
+    re_path(
+        r"^pictures/jpeg/(?P<sha256>[0-9a-f]{64})/(?P<quality>[1-9][0-9]?)$",
+        cases.jpeg,
+        name="jpeg",
+    ),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
 ]

@@ -2,29 +2,188 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from typing import Any
+
+from django.core.cache import cache
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.models import Case, Chain, Run
+from evaluation.images import encode_jpeg
+from leaderboard import strips, wording
+from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
+from leaderboard.views.pictures import as_picture
+
+#: Strips before "show all": the page stays light however many models there are.
+FIRST_STRIPS = 40
 
 
 @require_safe
 def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     """One case in one run: source, Y1, X1, Y2, X2, ..."""
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
-    run = get_object_or_404(runs, pk=run_id)
-    case = get_object_or_404(Case.objects.select_related("picture__stored"), pk=case_id)
-    chain = get_object_or_404(Chain.objects.filter(run=run, case=case, repeat=0))
-    trips = chain.trips.select_related("edited", "restored")
-    context = {"run": run, "case": case, "chain": chain, "trips": trips}
-    return render(request, "leaderboard/run_case.html", context)
+    run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
+    cases = Case.objects.select_related("picture__stored").filter(suite=run.suite)
+    case = get_object_or_404(cases, pk=case_id)
+    chains = list(run.chains.filter(case=case).order_by("repeat"))
+    chain = _chosen(chains, request.GET.get("repeat", ""))
+    if chain is None:
+        raise Http404("this run did not play this case")
+    names = strips.metrics_of(chain)
+    metric = _metric(request, names)
+    trips = list(chain.trips.select_related("edited", "restored"))
+    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric))
+    before, after, place, count = _neighbours(case)
+    context = {
+        "case": case,
+        "source": case.picture.stored,
+        "run": run,
+        "model": run.editing_model,
+        "suite": run.suite,
+        "chain": chain,
+        "chains": chains,
+        "frames": frames,
+        "last": next((frame for frame in reversed(frames) if frame.trip.restored), None),
+        "metric": metric,
+        "metrics": names,
+        "table": strips.table(chain, frames, names),
+        "verdict": strips.verdict(chain, metric, run.suite.trips),
+        "before": before,
+        "after": after,
+        "place": place,
+        "count": count,
+    }
+    return _page(request, "leaderboard/run_case.html", context)
 
 
 @require_safe
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
-    """One case as every model played it."""
-    case = get_object_or_404(Case.objects.select_related("picture__stored", "suite"), pk=case_id)
-    runs = Run.objects.visible_to(request.user).filter(current=True, suite=case.suite)
-    context = {"case": case, "runs": runs.select_related("editing_model")}
-    return render(request, "leaderboard/case.html", context)
+    """One case as every model played it, the best first."""
+    cases = Case.objects.select_related("picture__stored", "suite").defer("suite__definition")
+    case = get_object_or_404(cases, pk=case_id)
+    numbers = wording.ticks(case.suite.trips)
+    chains = list(
+        Chain.objects.filter(case=case, repeat=0, run__in=Run.objects.on_the_board())
+        .select_related("run__editing_model")
+        .defer("run__provenance", "run__editing_model__options", "run__editing_model__api_key")
+    )
+    names = [name for name in strips.METRICS if any(name in c.results for c in chains)]
+    metric = _metric(request, names)
+    chains.sort(key=lambda chain: _goodness(chain, metric), reverse=True)
+    every = "every" in request.GET
+    shown = chains if every else chains[:FIRST_STRIPS]
+    trips = Trip.objects.filter(chain__in=shown, number__in=numbers)
+    by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in shown}
+    for trip in trips.select_related("restored"):
+        by_chain[trip.chain_id][trip.number] = trip
+    before, after, place, count = _neighbours(case)
+    context = {
+        "case": case,
+        "source": case.picture.stored,
+        "suite": case.suite,
+        "numbers": numbers,
+        "lines": [_line(chain, metric, numbers, by_chain[chain.pk], case) for chain in shown],
+        "more": len(chains) - len(shown),
+        "total": len(chains),
+        "metric": metric,
+        "metrics": names,
+        "before": before,
+        "after": after,
+        "place": place,
+        "count": count,
+    }
+    return _page(request, "leaderboard/case.html", context)
+
+
+@require_safe
+def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
+    """A suite's picture saved once as JPEG: the yardstick that everybody knows.
+
+    The JPEG itself is answered: it was made here, and to encode it once more would
+    add a loss that is not its own.
+    """
+    if int(quality) not in strips.JPEG_QUALITIES:
+        raise Http404("JPEG qualities go from 1 to 95")
+    key = f"jpeg/{sha256}/{quality}"
+    data = cache.get(key)
+    if data is None:
+        # Only the benchmark's own pictures: nobody has arbitrary ones encoded here.
+        if not SuitePicture.objects.filter(stored=sha256).exists():
+            raise Http404("no suite has this picture")
+        stored = get_object_or_404(StoredImage, pk=sha256)
+        try:
+            data = encode_jpeg(stored.read().image, int(quality))
+        except FileNotFoundError:
+            raise Http404("this picture is not in storage") from None
+        cache.set(key, data, 3600)
+    return as_picture(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
+
+
+def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    response = render(request, template, context)
+    if request.GET:
+        response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+def _chosen(chains: list[Chain], repeat: str) -> Chain | None:
+    """The repeat that is asked for, else the first."""
+    asked = {str(chain.repeat): chain for chain in chains}
+    return asked.get(repeat) or (chains[0] if chains else None)
+
+
+def _metric(request: HttpRequest, names: list[str]) -> str:
+    asked = request.GET.get("metric", "")
+    return asked if asked in names else names[0] if names else strips.METRICS[0]
+
+
+def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
+    """What JPEG saves of this source lose, by the metric as this run pinned it."""
+    pinned = run.metrics.get(metric, {})
+    row = Calibration.objects.filter(
+        pixels_sha256=case.picture.pixels_sha256,
+        metric__name=metric,
+        metric__version=pinned.get("version", ""),
+        metric__weights_sha256=pinned.get("weights_sha256") or "",
+    ).first()
+    return row.ladder if row else {}
+
+
+def _neighbours(case: Case) -> tuple[int | None, int | None, int, int]:
+    """The cases before and after in the suite, this one's place, and how many there are."""
+    keys = list(Case.objects.filter(suite=case.suite_id).values_list("pk", flat=True))
+    place = keys.index(case.pk)
+    before = keys[place - 1] if place else None
+    after = keys[place + 1] if place + 1 < len(keys) else None
+    return before, after, place + 1, len(keys)
+
+
+def _goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
+    life = strips.lived(chain, metric)
+    if life is None:
+        return (False, (False, 0.0), 0.0)
+    return (True, life.order, chain.results[metric].get("auc", 0.0))
+
+
+def _line(
+    chain: Chain, metric: str, numbers: list[int], trips: dict[int, Trip], case: Case
+) -> dict[str, Any]:
+    """One model's strip: its returns at the trips people read."""
+    retention = chain.results.get(metric, {}).get("retention", [])
+    model = chain.run.editing_model
+    cells = [
+        {
+            "number": number,
+            "picture": trips[number].restored if number in trips else None,
+            "kept": retention[number - 1] if number <= len(retention) else None,
+            "alt": f"{model.name} {wording.after(number)}",
+        }
+        for number in numbers
+    ]
+    return {
+        "chain": chain,
+        "run": chain.run,
+        "model": model,
+        "verdict": strips.verdict(chain, metric, case.suite.trips),
+        "cells": cells,
+    }

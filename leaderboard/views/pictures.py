@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from django.core.files.storage import default_storage
 from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -9,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.models import StoredImage
 
+Response = TypeVar("Response", bound=HttpResponseBase)
 FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -16,7 +19,7 @@ FOREVER = "public, max-age=31536000, immutable"
 def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     """A thumbnail or a re-encoded copy to show, or the original bytes as a download."""
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
-        return _cached(FileResponse(status=304), form, sha256)
+        return as_picture(FileResponse(status=304), form, sha256)
     stored = get_object_or_404(StoredImage, pk=sha256)
     if form == "copy":
         stored.write_copy()
@@ -35,10 +38,11 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
         )
     else:
         response = FileResponse(file, content_type="image/webp")
-    return _cached(response, form, sha256)
+    return as_picture(response, form, sha256)
 
 
-def _cached(response: FileResponse, form: str, sha256: str) -> FileResponse:
+def as_picture(response: Response, form: str, sha256: str) -> Response:
+    """The response as something to keep for ever and only to look at."""
     response["Cache-Control"] = FOREVER
     response["ETag"] = f'"{form}-{sha256}"'
     # Even opened on its own, a picture runs nothing.

@@ -1,0 +1,39 @@
+"""Thumbnails for templates."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from leaderboard import wording
+from leaderboard.models import StoredImage
+from leaderboard.strips import like_jpeg, shown_size
+
+register = template.Library()
+register.filter("like_jpeg", like_jpeg)
+register.filter("metric_choice", wording.metric_choice)
+
+
+@register.simple_tag
+def thumb(picture: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
+    """A lazy thumbnail in the room that `shape` takes: the source's, so that strips line up."""
+    width, height = shown_size(shape or picture)
+    if picture is None:
+        return format_html('<span class="gone">no picture</span>')
+    return format_html(
+        '<img src="{}" alt="{}" width="{}" height="{}" loading="lazy" decoding="async">',
+        picture.thumbnail_url,
+        alt,
+        width,
+        height,
+    )
+
+
+@register.simple_tag
+def framed(picture: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
+    """A thumbnail that leads to the picture in full size."""
+    small = thumb(picture, alt, shape)
+    if picture is None:
+        return small
+    return format_html('<a href="{}">{}</a>', picture.copy_url, small)

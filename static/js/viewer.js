@@ -1,0 +1,279 @@
+// Looks at one chain: a slider through the trips, wipe, flicker, difference, zoom.
+// The strip below is the data: its pictures, links and numbers. Full-size copies are
+// fetched only once somebody uses the viewer; until then the thumbnails stand in.
+
+const FLICKER_MS = 400; // two changes in 0.8 s: slower than what can harm
+const SMALL_CHANGE = 8; // of 255; below this a difference is drawn as none
+
+const viewer = document.getElementById("viewer");
+
+function start() {
+  const find = (selector) => viewer.querySelector(selector);
+  const say = (name, text) => { find(`[data-say="${name}"]`).textContent = text; };
+  const trip = find("#trip");
+  const wipe = find("#wipe");
+  const gain = find("#gain");
+  const main = find('[data-view="main"]');
+  const beside = find('[data-view="beside"]');
+  const size = { width: main.width, height: main.height };
+  const shown = { edited: false, wipe: false, flicker: false, difference: false, zoom: false };
+  const trips = [...document.querySelectorAll(".strip figure.restored")].map(readTrip);
+  const source = { full: viewer.dataset.source, small: viewer.dataset.sourceThumb };
+  let awake = false;
+  let flickered = false;
+  let timer;
+
+  // Pictures are fetched once and kept. Full size where the viewer is in use.
+  const loaded = new Map();
+  function picture(address) {
+    if (!loaded.has(address)) {
+      const image = new Image();
+      image.src = address;
+      image.addEventListener("load", draw);
+      loaded.set(address, image);
+    }
+    const image = loaded.get(address);
+    return image.complete && image.naturalWidth ? image : null;
+  }
+  function best({ full, small }) {
+    return (awake && picture(full)) || picture(small);
+  }
+
+  const current = () => trips[trip.value - 1]; // undefined at 0: the source itself
+  const restoredOrEdited = () => {
+    const now = current();
+    if (!now) return source;
+    return shown.edited && now.edited ? now.edited : now.restored;
+  };
+
+  // The part of the picture that is looked at: all of it, or the worst spot with some room.
+  function region() {
+    const spot = shown.zoom && (current()?.window ?? lastWindow());
+    if (!spot) return { x: 0, y: 0, width: size.width, height: size.height };
+    const [left, top, side] = spot;
+    const ratio = size.width / size.height;
+    const width = Math.min(size.width, Math.max(2 * side, 2 * side * ratio));
+    const height = width / ratio;
+    const x = Math.min(Math.max(0, left + side / 2 - width / 2), size.width - width);
+    const y = Math.min(Math.max(0, top + side / 2 - height / 2), size.height - height);
+    return { x, y, width, height, spot };
+  }
+  const lastWindow = () => trips.at(-1)?.window;
+
+  // Whatever size an answer has, it is drawn at the source's, as it is scored.
+  function paint(canvas, image, part) {
+    const pen = canvas.getContext("2d");
+    const across = image.naturalWidth / size.width;
+    const down = image.naturalHeight / size.height;
+    pen.imageSmoothingEnabled = !part.spot;
+    pen.drawImage(
+      image, part.x * across, part.y * down, part.width * across, part.height * down,
+      0, 0, canvas.width, canvas.height,
+    );
+  }
+
+  function frame(canvas, part) {
+    if (!part.spot) return;
+    const [left, top, side] = part.spot;
+    const scale = canvas.width / part.width;
+    const pen = canvas.getContext("2d");
+    pen.lineWidth = 2;
+    for (const [colour, off] of [["#000", 1], ["#fff", -1]]) {
+      pen.strokeStyle = colour;
+      pen.strokeRect((left - part.x) * scale - off, (top - part.y) * scale - off, side * scale + 2 * off, side * scale + 2 * off);
+    }
+  }
+
+  function draw() {
+    const part = region();
+    const before = best(source);
+    const after = best(restoredOrEdited());
+    main.classList.toggle("pixels", Boolean(part.spot));
+    if (before && after) {
+      if (shown.difference) {
+        drawDifference(before, after, part);
+      } else {
+        paint(main, shown.flicker && flickered ? before : after, part);
+        if (shown.wipe) drawWipe(before, part);
+      }
+      frame(main, part);
+    }
+    drawBeside(part, before);
+  }
+
+  function drawWipe(before, part) {
+    const pen = main.getContext("2d");
+    const edge = Math.round((main.width * wipe.value) / 100);
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, 0, edge, main.height);
+    pen.clip();
+    paint(main, before, part);
+    pen.restore();
+    pen.fillStyle = "#fff";
+    pen.fillRect(edge - 1, 0, 2, main.height);
+    pen.fillStyle = "#000";
+    pen.fillRect(edge + 1, 0, 1, main.height);
+  }
+
+  function drawDifference(before, after, part) {
+    const pen = main.getContext("2d", { willReadFrequently: true });
+    const pixels = (image) => {
+      paint(main, image, part);
+      return pen.getImageData(0, 0, main.width, main.height);
+    };
+    const a = pixels(before).data;
+    const out = pixels(after);
+    const b = out.data;
+    const times = Number(gain.value) / 3;
+    for (let i = 0; i < b.length; i += 4) {
+      const off = Math.abs(a[i] - b[i]) + Math.abs(a[i + 1] - b[i + 1]) + Math.abs(a[i + 2] - b[i + 2]);
+      const heat = HEAT[Math.min(255, Math.round(off * times))];
+      b[i] = heat[0];
+      b[i + 1] = heat[1];
+      b[i + 2] = heat[2];
+    }
+    pen.putImageData(out, 0, 0);
+  }
+
+  // Beside: the source saved as the JPEG that loses as much; at trip 0 the source.
+  function drawBeside(part, before) {
+    const now = current();
+    beside.classList.toggle("pixels", Boolean(part.spot));
+    const image = now?.jpeg ? picture(viewer.dataset.jpeg.replace(/1$/, now.jpeg)) : before;
+    if (image) paint(beside, image, part);
+    frame(beside, part);
+  }
+
+  function describe() {
+    const now = current();
+    const number = Number(trip.value);
+    const after = number === 1 ? "After 1 round trip" : `After ${number} round trips`;
+    const restored = now ? `${after}: ${now.words}` : "The source itself.";
+    const looked = now && shown.edited ? `Y${number}, the edited picture of trip ${number}` : restored;
+    const how = [
+      shown.difference && `difference to the source, times ${gain.value}: black is none, yellow is much`,
+      !shown.difference && shown.wipe && "the source left of the line",
+      !shown.difference && shown.flicker && "in turn with the source",
+      shown.zoom && region().spot && "the worst spot",
+    ].filter(Boolean).join("; ");
+    const text = how ? `${looked} (${how})` : looked;
+    const like = now?.jpeg ? `The source saved once as JPEG at quality ${now.jpeg}: ${now.like}, by ${viewer.dataset.metric}`
+      : "The source";
+    say("trip", trip.value);
+    say("gain", gain.value);
+    say("main", text);
+    say("beside", like);
+    main.setAttribute("aria-label", text);
+    beside.setAttribute("aria-label", like);
+    trip.setAttribute("aria-valuetext", restored);
+    for (const [name, on] of Object.entries(shown)) {
+      find(`[data-mode="${name}"]`).setAttribute("aria-pressed", on);
+      const own = find(`[data-for="${name}"]`);
+      if (own) own.hidden = !on;
+    }
+    find(".views").classList.toggle("wiping", shown.wipe);
+    for (const { figure } of trips) figure.toggleAttribute("aria-current", figure === now?.figure);
+    return text;
+  }
+
+  function show(speak = false) {
+    const text = describe();
+    if (speak) say("live", text);
+    draw();
+  }
+
+  function wake() {
+    if (awake) return;
+    awake = true;
+    draw();
+  }
+
+  function toggle(mode) {
+    wake();
+    shown[mode] = !shown[mode];
+    // One way of comparing at a time; zoom and the edited picture go with each.
+    if (shown[mode] && ["wipe", "flicker", "difference"].includes(mode)) {
+      for (const other of ["wipe", "flicker", "difference"]) if (other !== mode) shown[other] = false;
+    }
+    clearInterval(timer);
+    flickered = false;
+    if (shown.flicker) timer = setInterval(() => { flickered = !flickered; draw(); }, FLICKER_MS);
+    show(true);
+  }
+
+  function go(number) {
+    wake();
+    trip.value = number;
+    show(true);
+  }
+
+  trip.addEventListener("input", () => { wake(); show(); });
+  wipe.addEventListener("input", draw);
+  gain.addEventListener("input", () => show());
+  for (const button of viewer.querySelectorAll("[data-mode]")) {
+    button.addEventListener("click", () => toggle(button.dataset.mode));
+  }
+  viewer.addEventListener("pointerenter", wake);
+  viewer.addEventListener("focusin", wake);
+
+  main.addEventListener("pointerdown", (event) => {
+    if (!shown.wipe) return;
+    main.setPointerCapture(event.pointerId);
+    moveWipe(event);
+  });
+  main.addEventListener("pointermove", (event) => { if (event.buttons && shown.wipe) moveWipe(event); });
+  function moveWipe(event) {
+    const box = main.getBoundingClientRect();
+    wipe.value = (100 * (event.clientX - box.left)) / box.width;
+    draw();
+  }
+
+  // Keys work anywhere on the page but in fields, and can be turned off.
+  const keys = { w: "wipe", f: "flicker", d: "difference", z: "zoom", e: "edited" };
+  document.addEventListener("keydown", (event) => {
+    if (!find("#keys").checked || event.ctrlKey || event.metaKey || event.altKey) return;
+    const field = event.target.closest("input, select, textarea, [contenteditable]");
+    if (keys[event.key] && (!field || field.type === "range")) {
+      toggle(keys[event.key]);
+    } else if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && !field && !event.target.closest(".strip, .table")) {
+      event.preventDefault();
+      go(Number(trip.value) + (event.key === "ArrowRight" ? 1 : -1));
+    }
+  });
+
+  // An address with #trip-5 opens there.
+  const asked = () => {
+    const number = /^#trip-(\d+)$/.exec(location.hash)?.[1];
+    if (number) { trip.value = number; show(); }
+  };
+  window.addEventListener("hashchange", asked);
+  show();
+  asked();
+}
+
+function readTrip(figure) {
+  const link = figure.querySelector("a");
+  const edited = figure.parentElement.querySelector("figure.edited a");
+  const pictures = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
+  const { window: spot, words, jpeg, like } = figure.dataset;
+  return {
+    figure, words, jpeg, like,
+    restored: pictures(link) ?? pictures(edited),
+    edited: pictures(edited),
+    window: spot ? spot.split(" ").map(Number) : null,
+  };
+}
+
+// Black, violet, red, orange, yellow: grows lighter all the way, so it reads in grey too.
+const HEAT = heat([[0, 0, 4], [66, 10, 104], [147, 38, 103], [221, 81, 58], [252, 165, 10], [252, 255, 164]]);
+function heat(stops) {
+  return Array.from({ length: 256 }, (_, level) => {
+    if (level < SMALL_CHANGE / 3) return stops[0];
+    const place = (level / 255) * (stops.length - 1);
+    const low = Math.min(stops.length - 2, Math.floor(place));
+    return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (place - low)));
+  });
+}
+
+if (viewer) start();
