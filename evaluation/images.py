@@ -20,6 +20,9 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 64 * 2**20
 # Pillow only warns below 179 MP; a benchmark picture is about 1 MP.
 MAX_PIXELS = 40_000_000
+# A progressive JPEG has about ten scans. One of a million empty ones, eleven bytes
+# each, would keep a processor busy for a day.
+MAX_SCANS = 500
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
 # The lightest and darkest value of a channel in a picture of one colour.
@@ -129,6 +132,8 @@ def _decode(
         kind = "JPEG" if image.format == "MPO" else image.format
         if kind != "JPEG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError("animated pictures are not accepted; send a single frame")
+        if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
+            raise ImageError(f"the JPEG has more than {MAX_SCANS} scans")
         canonical, notes = _canonical(image, data)
     except ImageError:
         raise
@@ -160,6 +165,7 @@ def _canonical(image: ImageFile.ImageFile, data: bytes) -> tuple[Image.Image, tu
     if turn is not None:
         colour = colour.transpose(turn)
         notes.append("turned upright by its EXIF orientation")
+    colour.info = {}  # or a copy saved of it would be converted and turned again
     return colour, tuple(notes)
 
 
@@ -179,7 +185,9 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
     else:
         other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
         values = np.asarray(image).astype(np.uint16) * 256 + np.asarray(other)
-    eight = np.rint(values / 257).astype(np.uint8)
+    eight = np.empty(values.shape, dtype=np.uint8)
+    for row in range(len(values)):  # the whole picture in float64 would be eight times its size
+        eight[row] = np.rint(values[row] / 257)
     if (key := image.info.get("transparency")) is not None:
         # One colour that stands for "transparent", in 16 bits too.
         seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)

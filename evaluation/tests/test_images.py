@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -99,6 +100,16 @@ def test_a_text_chunk_that_inflates_to_a_bomb_is_refused():
     text = b"Comment\0\0" + zlib.compress(b"a" * (PngImagePlugin.MAX_TEXT_CHUNK + 10))
     with pytest.raises(ImageError, match="cannot be decoded"):
         Picture.from_bytes(raw_png(noise(4, 4), 2, bits=8, before=chunk(b"zTXt", text)))
+
+
+def test_a_jpeg_of_endless_scans_is_refused_at_once():
+    data = encoded(Image.new("L", (3000, 3000)), "JPEG", progressive=True)
+    scan = data[data.rindex(b"\xff\xda") : -2][:10] + b"\0"
+    assert Picture.from_bytes(data[:-2] + scan * 20 + data[-2:]).size == (3000, 3000)
+    start = time.monotonic()
+    with pytest.raises(ImageError, match="scans"):
+        Picture.from_bytes(data[:-2] + scan * 100_000 + data[-2:])
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
@@ -328,6 +339,19 @@ def test_transparency_is_composited_after_the_profile_is_converted():
     clear = Image.new("RGBA", (8, 8), (55, 55, 55, 0))
     found = pixels(encoded(clear, "PNG", icc_profile=linear_profile()))
     assert (found == 128).all()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_a_copy_of_the_canonical_form_is_not_converted_or_turned_again(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = Picture.from_bytes(encoded(smooth(), kind, exif=exif, icc_profile=linear_profile()))
+    assert len(picture.notes) == 2
+    for copy in (images.encode_png(picture.image), images.encode_webp(picture.image)):
+        again = Picture.from_bytes(copy)
+        assert again.notes == ()
+        assert np.array_equal(np.asarray(again.image), np.asarray(picture.image))
+        assert b"lcms" not in copy
 
 
 def test_a_profile_that_is_srgb_leaves_every_pixel_alone():
