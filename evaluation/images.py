@@ -12,8 +12,10 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -177,6 +179,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
     """
     other = Image.open(io.BytesIO(data), formats=("PNG",))
     tile = other.tile[0]
+    values: NDArray[Any]
     if image.mode == "I;16":
         values = np.asarray(image)[..., None]
     elif tile.args == "LA;16B":  # four bytes, as RGBA has them: grey high, low, alpha high, low
@@ -185,7 +188,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
     else:
         other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
         values = np.asarray(image).astype(np.uint16) * 256 + np.asarray(other)
-    eight = np.empty(values.shape, dtype=np.uint8)
+    eight: NDArray[Any] = np.empty(values.shape, dtype=np.uint8)
     for row in range(len(values)):  # the whole picture in float64 would be eight times its size
         eight[row] = np.rint(values[row] / 257)
     if (key := image.info.get("transparency")) is not None:
