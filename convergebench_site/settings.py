@@ -256,6 +256,8 @@ SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker that was not heard of for so long has lost its chains.
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
+#: After so long a job makes room for other runs that wait in its queue.
+TURN_SECONDS = env.float("TURN_SECONDS", default=60)
 #: How often each worker looks for work that nobody was told of.
 SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
 

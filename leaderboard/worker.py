@@ -26,6 +26,9 @@ from rq.job import Job
 
 from evaluation import jobs
 from evaluation.jobs import rings, signals
+from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.network import NetworkMetric
+from evaluation.torch_compat import ready_torchvision
 from leaderboard.models import Chain
 
 log = structlog.get_logger(__name__)
@@ -189,10 +192,11 @@ def preload(queue: str) -> None:
 
     if queue == rings.GPU:
         try:
-            from evaluation.torch_compat import ready_torchvision
-
-            ready_torchvision()
-            for name in ("cv2", "lpips", "open_clip", "efficientnet_lite_pytorch"):
-                importlib.import_module(name)
+            for name in settings.METRICS or METRICS:
+                metric = metric_class(name)
+                if issubclass(metric, NetworkMetric):
+                    ready_torchvision()
+                for module in metric.modules:
+                    importlib.import_module(module)
         except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
             log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")

@@ -45,9 +45,8 @@ T = TypeVar("T")
 
 TICK = 0.25
 LOOK_SECONDS = 1.0
-#: After so long a job makes room for other runs that wait in its queue. Weights load
-#: slowly, so a turn on the gpu queue is longer.
-TURN_SECONDS = {rings.EDITS: 60.0, rings.GPU: 900.0}
+#: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
+GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
 LONG_BLOCK = 60.0
 ATTEMPTS = 5
@@ -73,6 +72,7 @@ class Player:
         self.run, self.editor, self.queue, self.token = run, editor, queue, token
         self.desk = Desk(run, token, inbox)
         self.most = 1 if queue == rings.GPU else settings.MAX_CALLS_IN_FLIGHT
+        self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue == rings.GPU else 1)
         self.trips = run.suite.trips
         self.stop = threading.Event()
         self.cancelled = False
@@ -148,7 +148,7 @@ class Player:
         elif self.desk.pace.blocked > LONG_BLOCK and not self.desk.closing:
             fault = self.desk.pace.fault or Fault.RATE_LIMITED
             self._pause(fault.value, f"{fault.label}.", self.desk.pace.blocked)
-        elif time.monotonic() - self.began > TURN_SECONDS[self.queue] and rings.others_wait(
+        elif time.monotonic() - self.began > self.turn and rings.others_wait(
             self.run.pk, self.queue
         ):
             self._close()

@@ -251,6 +251,11 @@ class ScoreJob:
         if run.chains.unscored().exists() or not run.claim_finish(self.token):
             return  # another worker has the rest
         try:
+            # Also where every chain broke at once: its zeros are results, by these metrics.
+            for chain in run.chains.select_related("case__picture__stored"):
+                picture = chain.case.picture
+                if picture.pixels_sha256 not in self._calibrated:
+                    self._calibrate(picture.pixels_sha256, _read(picture.stored))
             _judge_global_pairs(run, self.pairs)
             if not run.editing_model.is_reference:
                 run.flags = flags.of(run, self.pairs)
@@ -261,6 +266,8 @@ class ScoreJob:
             with transaction.atomic():
                 run.move(RunState.FINISHED, published=publish, token=None, lease_until=None)
                 standings.refresh_ranks(run.suite)
+        except MetricsChanged as change:
+            control.pause(run, "metric_version", str(change))
         except Exception as error:
             log.exception("finish failed", run=run.pk)
             control.pause(run, "internal", f"Sums: {type(error).__name__}: {error}")

@@ -1,0 +1,197 @@
+"""Real workers on a real Valkey: rings, kills, outages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from evaluation import jobs
+from evaluation.benchmarks.editing_server import EditingServer
+from evaluation.jobs import rings
+from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.tests import factories
+from leaderboard.tests.crew import Crew
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    monkeypatch.setattr(rings, "_silent_until", 0.0)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.05) as server:
+        yield server
+
+
+@pytest.fixture
+def crew(tmp_path: Path, valkey: Any) -> Iterator[Crew]:
+    with Crew(tmp_path) as crew:
+        yield crew
+
+
+def start(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
+    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
+    model = factories.editing_model("served", "endpoint", options=options, **fields)
+    return jobs.start(model, factories.tiny_suite(pictures=pictures, trips=trips))
+
+
+def state(run: Run) -> str:
+    run.refresh_from_db()
+    return run.state
+
+
+def test_a_run_is_played_scored_and_finished(crew: Crew, server: EditingServer) -> None:
+    crew.hire("edits")
+    crew.hire("gpu")
+    run = start(server)
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == run.calls == 24
+    assert run.standings.exists()
+
+
+def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
+    crew: Crew, server: EditingServer, valkey: Any
+) -> None:
+    valkey.kill()
+    run = start(server)  # saved, though nobody heard of it
+    assert state(run) == RunState.QUEUED
+    edits, gpu = crew.hire("edits"), crew.hire("gpu")
+    time.sleep(3)
+    assert edits.poll() is None  # they wait
+    assert gpu.poll() is None
+    valkey.start()
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 24
+
+
+def test_redis_may_be_emptied_and_restarted_in_mid_run(
+    crew: Crew, server: EditingServer, valkey: Any
+) -> None:
+    server.latency = 0.3
+    edits, gpu = crew.hire("edits"), crew.hire("gpu")
+    run = start(server, trips=6)
+    client = redis.Redis(unix_socket_path=valkey.socket)
+    crew.wait(lambda: len(server.calls) >= 6)
+    client.flushall()
+    crew.wait(lambda: len(server.calls) >= 16)
+    valkey.kill()
+    crew.wait(lambda: len(server.calls) >= 24)  # the work goes on without it
+    valkey.start()
+    crew.wait(lambda: rings.workers("edits") == 1)  # known as alive again
+    client.flushall()
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 48
+    assert edits.poll() is None
+    assert gpu.poll() is None
+
+
+def test_a_killed_horse_costs_the_edit_in_flight_and_its_chains_go_on_at_once(
+    crew: Crew, server: EditingServer
+) -> None:
+    server.latency = 1
+    crew.environment["LEASE_SECONDS"] = "300"  # nobody waits for it
+    crew.hire("edits")
+    crew.hire("gpu")
+    run = start(server, trips=2)
+    crew.wait(lambda: server.in_flight == 4)
+    assert crew.kill("edits", horse=True)
+    killed = time.monotonic()
+    crew.wait(lambda: len(server.calls) >= 8)
+    assert time.monotonic() - killed < 30
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 16 + 4
+    assert run.ledger.filter(outcome=Call.LOST).count() == 4
+
+
+def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
+    crew: Crew, server: EditingServer
+) -> None:
+    server.latency = 1
+    first = crew.hire("edits", "first")
+    run = start(server, trips=2)
+    crew.wait(lambda: server.in_flight == 4)
+    horse = crew.horse("first")
+    assert horse
+    crew.hire("edits", "second")
+    crew.hire("gpu")
+    first.kill()
+    first.wait()
+    del crew.processes["first"]
+    killed = time.monotonic()
+    crew.wait(lambda: not Path(f"/proc/{horse}").exists(), seconds=10)
+    crew.wait(lambda: len(server.calls) >= 8, seconds=90)
+    assert time.monotonic() - killed < 90
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) <= 16 + 4
+
+
+def test_two_workers_share_a_run(crew: Crew, server: EditingServer) -> None:
+    server.latency = 0.5
+    crew.environment["MAX_CALLS_IN_FLIGHT"] = "2"
+    crew.hire("edits", "first")
+    crew.hire("edits", "second")
+    crew.wait(lambda: rings.workers("edits") == 2)
+    run = start(server, trips=6)
+    crew.wait(lambda: Chain.objects.in_flight().values("token").distinct().count() == 2)
+    crew.wait(lambda: state(run) == RunState.SCORING)
+    assert len(server.calls) == 48
+    assert server.most_in_flight == 4
+
+
+def test_cancel_frees_the_worker_in_the_middle_of_an_edit(
+    crew: Crew, server: EditingServer
+) -> None:
+    server.latency = 120
+    crew.hire("edits")
+    run = start(server)
+    crew.wait(lambda: server.in_flight == 4)
+    jobs.cancel(run)
+    cancelled = time.monotonic()
+    crew.wait(lambda: not crew.horse("edits"))
+    assert time.monotonic() - cancelled < 15
+    assert not Chain.objects.in_flight().exists()
+
+
+def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
+    crew: Crew, server: EditingServer
+) -> None:
+    server.latency = 0.5
+    edits = crew.hire("edits")
+    run = start(server, trips=6)
+    crew.wait(lambda: len(server.calls) >= 6)
+    os.kill(edits.pid, signal.SIGTERM)
+    assert edits.wait(timeout=30) == 0
+    assert Trip.objects.exists()
+    assert run.ledger.filter(outcome=Call.CALLING).count() == 0
+    assert not Chain.objects.in_flight().exists()
+    crew.hire("edits")
+    crew.wait(lambda: state(run) == RunState.SCORING)
+    assert len(server.calls) == 48
+
+
+def test_runs_take_turns_on_one_worker(
+    crew: Crew, server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run does not wait for the end of a first that takes for ever."""
+    server.latency = 0.3
+    crew.environment["TURN_SECONDS"] = "2"
+    crew.hire("edits")
+    long = start(server, trips=60)
+    crew.wait(lambda: len(server.calls) >= 4)
+    other = factories.editing_model("other", "jpeg")
+    short = jobs.start(other, long.suite)
+    crew.wait(lambda: Trip.objects.filter(chain__run=short).exists())
+    assert state(long) == RunState.PLAYING
+    assert len({call.edit for call in server.calls}) == len(server.calls)
