@@ -16,10 +16,10 @@ register = template.Library()
 
 
 class Compact(DjangoJSONEncoder):
-    """JSON without the spaces: a third fewer bytes for a figure."""
+    """JSON without the spaces and with its letters as they are: a third fewer bytes."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "separators": (",", ":")})
+        super().__init__(**{**options, "separators": (",", ":"), "ensure_ascii": False})
 
 
 @register.simple_tag

@@ -264,7 +264,7 @@ def test_many_models_show_the_first_and_a_way_to_all(client, suite):
     for number in range(65):
         make_run(f"Model {number}", suite, 1 + number / 10)
     html = page(client)
-    assert html.count('name="models"') == 60
+    assert html.count('name="models"') == 50
     assert "Show all 65 models" in html
     assert page(client, "?every=1").count('name="models"') == 65
 

@@ -33,9 +33,9 @@ from leaderboard.charts import (
 from leaderboard.page_cache import keep_page
 
 #: Rows before "show all": the page stays light however many models there are.
-FIRST_ROWS = 60
+FIRST_ROWS = 50
 #: Curves drawn at once, and those the legend can add.
-CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 5, 3
+CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 
 @require_safe

@@ -15,7 +15,7 @@ from leaderboard.models import Case
 from leaderboard.page_cache import keep_page
 
 #: Lines of the table of models, and columns of the table of pairs.
-FIRST_ROWS, PAIR_COLUMNS = 60, 10
+FIRST_ROWS, PAIR_COLUMNS = 50, 10
 
 
 @require_safe
