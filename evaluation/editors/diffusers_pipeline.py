@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -330,6 +331,7 @@ def _ended() -> EditorError:
     return EditorError("the edit was ended from our side", fault=Fault.UNREACHABLE, permanent=True)
 
 
+@lru_cache
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)

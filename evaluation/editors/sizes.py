@@ -62,6 +62,8 @@ class SizeRule:
             sides = self.area**0.5 * shape, self.area**0.5 / shape
             width, height = (max(1, round(side / self.step)) * self.step for side in sides)
             return width, height
+        if size[0] % self.step == size[1] % self.step == 0 and self._allows(*size):
+            return size
         steps = range(self.step, self.max_side + 1, self.step)
         found = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
         # A shape out of bounds, a long strip for instance: the whole grid is searched.

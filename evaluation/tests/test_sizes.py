@@ -12,7 +12,7 @@ sides = st.integers(16, 4000)
 BOUNDS = SizeRule(step=16, min_side=256, max_side=4096, min_pixels=921600, max_pixels=16777216)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(sides, sides)
 def test_the_nearest_size_is_always_legal(width: int, height: int) -> None:
     w, h = BOUNDS.nearest((width, height))
@@ -26,7 +26,7 @@ def test_a_legal_size_is_its_own_nearest(width: int, height: int) -> None:
     assert BOUNDS.nearest((width * 16, height * 16)) == (width * 16, height * 16)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(sides, sides)
 def test_the_nearest_ratio_is_the_nearest(width: int, height: int) -> None:
     rule = SizeRule(ratios=("1:1", "4:3", "3:4", "16:9", "9:16"))

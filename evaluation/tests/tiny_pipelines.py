@@ -77,6 +77,7 @@ def flux_kontext(folder: Path) -> Any:
             norm_num_groups=1,
             use_quant_conv=False,
             use_post_quant_conv=False,
+            mid_block_add_attention=False,
             shift_factor=0.0609,
             scaling_factor=1.5035,
         ),
@@ -318,6 +319,7 @@ def _vae(*channels: int) -> Any:
         up_block_types=("UpDecoderBlock2D",) * len(channels),
         latent_channels=4,
         sample_size=32,
+        mid_block_add_attention=False,
     )
 
 
@@ -334,6 +336,7 @@ def _flux2_vae() -> Any:
         norm_num_groups=1,
         use_quant_conv=False,
         use_post_quant_conv=False,
+        mid_block_add_attention=False,
     )
 
 
