@@ -87,6 +87,8 @@ class Crew:
 
     def kill(self, name: str, *, horse: bool) -> bool:
         """kill -9 the worker or its horse; whether there was one."""
+        if name not in self.processes:
+            return False
         pid = self.horse(name) if horse else self.processes[name].pid
         if pid is None or (not horse and self.processes[name].poll() is not None):
             return False
