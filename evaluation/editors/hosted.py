@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import ipaddress
 import json
+import math
 import os
 import re
 import ssl
@@ -36,7 +37,7 @@ from evaluation.editors.failures import (
 from evaluation.editors.payloads import decoded, from_base64
 from evaluation.editors.sizes import SizeRule
 from evaluation.editors.wire import Limits, Reply, Wire
-from evaluation.images import Picture
+from evaluation.images import Picture, fit
 
 # GETs cost nothing: a paid picture is not given up for one bad poll.
 PATIENCE = 4
@@ -106,11 +107,7 @@ class HostedEditor(Editor):
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         if missing := self.missing():
             raise configuration(f"{self.provider}: " + "; ".join(missing))
-        if min(picture.size) < self.min_input_side:
-            raise configuration(
-                f"{self.model} takes pictures of at least {self.min_input_side} px a side, "
-                f"this one is {picture.width} x {picture.height}: choose a suite of a larger size"
-            )
+        picture, notes = self._acceptable(picture)
         request = Request(picture, prompt, seed, self._key())
         started = time.monotonic()
         with self.wire.call(self.timeout) as limits:
@@ -126,9 +123,17 @@ class HostedEditor(Editor):
             except (EditorError, Refused) as error:
                 hide(request.key, error)
                 raise
-        notes = {"mime": answered.mime, "model": self.model, **edited.notes}
+        notes |= {"mime": answered.mime, "model": self.model, **edited.notes}
         cost = edited.cost if edited.cost is not None else self.price
         return Answer(answered, time.monotonic() - started, cost, notes)
+
+    def _acceptable(self, picture: Picture) -> tuple[Picture, dict[str, Any]]:
+        """The picture to send, enlarged where the model takes none so small; and a note of it."""
+        scale = self.min_input_side / min(picture.size)
+        if scale <= 1:
+            return picture, {}
+        size = math.ceil(picture.width * scale), math.ceil(picture.height * scale)
+        return Picture.from_image(fit(picture.image, size)), {"sent_at": "{}x{}".format(*size)}
 
     def missing(self) -> list[str]:
         found = []

@@ -14,7 +14,8 @@ from PIL import Image
 
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
-from evaluation.tests.fake_providers import FAKES, KEY, FakeProvider
+from evaluation.round_trips import Position, round_trips
+from evaluation.tests.fake_providers import FAKES, KEY, FakeProvider, by_editor
 
 SIZE = (64, 48)
 PROMPT = "Add a red hat. Größe «1»"
@@ -285,13 +286,31 @@ def test_what_shaped_the_answers_is_described_without_the_key(
     assert KEY not in f"{described} {editor!r}"
 
 
-def test_a_picture_below_the_models_least_size_is_our_mistake(
+def test_a_picture_below_the_models_least_size_is_sent_enlarged(
     fake: FakeProvider, load: Load, picture: Picture
 ) -> None:
-    with pytest.raises(EditorError, match="384 px") as caught:
-        load(min_input_side=384).edit(picture, PROMPT)
-    assert caught.value.fault is Fault.CONFIGURATION
-    assert fake.requests == []
+    answer = load(min_input_side=96).edit(picture, PROMPT)
+    assert answer.notes["sent_at"] == "128x96"
+    assert answer.picture.size == (128, 96), "the fake keeps the size it is sent"
+    assert "sent_at" not in load(min_input_side=48).edit(picture, PROMPT).notes
+
+
+def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    """The oracle undoes its edits by what it writes into its PNGs: not a byte may be touched."""
+    if missing := load_editor("oracle").missing():
+        pytest.skip(missing[0])
+    fake.edit = by_editor(load_editor("oracle"))
+    sent = Position(Picture.from_image(picture.image.resize((256, 192))))
+    halves = list(
+        round_trips(
+            load().edit, sent, forward="Add a hat.", backward="Remove the hat.", trips=2, seed=1
+        )
+    )
+    assert [half.number for half in halves] == [1, 1, 2, 2]
+    assert halves[-1].answer.picture.image.tobytes() == sent.picture.image.tobytes()
+    assert halves[0].answer.picture.image.tobytes() != sent.picture.image.tobytes()
 
 
 # Providers that let us wait.

@@ -4,7 +4,7 @@
         fake.next("limited", "edit")       # what the next edits meet; afterwards "edit" again
         editor = load_editor("bfl", model="flux-2-pro", **fake.options)
 
-`edit` (image, prompt, seed → image) is what the model behind it does. Every
+`edit` (picture, prompt, seed → picture) is what the model behind it does. Every
 request is kept in `fake.requests`; `fake.edits` counts the edits asked for.
 """
 
@@ -28,21 +28,20 @@ from PIL import Image, ImageChops
 from evaluation.editors import Editor
 from evaluation.images import Picture, encode_jpeg, encode_png
 
-Edit = Callable[[Image.Image, str, int | None], Image.Image]
+Edit = Callable[[Picture, str, int | None], Picture]
 
 KEY = "canary-key-7f3a9c"
 
 
-def tinted(image: Image.Image, prompt: str, seed: int | None) -> Image.Image:
+def tinted(picture: Picture, prompt: str, seed: int | None) -> Picture:
     """A visible change that needs no model."""
-    return ImageChops.add(image, Image.new("RGB", image.size, (9, 0, 4)))
+    tint = Image.new("RGB", picture.size, (9, 0, 4))
+    return Picture.from_image(ImageChops.add(picture.image, tint))
 
 
 def by_editor(editor: Editor) -> Edit:
-    """What another editor would answer, a reference editor for instance."""
-    return lambda image, prompt, seed: (
-        editor.edit(Picture.from_image(image), prompt, seed).picture.image
-    )
+    """What another editor would answer, a reference editor for instance; byte for byte."""
+    return lambda picture, prompt, seed: editor.edit(picture, prompt, seed).picture
 
 
 @dataclass(frozen=True)
@@ -245,11 +244,11 @@ class FakeProvider:
         except (KeyError, ValueError, TypeError, IndexError) as error:
             return self.error(400, f"bad-request: {error!r}")
         assert before.mime == "image/png", "a provider is sent PNG"
-        image = self.edit(before.image, asked.prompt, asked.seed)
+        after = self.edit(before, asked.prompt, asked.seed)
         if self.honour_size and asked.size:
-            image = image.resize(asked.size)
-        make = PICTURES.get(case, encode_png)
-        return self.answer(asked, make(image), case)
+            after = Picture.from_image(after.image.resize(asked.size))
+        data = PICTURES[case](after.image) if case in PICTURES else after.data
+        return self.answer(asked, data, case)
 
     def __enter__(self) -> FakeProvider:
         fake = self
