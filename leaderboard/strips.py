@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluation.jpeg import jpeg_equivalent
+from evaluation.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
 from leaderboard import wording
 from leaderboard.board import METRICS
@@ -25,10 +25,28 @@ JPEG_QUALITIES = range(1, 96)
 
 @dataclass(frozen=True)
 class Jpeg:
-    """The JPEG save that loses as much: the quality to show, and the sentence about it."""
+    """The JPEG save that loses as much; `equivalent` is 0 where more is lost than by any."""
 
-    quality: int
-    words: str
+    equivalent: float
+
+    @property
+    def quality(self) -> int:
+        """The quality to show: the nearest there is."""
+        return min(max(round(self.equivalent), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
+
+    @property
+    def words(self) -> str:
+        return like_jpeg(self.equivalent)
+
+    @property
+    def caption(self) -> str:
+        """What is said below the JPEG."""
+        saved = f"The source saved once as JPEG, quality {self.quality}"
+        if self.equivalent < JPEG_QUALITIES[0]:
+            return f"{saved}, the lowest: even that keeps more"
+        if self.equivalent > JPEG_QUALITIES[-1]:
+            return f"{saved}: that loses more"
+        return f"{saved}: as much is lost"
 
 
 @dataclass(frozen=True)
@@ -109,14 +127,15 @@ def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
     quality = jpeg_equivalent(distance, ladder)
     if quality is None or distance == 0:
         return None
-    shown = min(max(round(quality), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
-    return Jpeg(shown, like_jpeg(quality))
+    return Jpeg(quality)
 
 
 def like_jpeg(quality: float | None) -> str:
     """ "like one JPEG save at quality 8"; None and 0 are worse than any."""
     if quality is None or quality < 1:
         return "worse than one JPEG save at the lowest quality"
+    if quality >= LOSSLESS:
+        return "nothing: no loss"
     if quality > JPEG_QUALITIES[-1]:
         return "less than one JPEG save at quality 95"
     return f"like one JPEG save at quality {quality:.0f}"
@@ -177,7 +196,8 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         return f"{left} of the picture is still there {wording.after(trips)}."
     if life.kind == "crossed":
         return f"Half of the picture is lost after {lasted}."
-    return f"{EVENTS[life.kind]} on trip {int(life.time) + 1}: it counts as over after {lasted}."
+    over = f"after {lasted}" if life.time else "at once"
+    return f"{EVENTS[life.kind]} on trip {int(life.time) + 1}: it counts as over {over}."
 
 
 EVENTS = {

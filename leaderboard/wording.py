@@ -73,7 +73,7 @@ def percent(share: float | None, digits: int = 0) -> str:
     shown = f"{100 * share:.{digits}f}"
     if share > 0 and float(shown) == 0:
         return f"<\u00a0{10**-digits:g}\u00a0%"
-    if share < 1 and float(shown) == 100:
+    if share < 1 - 1e-9 and float(shown) == 100:
         return f">\u00a0{100 - 10**-digits:g}\u00a0%"
     return f"{shown}\u00a0%".replace("-", "−")
 

@@ -1,4 +1,4 @@
-"""Thumbnails for templates."""
+"""Thumbnails and provenance for templates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from leaderboard import wording
-from leaderboard.models import StoredImage
-from leaderboard.strips import like_jpeg, shown_size
+from leaderboard.models import Run, StoredImage
+from leaderboard.strips import SHOWN_SIDE, like_jpeg, shown_size
 
 register = template.Library()
 register.filter("like_jpeg", like_jpeg)
@@ -16,9 +16,14 @@ register.filter("metric_choice", wording.metric_choice)
 
 
 @register.simple_tag
-def thumb(picture: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
+def thumb(
+    picture: StoredImage | None,
+    alt: str,
+    shape: StoredImage | None = None,
+    side: int = SHOWN_SIDE,
+) -> SafeString:
     """A lazy thumbnail in the room that `shape` takes: the source's, so that strips line up."""
-    width, height = shown_size(shape or picture)
+    width, height = shown_size(shape or picture, side)
     if picture is None:
         return format_html('<span class="gone">no picture</span>')
     return format_html(
@@ -37,3 +42,13 @@ def framed(picture: StoredImage | None, alt: str, shape: StoredImage | None = No
     if picture is None:
         return small
     return format_html('<a href="{}">{}</a>', picture.copy_url, small)
+
+
+@register.filter
+def pinned_metrics(run: Run) -> list[tuple[str, dict[str, str], str]]:
+    """Every metric as the run pinned it, and where it was computed."""
+    scored = run.provenance.get("scoring", {}).get("metrics", {})
+    return [
+        (name, pinned, scored.get(name, {}).get("device", ""))
+        for name, pinned in run.metrics.items()
+    ]

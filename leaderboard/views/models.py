@@ -2,19 +2,167 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.models import EditingModel, Run
+from leaderboard import portraits, sparks, wording
+from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
+from leaderboard.models import Case, EditingModel, Run, Standing, Trip
+from leaderboard.page_cache import keep_page
+
+LEVEL = 0.5
+#: Cases shown at either end, and pairs before they are folded away.
+EXTREMES, OPEN_PAIRS = 3, 12
 
 
 @require_safe
+@keep_page(stamp, ("suite", "metric"))
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
-    published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
-    model = get_object_or_404(
-        EditingModel.objects if request.user.is_staff else published, slug=slug
+    models = EditingModel.objects.defer("options", "api_key")
+    if not request.user.is_staff:
+        models = models.filter(status=EditingModel.Status.PUBLISHED)
+    model = get_object_or_404(models, slug=slug)
+    runs = list(
+        Run.objects.visible_to(request.user)
+        .filter(editing_model=model)
+        .select_related("suite")
+        .defer("suite__definition")
+        .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     )
-    runs = Run.objects.visible_to(request.user).filter(editing_model=model)
-    context = {"model": model, "runs": runs.select_related("suite")}
-    return render(request, "leaderboard/model.html", context)
+    for run in runs:
+        run.editing_model = model
+    standing_runs = _by_suite(runs)
+    run = standing_runs.get(request.GET.get("suite", "")) or _most_telling(standing_runs)
+    context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
+    context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
+    if run:
+        context |= portrait(run, request.GET.get("metric", "")) | history(runs)
+    response = render(request, "leaderboard/model.html", context)
+    if request.GET:
+        response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+def portrait(run: Run, asked: str) -> dict[str, Any]:
+    """Everything that is said of one run."""
+    trips = run.suite.trips
+    whole = list(run.standings.filter(scope="all", level=LEVEL).select_related("metric"))
+    standings = {standing.metric.name: standing for standing in whole}
+    names = [name for name in METRICS if name in standings]
+    common = {
+        "suite": run.suite,
+        "trips": trips,
+        "metrics": names,
+        "reproduce": portraits.reproduce(run),
+    }
+    if not names:
+        return common
+    chosen = asked if asked in names else names[0]
+    standing = standings[chosen]
+    lines = portraits.metric_lines(standings, trips)
+    parts = _parts(run, standing, names)
+    pairs = [line for line in parts if line.part.group == "Edit pair"]
+    extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
+    strips = _strips(run, [row["case"] for rows in extremes.values() for row in rows])
+    return common | {
+        "metric": chosen,
+        "standing": standing,
+        "semantic": next((standings[name] for name in SEMANTIC if name in standings), None),
+        "ranked": _ranked(run, standing) if standing.rank else 0,
+        "refused": _share(standing.counts, "refused"),
+        "lines": lines,
+        "chart": portraits.curves_chart(standings, chosen, trips),
+        "damage": portraits.damage(standing, lines, trips),
+        "jpeg": portraits.jpeg_sentence(standing, trips),
+        "parts": [line for line in parts if line.part.group != "Edit pair"],
+        "pairs": sorted(pairs, key=lambda line: _life(line.standing)),
+        "open_pairs": len(pairs) <= OPEN_PAIRS,
+        "worst": [row | strips[row["case"]] for row in extremes["worst"] if row["case"] in strips],
+        "best": [row | strips[row["case"]] for row in extremes["best"] if row["case"] in strips],
+        "motion": portraits.motion(standing.details),
+        "shape": portraits.shape_sentence(standing.details),
+        "endings": portraits.endings(standing.counts),
+        "axis": sparks.axis_ticks(trips),
+    }
+
+
+def history(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every run of the model with its half-life by the first metric it has."""
+    found = Standing.objects.filter(run__in=[run.pk for run in runs], scope="all", level=LEVEL)
+    by_run: dict[int, dict[str, Standing]] = {}
+    for standing in found.select_related("metric").defer("curve", "details", "counts"):
+        by_run.setdefault(standing.run_id, {})[standing.metric.name] = standing
+    lines = []
+    for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
+        known = by_run.get(run.pk, {})
+        name = next((name for name in METRICS if name in known), None)
+        lines.append({"run": run, "metric": name, "standing": known[name] if name else None})
+    return {"history": lines}
+
+
+def _by_suite(runs: Sequence[Run]) -> dict[str, Run]:
+    """The run that stands for the model on each suite, else its newest; most important first."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        key = suite_key(run.suite)
+        if key not in found or (run.current and not found[key].current):
+            found[key] = run
+    return found
+
+
+def _most_telling(runs: dict[str, Run]) -> Run | None:
+    """The run on the most important suite that has results, else any."""
+    done = [run for run in runs.values() if run.current]
+    return next(iter(done or runs.values()), None)
+
+
+def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[portraits.PartLine]:
+    of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
+    of_chosen = Q(scope__startswith="pair:", metric=standing.metric_id)
+    found = run.standings.filter(of_all | of_chosen, level=LEVEL).select_related("metric")
+    cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
+    titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
+    rows = list(found.defer("curve", "details"))
+    return portraits.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
+
+
+def _strips(run: Run, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Mini strips of these cases: the source, and the returns at a few trips."""
+    numbers = portraits.strip_numbers(run.suite.trips)
+    cases = Case.objects.select_related("picture__stored").in_bulk(keys)
+    trips = Trip.objects.filter(
+        chain__run=run, chain__case__in=keys, chain__repeat=0, number__in=numbers
+    ).select_related("chain", "restored")
+    pictures: dict[int, list[Trip]] = {}
+    for trip in trips.order_by("number"):
+        trip.words = wording.after(trip.number)
+        pictures.setdefault(trip.chain.case_id, []).append(trip)
+    return {
+        pk: {"case": case, "source": case.picture.stored, "trips": pictures.get(pk, [])}
+        for pk, case in cases.items()
+    }
+
+
+def _ranked(run: Run, standing: Standing) -> int:
+    """How many models share this ranking."""
+    return Standing.objects.filter(
+        run__suite=run.suite_id,
+        run__current=True,
+        metric=standing.metric_id,
+        level=standing.level,
+        scope=standing.scope,
+        rank__isnull=False,
+    ).count()
+
+
+def _share(counts: dict[str, int], name: str) -> float | None:
+    return counts[name] / counts["chains"] if counts.get("chains") and name in counts else None
+
+
+def _life(standing: Standing | None) -> float:
+    return float("inf") if standing is None or standing.half_life is None else standing.half_life

@@ -2,27 +2,116 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.db.models import Count, F, Q, Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from leaderboard import progress as run_progress
-from leaderboard.models import Run
+from leaderboard import portraits, run_words, strips
+from leaderboard.board import METRICS
+from leaderboard.models import Call, Chain, Run, Trip
+
+#: Chains on one page.
+PAGE = 300
+ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suite"}
 
 
 @require_safe
 def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     run = _run(request, run_id)
-    context = {"run": run, "progress": run_progress.progress(run)}
-    return render(request, "leaderboard/run.html", context)
+    trips = run.suite.trips
+    whole = run.standings.filter(scope="all", level=0.5).select_related("metric")
+    standings = {standing.metric.name: standing for standing in whole}
+    names = [name for name in METRICS if name in standings]
+    metric = names[0] if names else METRICS[0]
+    order = request.GET.get("order", "worst" if names else "suite")
+    chains = _ordered(list(run.chains.select_related("case__picture__stored")), metric, order)
+    page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
+    context = {
+        "run": run,
+        "model": run.editing_model,
+        "suite": run.suite,
+        "trips": trips,
+        "live": run_words.live(run),
+        "metric": metric,
+        "standing": standings.get(metric),
+        "chart": portraits.curves_chart(standings, metric, trips),
+        "page": page,
+        "rows": _rows(run, list(page.object_list), metric),
+        "order": order if order in ORDERS else "worst",
+        "orders": ORDERS,
+        "ledger": _ledger(run),
+        "reproduce": portraits.reproduce(run),
+    }
+    response = render(request, "leaderboard/run.html", context)
+    if request.GET or not run.is_ended:
+        response["X-Robots-Tag"] = "noindex"
+    return response
 
 
 @require_safe
+@cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
-    """What the page polls."""
-    return JsonResponse(run_progress.progress(_run(request, run_id)))
+    """What the page polls; unchanged it costs a 304."""
+    return JsonResponse(run_words.live(_run(request, run_id)))
 
 
 def _run(request: HttpRequest, run_id: int) -> Run:
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
-    return get_object_or_404(runs, pk=run_id)
+    return get_object_or_404(runs.defer("suite__definition"), pk=run_id)
+
+
+def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
+    if order == "suite":
+        return chains
+
+    def goodness(chain: Chain) -> tuple[Any, ...]:
+        life = strips.lived(chain, metric)
+        auc = chain.results.get(metric, {}).get("auc", 0.0)
+        return (life.order, auc) if life else ((False, -1.0), 0.0)
+
+    return sorted(chains, key=goodness, reverse=order == "best")
+
+
+def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
+    """Each chain with its last return and how it went."""
+    last = Trip.objects.filter(chain__in=chains, number=F("chain__trips_played"))
+    pictures = {trip.chain_id: trip.restored for trip in last.select_related("restored")}
+    rows = []
+    for chain in chains:
+        chain.run = run
+        retention = chain.results.get(metric, {}).get("retention", [])
+        rows.append(
+            {
+                "chain": chain,
+                "case": chain.case,
+                "source": chain.case.picture.stored,
+                "last": pictures.get(chain.pk),
+                "lived": strips.lived(chain, metric),
+                "kept": retention[-1] if retention else None,
+                "verdict": strips.verdict(chain, metric, run.suite.trips),
+            }
+        )
+    return rows
+
+
+def _ledger(run: Run) -> dict[str, Any]:
+    """Every call that was made, by how it ended."""
+    calls = Call.objects.filter(run=run).values("outcome").order_by("outcome")
+    rows = list(
+        calls.annotate(
+            count=Count("pk"),
+            retries=Count("pk", filter=Q(attempt__gt=1)),
+            cost=Sum("cost"),
+            seconds=Sum("seconds"),
+        )
+    )
+    return {
+        "rows": rows,
+        "calls": sum(row["count"] for row in rows),
+        "retries": sum(row["retries"] for row in rows),
+    }

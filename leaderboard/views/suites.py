@@ -3,35 +3,65 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
+from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.models import Suite
+from leaderboard.board import stamp, suite_key
+from leaderboard.models import Case, Run, Suite, SuitePicture
+from leaderboard.models.suites import Category, EditPair, Kind
+from leaderboard.page_cache import keep_page
 
 
 @require_safe
+@keep_page(stamp)
 def index(request: HttpRequest) -> HttpResponse:
-    suites = Suite.objects.frozen().defer("definition")
-    return render(request, "leaderboard/suites.html", {"suites": suites})
+    """Every suite that can be played, its newest version first."""
+    suites = list(_counted(Suite.objects.frozen()))
+    newest: dict[str, Suite] = {}
+    for suite in sorted(suites, key=lambda suite: -suite.version):
+        newest.setdefault(suite.slug, suite)
+    shown = [suite for suite in suites if newest[suite.slug] == suite]
+    older = [suite for suite in suites if newest[suite.slug] != suite]
+    return render(request, "leaderboard/suites.html", {"suites": shown, "older": older})
 
 
 @require_safe
 def latest(request: HttpRequest, slug: str) -> HttpResponse:
     """The newest version of a suite, under its own address."""
-    suite = Suite.objects.frozen().defer("definition").filter(slug=slug).first()
+    versions = Suite.objects.frozen().defer("definition").filter(slug=slug)
+    suite = versions.order_by("-version").first()
     if suite is None:
         raise Http404("no such suite")
     return redirect(suite)
 
 
 @require_safe
+@keep_page(stamp)
 def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    suite = get_object_or_404(
-        Suite.objects.frozen().defer("definition"), slug=slug, version=version
-    )
-    return render(request, "leaderboard/suite.html", {"suite": suite})
+    suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
+    cases = list(Case.objects.filter(suite=suite).select_related("edit_pair"))
+    pictures = list(SuitePicture.objects.filter(suite=suite).select_related("stored"))
+    versions = _counted(Suite.objects.frozen().filter(slug=slug)).order_by("-version")
+    context = {
+        "suite": suite,
+        "board_query": f"suite={suite_key(suite)}",
+        "cases": cases,
+        "edits": len(cases) * suite.repeats * suite.trips * 2,
+        "pictures": _pictures(suite, pictures, cases),
+        "pairs": _pairs(suite, cases),
+        "balance": _balance(cases),
+        "licences": Counter(picture.licence for picture in pictures).most_common(),
+        "versions": versions,
+        "runs": Run.objects.public().filter(suite=suite).count(),
+    }
+    return render(request, "leaderboard/suite.html", context)
 
 
 @require_safe
@@ -42,5 +72,76 @@ def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         raise Http404("this suite was published elsewhere")
     text = json.dumps(suite.definition, ensure_ascii=False, indent=1)
     response = HttpResponse(text, content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="{suite.slug}-v{suite.version}.json"'
+    response["Content-Disposition"] = f'attachment; filename="{suite_key(suite)}.json"'
     return response
+
+
+def _counted(suites: Any) -> Any:
+    """Suites with how many cases, pictures and public runs they have."""
+
+    def count(rows: Any) -> Any:
+        grouped = rows.order_by().values("suite").annotate(number=Count("pk")).values("number")
+        return Coalesce(Subquery(grouped), 0)
+
+    of_suite = Q(suite=OuterRef("pk"))
+    return suites.defer("definition").annotate(
+        case_count=count(Case.objects.filter(of_suite)),
+        picture_count=count(SuitePicture.objects.filter(of_suite)),
+        run_count=count(Run.objects.public().filter(of_suite)),
+        edit_count=F("case_count") * F("repeats") * F("trips") * 2,
+    )
+
+
+def _pictures(
+    suite: Suite, pictures: Sequence[SuitePicture], cases: Sequence[Case]
+) -> list[dict[str, Any]]:
+    """Each picture with where it comes from, and the cases it is in."""
+    known = {row["slug"]: row for row in (suite.definition or {}).get("pictures", [])}
+    by_picture: dict[int, list[Case]] = {}
+    for case in cases:
+        by_picture.setdefault(case.picture_id, []).append(case)
+    return [
+        {
+            "picture": picture,
+            "origin": known.get(picture.slug, {}),
+            "cases": by_picture.get(picture.pk, []),
+        }
+        for picture in pictures
+    ]
+
+
+def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """Each pair as it was when the suite was frozen, and how often it is played."""
+    known = {row["slug"]: row for row in (suite.definition or {}).get("pairs", [])}
+    counts = Counter(case.pair_slug for case in cases)
+    changes, ways = dict(EditPair.Change.choices), dict(EditPair.Reversibility.choices)
+    found: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        frozen = known.get(case.pair_slug, {})
+        now = case.edit_pair
+        found.setdefault(
+            case.pair_slug,
+            {
+                "case": case,
+                "count": counts[case.pair_slug],
+                "change": changes.get(frozen.get("change", ""), "").partition(":")[0],
+                "reversibility": ways.get(frozen.get("reversibility", ""), ""),
+                # Curators improve prompts; results keep the words they were made with.
+                "changed": now is not None
+                and (now.forward, now.backward) != (case.forward, case.backward),
+            },
+        )
+    return sorted(found.values(), key=lambda row: (row["case"].category, row["case"].pair_title))
+
+
+def _balance(cases: Sequence[Case]) -> dict[str, Any]:
+    """How many cases of each category there are on each kind of picture."""
+    counts = Counter((case.category, case.kind) for case in cases)
+    kinds = [(value, label) for value, label in Kind.choices if any(k == value for _, k in counts)]
+    rows = []
+    for category, label in Category.choices:
+        numbers = [counts[category, kind] for kind, _ in kinds]
+        if sum(numbers):
+            rows.append((label, numbers, sum(numbers)))
+    totals = [sum(counts[category, kind] for category in Category.values) for kind, _ in kinds]
+    return {"kinds": [label for _, label in kinds], "rows": rows, "totals": totals}

@@ -15,6 +15,8 @@ function start() {
   const gain = find("#gain");
   const main = find('[data-view="main"]');
   const beside = find('[data-view="beside"]');
+  // Differences read the pixels back, so they stay in memory.
+  main.getContext("2d", { willReadFrequently: true });
   const size = { width: main.width, height: main.height };
   const shown = { edited: false, wipe: false, flicker: false, difference: false, zoom: false };
   const trips = [...document.querySelectorAll(".strip figure.restored")].map(readTrip);
@@ -77,8 +79,8 @@ function start() {
     const [left, top, side] = part.spot;
     const scale = canvas.width / part.width;
     const pen = canvas.getContext("2d");
-    pen.lineWidth = 2;
-    for (const [colour, off] of [["#000", 1], ["#fff", -1]]) {
+    pen.lineWidth = 1;
+    for (const [colour, off] of [["#000", 0.5], ["#fff", -0.5]]) {
       pen.strokeStyle = colour;
       pen.strokeRect((left - part.x) * scale - off, (top - part.y) * scale - off, side * scale + 2 * off, side * scale + 2 * off);
     }
@@ -117,7 +119,7 @@ function start() {
   }
 
   function drawDifference(before, after, part) {
-    const pen = main.getContext("2d", { willReadFrequently: true });
+    const pen = main.getContext("2d");
     const pixels = (image) => {
       paint(main, image, part);
       return pen.getImageData(0, 0, main.width, main.height);
@@ -158,8 +160,7 @@ function start() {
       shown.zoom && region().spot && "the worst spot",
     ].filter(Boolean).join("; ");
     const text = how ? `${looked} (${how})` : looked;
-    const like = now?.jpeg ? `The source saved once as JPEG at quality ${now.jpeg}: ${now.like}, by ${viewer.dataset.metric}`
-      : "The source";
+    const like = now?.jpeg ? `${now.like}, by ${viewer.dataset.metric}` : "The source";
     say("trip", trip.value);
     say("gain", gain.value);
     say("main", text);
