@@ -35,6 +35,7 @@ __all__ = [
     "pause",
     "play",
     "play_again",
+    "probe",
     "resume",
     "ring",
     "score",
@@ -87,3 +88,10 @@ def score(run_id: int) -> None:
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
         ScoreJob(run, rings.own_token()).run_to_end()
+
+
+def probe(submission_id: int) -> None:
+    """Test a submitted endpoint."""
+    from evaluation.jobs import probing
+
+    probing.probe(submission_id)

@@ -20,7 +20,7 @@ from redis.retry import Retry
 from rq import Queue, Worker
 
 EDITS, GPU = "edits", "gpu"
-PLAY, SCORE = "play", "score"
+PLAY, SCORE, PROBE = "play", "score", "probe"
 #: After a ring that was not heard, a process rings no more for this long.
 SILENT_SECONDS = 5.0
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import structlog
+from datetime import timedelta
 
-from evaluation.jobs import control
-from leaderboard.models import Chain, Run
+import structlog
+from django.conf import settings
+from django.db.models.functions import Now
+
+from evaluation.jobs import control, rings
+from leaderboard.models import Chain, Run, Submission
 from leaderboard.models.runs import ChainState, RunState
 
 log = structlog.get_logger(__name__)
@@ -21,3 +25,8 @@ def sweep() -> None:
             log.info("run goes on", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.ring(run)
+    # A test that a dead worker left, or whose ring was lost. A worker writes every step.
+    quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
+    waiting = Submission.objects.filter(state=Submission.State.PROBING)
+    for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
+        rings.ring(pk, rings.PROBE, rings.EDITS)

@@ -1,5 +1,5 @@
 """The admin: where people tend the benchmark and its runs."""
 
-from leaderboard.admin import entries, pairs, pictures, runs, suites
+from leaderboard.admin import entries, pairs, pictures, runs, submissions, suites
 
-__all__ = ["entries", "pairs", "pictures", "runs", "suites"]
+__all__ = ["entries", "pairs", "pictures", "runs", "submissions", "suites"]

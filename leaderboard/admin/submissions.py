@@ -1,0 +1,182 @@
+"""Review of submissions: look at the probe and the cost, then approve, ask or reject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.utils.html import format_html, format_html_join
+from simple_history.admin import SimpleHistoryAdmin
+
+from leaderboard import submissions
+from leaderboard.models import EditingModel, Submission, Suite
+
+MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
+
+
+class ReviewForm(forms.Form):
+    """What a reviewer decides."""
+
+    decision = forms.ChoiceField(
+        choices=[("approve", "Evaluate it"), ("ask", "Ask back"), ("reject", "Reject")],
+        widget=forms.RadioSelect,
+        initial="approve",
+    )
+    suite = forms.ModelChoiceField(
+        queryset=Suite.objects.playable().defer("definition"), empty_label=None
+    )
+    budget_calls = forms.IntegerField(
+        min_value=1, required=False, help_text="The run pauses before it would make more calls."
+    )
+    budget_usd = forms.DecimalField(min_value=0, required=False, max_digits=10, decimal_places=4)
+    message = forms.CharField(
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="The question, or the reason. The submitter reads it.",
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("decision") in ("ask", "reject") and not cleaned.get("message", "").strip():
+            self.add_error("message", "Say what the question is, or why it is rejected.")
+        return cleaned
+
+
+@admin.register(Submission)
+class SubmissionAdmin(SimpleHistoryAdmin):
+    list_display = (
+        "name",
+        "organisation",
+        "state",
+        "probe_result",
+        "suite",
+        "email",
+        "created_at",
+        "review_link",
+    )
+    list_filter = ("state", "contract", "suite")
+    list_select_related = ("suite",)
+    search_fields = ("name", "organisation", "email", "endpoint_url")
+    date_hierarchy = "created_at"
+    readonly_fields = (
+        *("state", "probe_steps", "others", "key_state", "remote_address", "token", "created_at"),
+        *("updated_at", "editing_model", "reviewed_by", "reply", "options"),
+    )
+    fields = (
+        *("name", "organisation", "email", "paper_url", "code_url", "open_weights", "licence"),
+        *("endpoint_url", "contract", "model_id", "options", "key_state", "price_per_edit"),
+        *("max_in_flight", "suite", "state", "probe_steps", "others", "message", "reply"),
+        *("editing_model", "reviewed_by", "remote_address", "created_at", "updated_at"),
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    @admin.display(description="test")
+    def probe_result(self, row: Submission) -> str:
+        if row.probed_at is None:
+            return "under way" if row.state == Submission.State.PROBING else "–"
+        return "passed" if row.probe.get("ok") else "failed"
+
+    @admin.display(description="test")
+    def probe_steps(self, row: Submission) -> str:
+        steps = [
+            (MARKS.get(step.get("state"), "?"), step.get("label", ""), step.get("detail", ""))
+            for step in row.probe.get("steps", [])
+        ]
+        return (
+            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}: {}</li>", steps))
+            if steps
+            else "–"
+        )
+
+    @admin.display(description="same endpoint or name")
+    def others(self, row: Submission) -> str:
+        found = [
+            (
+                reverse("admin:leaderboard_submission_change", args=[other.pk]),
+                other.name,
+                other.state,
+            )
+            for other in submissions.similar(row)
+        ]
+        return format_html_join(", ", '<a href="{}">{} ({})</a>', found) or "none"
+
+    @admin.display(description="key")
+    def key_state(self, row: Submission) -> str:
+        return "set" if row.api_key else "none"
+
+    @admin.display(description="")
+    def review_link(self, row: Submission) -> str:
+        if row.state not in (
+            Submission.State.REVIEW,
+            Submission.State.ASKED,
+            Submission.State.PROBE_FAILED,
+        ):
+            return ""
+        return format_html(
+            '<a class="button" href="{}">Review</a>',
+            reverse("admin:leaderboard_submission_review", args=[row.pk]),
+        )
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.review_view)
+        return [
+            path("<int:pk>/review/", view, name="leaderboard_submission_review"),
+            *super().get_urls(),
+        ]
+
+    def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """The submission with its probe and cost, and the decision."""
+        submission = get_object_or_404(Submission.objects.select_related("suite"), pk=pk)
+        if not self.has_change_permission(request, submission):
+            raise PermissionDenied
+        edits = submission.suite.core.edits
+        form = ReviewForm(
+            request.POST or None,
+            initial={"suite": submission.suite, "budget_calls": round(edits * 1.1)},
+        )
+        if form.is_valid():
+            try:
+                messages.success(request, self._decide(request, submission, form.cleaned_data))
+                return redirect("admin:leaderboard_submission_change", pk)
+            except submissions.NotPossible as error:
+                messages.error(request, str(error))
+        price = submission.price_per_edit
+        context = {
+            **self.admin_site.each_context(request),
+            "submission": submission,
+            "form": form,
+            "edits": edits,
+            "usd": None if price is None else price * edits,
+            "steps": submission.probe.get("steps", []),
+            "marks": MARKS,
+            "others": submissions.similar(submission),
+            "known": EditingModel.objects.filter(name__iexact=submission.name).first(),
+            "opts": self.opts,
+        }
+        return render(request, "admin/leaderboard/submission/review.html", context)
+
+    def _decide(self, request: HttpRequest, submission: Submission, values: dict[str, Any]) -> str:
+        message = values["message"].strip()
+        if values["decision"] == "approve":
+            run = submissions.approve(
+                submission,
+                suite=values["suite"],
+                budget_calls=values["budget_calls"],
+                budget_usd=values["budget_usd"],
+                by=request.user,
+            )
+            self.log_change(request, submission, f"Approved as run {run.pk}.")
+            return f"{submission} is being evaluated as run {run.pk}."
+        asked = values["decision"] == "ask"
+        to = Submission.State.ASKED if asked else Submission.State.REJECTED
+        submissions.move(submission, to, message=message, reviewed_by=request.user)
+        self.log_change(request, submission, f"{to.label}: {message[:200]}")
+        return "The question is asked." if asked else "The submission is rejected."

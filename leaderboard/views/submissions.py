@@ -1,0 +1,210 @@
+"""Submit a model endpoint, and follow what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+from django_ratelimit.core import get_usage
+
+from evaluation.editors.contracts import CONTRACTS
+from leaderboard import submissions
+from leaderboard.forms import SubmissionForm, curl_line, plain_text
+from leaderboard.models import Submission, Suite
+from leaderboard.models.runs import RunState
+from leaderboard.progress import progress
+
+EXAMPLE = Path(settings.BASE_DIR) / "evaluation" / "example_server.py"
+#: What a person can do in each state; anything else answers with a message.
+RATE = "20/h"
+
+
+def client_address(request: HttpRequest) -> str | None:
+    """The visitor's address: behind N trusted proxies the N-th from the right, else the peer's."""
+    hops = [
+        hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",") if hop.strip()
+    ]
+    if settings.TRUSTED_PROXIES and len(hops) >= settings.TRUSTED_PROXIES:
+        return hops[-settings.TRUSTED_PROXIES]
+    return request.META.get("REMOTE_ADDR") or None
+
+
+def _limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
+    """A 429 page when this address asks too often; the true limits are the daily quotas."""
+    usage = get_usage(
+        request,
+        group=what,
+        key=lambda _group, r: client_address(r) or "unknown",
+        rate=rate,
+        method="POST",
+        increment=True,
+    )
+    if not usage or not usage["should_limit"]:
+        return None
+    response = render(
+        request, "leaderboard/too_many.html", {"minutes": -(-usage["time_left"] // 60)}, status=429
+    )
+    response["Retry-After"] = str(usage["time_left"])
+    return response
+
+
+@never_cache
+def submit(request: HttpRequest) -> HttpResponse:
+    """The form; a valid one is saved and its endpoint tested by a worker."""
+    if request.method == "POST":
+        if limited := _limited(request, "submit"):
+            return limited
+        form = SubmissionForm(request.POST, remote_address=client_address(request))
+        if form.is_valid():
+            return redirect(form.save())
+        status = 422
+    else:
+        form, status = SubmissionForm(), 200
+    context = {
+        "form": form,
+        "curl": curl_line(form.data if form.is_bound else form.initial | DEFAULTS),
+        "contracts": CONTRACTS.values(),
+        "example": EXAMPLE.read_text(),
+        "suites": Suite.objects.playable().defer("definition"),
+        "local": settings.ALLOW_LOCAL_ENDPOINTS,
+    }
+    return render(request, "leaderboard/submit.html", context, status=status)
+
+
+DEFAULTS = {
+    "contract": "openai-edits",
+    "send_seed": True,
+    "send_response_format": True,
+    "size": "input",
+}
+
+
+@require_POST
+def preview(request: HttpRequest) -> HttpResponse:
+    """The request that would be sent for what is in the form so far, as a curl line."""
+    if limited := _limited(request, "preview", "600/h"):
+        return limited
+    return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
+
+
+@never_cache
+@require_safe
+def status(request: HttpRequest, token: str) -> HttpResponse:
+    """Where the submission stands, and what happens next."""
+    submission = _submission(token)
+    context = {
+        "submission": submission,
+        "state": _state(submission),
+        "run": submissions.run_of(submission),
+    }
+    response = render(request, "leaderboard/submission.html", context)
+    response["X-Robots-Tag"] = "noindex"
+    response["Referrer-Policy"] = "no-referrer"  # the address is the secret
+    return response
+
+
+@require_safe
+def status_json(request: HttpRequest, token: str) -> JsonResponse:
+    """The same in a few hundred bytes, for polling."""
+    return JsonResponse(_state(_submission(token)))
+
+
+def _submission(token: str) -> Submission:
+    rows = Submission.objects.select_related("suite", "editing_model")
+    return get_object_or_404(rows.defer("suite__definition"), token=token)
+
+
+def _state(submission: Submission) -> dict[str, Any]:
+    run = submissions.run_of(submission)
+    ended = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
+    return {
+        "state": submission.state,
+        "label": submission.get_state_display(),
+        "next": _next(submission, run),
+        "message": submission.message,
+        "probe": submission.probe.get("steps", []),
+        "probed": submission.probed_at is not None,
+        "run": progress(run) if run else None,
+        "ended": ended or bool(run and run.is_ended),
+        "queue": _place_in_queue(submission),
+    }
+
+
+def _next(submission: Submission, run: Any) -> str:
+    if run and submission.state == Submission.State.APPROVED:
+        if run.state == RunState.FINISHED:
+            if run.published:
+                return "Finished: your model is on the board."
+            return "Finished. An admin looks at the result and publishes it."
+        if run.state == RunState.PAUSED and run.reason == "key_rejected":
+            return "Your endpoint rejected the key. Set a new one below and the run goes on."
+        if run.state == RunState.PAUSED:
+            return f"Paused: {run.reason_text} Every finished trip is kept."
+    return submissions.NEXT[Submission.State(submission.state)]
+
+
+def _place_in_queue(submission: Submission) -> int | None:
+    """How many submissions wait for review before this one."""
+    if submission.state != Submission.State.REVIEW:
+        return None
+    waiting = Submission.objects.filter(state=Submission.State.REVIEW)
+    return waiting.filter(created_at__lt=submission.created_at).count()
+
+
+@require_POST
+def act(request: HttpRequest, token: str) -> HttpResponse:
+    """What the submitter can do: test again, set a new key, answer a question, withdraw."""
+    submission = _submission(token)
+    if limited := _limited(request, "act"):
+        return limited
+    acts: dict[str, Callable[[], str]] = {
+        "test": lambda: _test_again(submission),
+        "key": lambda: _new_key(submission, request.POST.get("api_key", "").strip()),
+        "reply": lambda: _reply(submission, request.POST.get("reply", "")),
+        "withdraw": lambda: _withdraw(submission),
+    }
+    chosen = acts.get(request.POST.get("act", ""))
+    if chosen is None:
+        messages.error(request, "There is nothing of that name to do.")
+    else:
+        try:
+            messages.success(request, chosen())
+        except submissions.NotPossible as error:
+            messages.error(request, str(error))
+    return redirect(submission)
+
+
+def _test_again(submission: Submission) -> str:
+    submissions.probe_again(submission)
+    return "The endpoint is being tested again."
+
+
+def _new_key(submission: Submission, key: str) -> str:
+    if not key or len(key) > 500 or not key.isascii() or not key.isprintable() or " " in key:
+        raise submissions.NotPossible(
+            "A key has at most 500 characters, and no spaces or line breaks."
+        )
+    if submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN):
+        raise submissions.NotPossible("This submission is over; a key would not be used.")
+    submissions.set_key(submission, key)
+    return "The new key is stored. It is never shown again."
+
+
+def _reply(submission: Submission, text: str) -> str:
+    reply = plain_text(text)[:2000]
+    if not reply:
+        raise submissions.NotPossible("The answer is empty.")
+    submissions.move(submission, Submission.State.REVIEW, reply=reply)
+    return "Thank you, your answer is with the reviewers."
+
+
+def _withdraw(submission: Submission) -> str:
+    submissions.withdraw(submission)
+    return "The submission is withdrawn and its key is deleted."
