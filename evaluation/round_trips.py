@@ -59,7 +59,15 @@ def round_trips(
             direction = "backward" if step == "forward" else "forward"
 
 
+def chain_seed(seed: int, case: str, repeat: int) -> int:
+    """The seed of a chain: its own, and the same in every run with the same seed."""
+    return _digest(f"{seed}/{case}/{repeat}")
+
+
 def edit_seed(seed: int, number: int, direction: str) -> int:
     """A 31-bit seed for one edit of a chain."""
-    digest = hashlib.sha256(f"{seed}/{number}/{direction}".encode()).digest()
-    return int.from_bytes(digest[:4]) >> 1
+    return _digest(f"{seed}/{number}/{direction}")
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

@@ -19,6 +19,7 @@ EDITORS: dict[str, str] = {
     "noise": "evaluation.editors.reference:Noise",
     "resample": "evaluation.editors.reference:Resample",
     "colour-drift": "evaluation.editors.reference:ColourDrift",
+    "latent": "evaluation.editors.latent:Latent",
     "ark": "evaluation.editors.ark:Ark",
     "bfl": "evaluation.editors.bfl:BlackForestLabs",
     "dashscope": "evaluation.editors.dashscope:DashScope",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import pkgutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from django.core.mail import mail_admins
 from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
+from evaluation import round_trips
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
@@ -215,5 +215,4 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
 
 def chain_seed(run: Run, chain: Chain) -> int:
     """The seed of a chain: its own, and the same in every run with the same seed."""
-    digest = hashlib.sha256(f"{run.seed}/{chain.case.slug}/{chain.repeat}".encode()).digest()
-    return int.from_bytes(digest[:4]) >> 1
+    return round_trips.chain_seed(run.seed, chain.case.slug, chain.repeat)

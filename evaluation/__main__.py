@@ -1,0 +1,114 @@
+"""`convergebench`: the benchmark from the shell."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+from evaluation import __version__
+from evaluation.catalog import CatalogError
+from evaluation.cli.printing import CommandError
+from evaluation.editors.base import EditorError
+from evaluation.images import ImageError
+from evaluation.metrics import MetricError
+from evaluation.metrics.weights import WeightsError
+from evaluation.own_chain import ChainFolderError
+from evaluation.pictures import OriginError
+from evaluation.player import Paused
+from evaluation.run_folder import RunFolderError
+from evaluation.suites import SuiteError
+
+COMMANDS = {
+    "editors": "evaluation.cli.editors",
+    "suites": "evaluation.cli.suites",
+    "weights": "evaluation.cli.weights",
+    "play": "evaluation.cli.play",
+    "score": "evaluation.cli.score",
+    "report": "evaluation.cli.report",
+    "score-chain": "evaluation.cli.score_chain",
+    "check-endpoint": "evaluation.cli.check_endpoint",
+}
+# What people can do something about: one line, no traceback.
+EXPECTED = (
+    CatalogError,
+    ChainFolderError,
+    CommandError,
+    EditorError,
+    ImageError,
+    MetricError,
+    OriginError,
+    RunFolderError,
+    SuiteError,
+    WeightsError,
+    OSError,
+)
+DESCRIPTION = """\
+How many round trips until half of the picture is lost?
+
+A round trip asks an image-editing model for an edit and then for its inverse:
+add a hat, remove the hat. convergebench plays round trips, scores what comes
+back against the source, and reports half-lives."""
+EPILOG = """\
+a first run, with no key, no GPU and no download but LPIPS' weights:
+  convergebench weights                              fetch what the metrics need, once
+  convergebench play --editor jpeg --suite smoke     play it into the folder jpeg-smoke
+  convergebench score jpeg-smoke                     score every trip
+  convergebench report jpeg-smoke                    curves, half-lives, strips: one HTML page
+
+pictures that you have already:
+  convergebench score-chain FOLDER                   I0_source.png, I1_forward.png, ...
+
+exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
+3 paused, the same command goes on; 130 interrupted, the same command goes on."""
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="convergebench",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"convergebench {__version__}")
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, path in COMMANDS.items():
+        module = importlib.import_module(path)
+        described = getattr(module, "DESCRIPTION", None) or module.HELP
+        sub = subparsers.add_parser(
+            name,
+            help=module.HELP,
+            description=described,
+            epilog=getattr(module, "EPILOG", None),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(run_command=module.run)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns its exit code."""
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.run_command(args)
+        sys.stdout.flush()
+    except Paused as pause:
+        sys.stderr.write(f"convergebench: paused. {pause}\n")
+        return 3
+    except BrokenPipeError:
+        # `convergebench editors | head`: nobody reads on. Keep Python from flushing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except EXPECTED as error:
+        sys.stderr.write(f"convergebench: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("\nconvergebench: interrupted\n")
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

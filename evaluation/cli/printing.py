@@ -1,0 +1,67 @@
+"""Tables, JSON and progress: numbers go to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+
+class CommandError(ValueError):
+    """What a person asked for cannot be done; the message says why."""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side; those that hold numbers are right-aligned."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(head), rule, *(line(row) for row in rows)])
+
+
+def _is_number(cell: str) -> bool:
+    plain = cell.strip("<>≈% ").partition(" ")[0].replace(",", "")
+    return (
+        plain in ("", "-", "–", "not", "identical", "worse")
+        or plain.lstrip("-").replace(".", "", 1).isdigit()
+    )
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, past any progress bar."""
+    tqdm.write(text, file=sys.stderr)
+
+
+def say_json(data: Any) -> None:
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def progress(total: int, what: str, unit: str, initial: int = 0) -> tqdm[Any]:
+    """A bar with the time left, on standard error."""
+    return tqdm(
+        total=total,
+        initial=initial,
+        desc=what,
+        unit=unit,
+        file=sys.stderr,
+        dynamic_ncols=True,
+        smoothing=0.1,
+        # In a log file a line every half minute is enough.
+        mininterval=0.2 if sys.stderr.isatty() else 30,
+    )

@@ -1,0 +1,86 @@
+"""`convergebench report`: one HTML page of one run, or of several side by side."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from evaluation.cli.printing import CommandError, say, say_json
+from evaluation.cli.score import add_metrics, new_scorer, read_scores, scored
+from evaluation.report import Report, ReportedRun
+from evaluation.run_folder import PlayedChain, RunFolder
+from evaluation.run_scores import RunScores
+
+HELP = "write curves, half-lives and picture strips as one HTML page"
+DESCRIPTION = """\
+Writes a page that needs no other file, and its charts as PNG: retention curves,
+a half-life table with intervals, and strips of pictures. Several runs of the
+same suite are compared. Runs that were not scored are scored first."""
+EPILOG = """\
+examples:
+  convergebench report jpeg-75-smoke
+  convergebench report jpeg-75-smoke noise-2-smoke --out comparison"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
+    )
+    add_metrics(parser)
+    parser.add_argument("--json", action="store_true", help="print where the report is, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folders = [RunFolder.open(path) for path in args.runs]
+    suite = folders[0].suite
+    for folder in folders[1:]:
+        if folder.suite.content_hash != suite.content_hash:
+            raise CommandError(
+                f"{folder.path} played {folder.suite.slug} ({folder.suite.content_hash[:12]}), "
+                f"{folders[0].path} played {suite.slug} ({suite.content_hash[:12]}): "
+                "only runs of the same suite can be compared"
+            )
+    runs = [_reported(folder, _scores(folder, args.metrics)) for folder in folders]
+    for folder, reported in zip(folders, runs, strict=True):
+        if not any(chain.outcome for chain in reported.scores.chains.values()):
+            raise CommandError(f"{folder.path} has no finished chain yet; play on first")
+    out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
+    page = Report(suite, runs).write(out)
+    if args.json:
+        say_json({"page": str(page), "charts": sorted(str(png) for png in out.glob("*.png"))})
+    else:
+        say(str(page))
+    return 0
+
+
+def _scores(folder: RunFolder, metrics: str | None) -> RunScores:
+    """The scores of all that is played: those that are there, where they still hold."""
+    scores = read_scores(folder)
+    if scores and not metrics and _covers(scores, folder):
+        return scores
+    return scored(folder, new_scorer(metrics))
+
+
+def _covers(scores: RunScores, folder: RunFolder) -> bool:
+    return all(
+        slug in scores.chains
+        and scores.chains[slug].outcome == chain.outcome
+        and scores.chains[slug].restored == tuple(back.sha256 for _, back in chain.trips)
+        for slug, chain in folder.chains.items()
+    )
+
+
+def _reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
+    def chain(slug: str) -> PlayedChain:
+        return folder.chains[slug]
+
+    return ReportedRun(
+        folder.name,
+        scores,
+        folder.header,
+        source=lambda slug: folder.source(chain(slug)),
+        trip=lambda slug, number: tuple(
+            folder.read(chain(slug), half) for half in chain(slug).trips[number - 1]
+        ),
+    )
