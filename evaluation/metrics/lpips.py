@@ -49,14 +49,14 @@ class Lpips(NetworkMetric):
 
     def features(self, images: Sequence[Image.Image]) -> Features:
         """The unit-length activations of the five layers."""
-        return [layer / _length(layer) for layer in self._layers(images)]
+        return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
     def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
         total: Any = 0
         for layer, wanted, head in zip(
             self._layers(images), source, self.network.lins, strict=True
         ):
-            difference = (layer / _length(layer)).sub_(wanted).square_()
+            difference = layer.div_(_length(layer)).sub_(wanted).square_()
             total = total + head(difference).mean((1, 2, 3), dtype=difference.dtype)
         distances: list[float] = total.tolist()
         return distances

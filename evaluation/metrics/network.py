@@ -13,6 +13,7 @@ from PIL import Image
 
 from evaluation.metrics import weights
 from evaluation.metrics.base import Features, Metric, MetricError, finite
+from evaluation.metrics.quick_network import quicken
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +51,8 @@ class NetworkMetric(Metric):
         import torch
 
         network = self.load().eval().requires_grad_(False)
-        return network.to(self.device, memory_format=torch.channels_last)
+        network = network.to(self.device, memory_format=torch.channels_last)
+        return quicken(network) if self.device == "cpu" else network
 
     @property
     def weights_sha256(self) -> str | None:
@@ -103,7 +105,7 @@ class NetworkMetric(Metric):
 
         self.device = "cpu"
         if "network" in self.__dict__:
-            self.network.to("cpu")
+            quicken(self.network.to("cpu"))
         torch.cuda.empty_cache()
 
 

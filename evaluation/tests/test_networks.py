@@ -1,5 +1,6 @@
 """What the networks share: memory that runs out, CLIP from a file, torchvision's operators."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import evaluation
 from evaluation.metrics import MetricError
 from evaluation.metrics.clip import Clip
 from evaluation.metrics.network import NetworkMetric
+from evaluation.metrics.quick_network import quicken
 from evaluation.scoring import Scorer
 from evaluation.tests.reference_pictures import small, worn
 
@@ -211,3 +213,37 @@ def test_lpips_and_open_clip_import_after_torchvision_failed_to():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+# The quicker network
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 7, 16, 33])
+def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 5, padding=2),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Conv2d(8, 8, 3, padding=1, groups=2),
+        torch.nn.Conv2d(8, 6, 3, padding=2, dilation=2),
+        torch.nn.Conv2d(6, 6, 3, padding=2, stride=2),
+        torch.nn.MaxPool2d(2, 1, padding=1),
+        torch.nn.Conv2d(6, 4, 3, padding="same"),
+        torch.nn.Conv2d(4, 4, 3, padding=2, bias=False),
+        torch.nn.Conv2d(4, 4, (3, 1), padding=(1, 0)),
+        torch.nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
+        torch.nn.Conv2d(2, 2, 3, padding=1),
+    ).eval()
+    quick = quicken(copy.deepcopy(plain))
+    values = torch.rand(1, 3, side, side)
+    with torch.inference_mode():
+        expected = plain(values)
+        for given in (values, values.contiguous(memory_format=torch.channels_last)):
+            assert torch.allclose(quick(given), expected, atol=1e-5)
+
+
+def test_the_number_of_threads_is_as_it_was_after_scoring():
+    before = torch.get_num_threads()
+    image = small(40, 40)
+    Scorer(["imagenet"]).score(image, [worn(image, n) for n in range(3)])
+    assert torch.get_num_threads() == before
