@@ -303,10 +303,15 @@ def _wanted(run: Run, weights: str) -> bool:
     return run.editing_model.open_weights is (weights == "open")
 
 
+def board_order(row: BoardRow) -> tuple[float, float, float]:
+    """The board's own order: half-life, then usable trips, then what is kept on average."""
+    return -(row.half_life or 0), -(row.usable_trips or 0), -(row.auc or 0)
+
+
 def _sorted(rows: list[BoardRow], sort: str) -> list[BoardRow]:
     """By the column asked for; ties by the board's own order, what is unknown last."""
     rows.sort(key=lambda row: row.model.name.casefold())
-    rows.sort(key=lambda row: (-(row.half_life or 0), -(row.usable_trips or 0)))
+    rows.sort(key=board_order)
     name, flipped = sort.removeprefix("-"), sort.startswith("-")
     value, largest_first = SORTS[name]
     known = [row for row in rows if value(row) is not None]

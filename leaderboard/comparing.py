@@ -17,7 +17,7 @@ from django.core.cache import cache
 from evaluation.comparison import Comparison, compare
 from evaluation.half_life import COMPLETED, LOST, ChainResult
 from leaderboard import wording
-from leaderboard.board import BoardFilters, BoardRow
+from leaderboard.board import BoardFilters, BoardRow, board_order
 from leaderboard.models import Chain
 from leaderboard.models.runs import ChainState
 
@@ -65,7 +65,7 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
     measured = [row for row in rows if chains.get(row.run.pk)]
     if len(measured) < 2:
         return None
-    leader = max(measured, key=lambda row: (row.half_life or 0, row.usable_trips or 0)).run.pk
+    leader = min(measured, key=board_order).run.pk
     against = {}
     for row in measured:
         if row.run.pk == leader:

@@ -100,6 +100,11 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
     return f"keeps {percent(share)}{f' ({around})' if around else ''} of the picture"
 
 
+def share_kept(share: float) -> str:
+    """ "62 % kept", below a picture."""
+    return f"{percent(share)} kept" if share > 0 else "nothing kept"
+
+
 def after(number: int) -> str:
     """ "after 5 round trips"."""
     return f"after {count(number, 'round trip')}"

@@ -22,6 +22,7 @@ register.filter("metric_label", wording.metric_label)
 register.filter("lost", wording.lost)
 register.filter("life", wording.life)
 register.filter("listed", wording.listed)
+register.filter("share_kept", wording.share_kept)
 
 
 @register.filter

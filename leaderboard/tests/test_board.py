@@ -18,7 +18,15 @@ from leaderboard.board import (
     stamp,
 )
 from leaderboard.board_form import PARAMETERS, read
-from leaderboard.models import EditingModel, MetricVersion, Run, Standing
+from leaderboard.models import (
+    EditingModel,
+    MetricVersion,
+    Run,
+    Standing,
+    StoredImage,
+    SuitePicture,
+    Trip,
+)
 from leaderboard.models.runs import RunState
 from leaderboard.tests.boards import make_model, make_run, make_standing, make_suite, metric_version
 
@@ -288,6 +296,42 @@ def test_the_stamp_changes_with_everything_the_board_shows(suite):
     Standing.objects.all().delete()
     seen.add(stamp())
     assert len(seen) == 6
+
+
+def stored(number):
+    return StoredImage.objects.create(
+        sha256=f"{number:064x}", mime="image/png", width=64, height=48, bytes=9
+    )
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_the_board_opens_with_one_case_in_pictures(client, suite, reference):
+    SuitePicture.objects.update(stored=stored(1))
+    run = make_run(make_model("A", is_reference=reference), suite, chains=True)
+    case = suite.cases.order_by("category", "position").first()
+    Trip.objects.bulk_create(
+        Trip(
+            chain=run.chains.get(case=case),
+            number=n,
+            edited=stored(10 + n),
+            restored=stored(40 + n),
+        )
+        for n in range(1, 21)
+    )
+    html = page(client)
+    shown = [f"{number:064x}" for number in (1, 11, 41, 45, 60)]
+    assert [html.index(sha256) for sha256 in shown] == sorted(map(html.index, shown))
+    assert f"/runs/{run.pk}/cases/{case.pk}/" in html
+
+
+def test_who_never_makes_the_edit_is_not_in_the_chart(client, suite):
+    run = make_run("Copies its input", suite, 1e6, rank=1)
+    for standing in run.standings.all():
+        standing.counts["change_seen"] = 0
+        standing.save()
+    make_run("Edits", suite, 5, rank=2)
+    title = page(client).partition("<figcaption>\n    <h2>")[2]
+    assert "Copies its input" not in title[:300]
 
 
 def test_only_reading_is_allowed(client):

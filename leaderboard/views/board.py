@@ -18,10 +18,12 @@ from leaderboard.board import (
     YARDSTICK,
     BoardFilters,
     BoardRow,
+    board_order,
     board_rows,
     semantic_of,
     stamp,
 )
+from leaderboard.board_example import example
 from leaderboard.board_form import PARAMETERS, Asked, read, sort_labels
 from leaderboard.charts import (
     Chart,
@@ -34,6 +36,8 @@ from leaderboard.page_cache import keep_page
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 50
+#: The example is of the first of these that has pictures.
+EXAMPLES = 5
 #: Curves drawn at once, and those the legend can add.
 CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
@@ -75,6 +79,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "cases": next((row.standing.counts.get("cases") for row in rows if row.standing), None),
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
+        "example": example(examples(ranked, groups[YARDSTICK]), filters),
         "chart": curves_chart(ranked, groups[YARDSTICK], filters),
         "axis": sparks.axis_ticks(filters.suite.trips),
         "columns": [heads[name] for name in ORDER],
@@ -86,7 +91,7 @@ def page(asked: Asked) -> dict[str, Any]:
 
 def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     """The board in one sentence; empty while nobody is ranked."""
-    best = sorted(ranked, key=lambda row: (-(row.half_life or 0), -(row.usable_trips or 0)))
+    best = sorted(ranked, key=board_order)
     if not best or not best[0].standing:
         return ""
     trips, first = filters.suite.trips, best[0].standing
@@ -98,22 +103,31 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     return f"{best[0].model.name} leads: it lasts {lasts}."
 
 
+def examples(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
+    """Whose pictures may head the board: the leaders', else a yardstick's that does some harm."""
+    if ranked:
+        return sorted(ranked, key=board_order)[:EXAMPLES]
+    known = sorted(filter(_made_edits, yardsticks), key=board_order)
+    return (known[len(known) // 2 :] + known)[:EXAMPLES]
+
+
 def curves_chart(
     ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow], filters: BoardFilters
 ) -> Chart | None:
     """The degradation curves of the first models, with a few yardsticks for scale."""
     trips = filters.suite.trips
+    drawn = [row for row in ranked if _made_edits(row)]
+    known = [row for row in yardsticks if _made_edits(row)]
     curves = [
         Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
-        for place, row in enumerate(ranked[: CURVES + MORE_CURVES])
+        for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
-    known = [row for row in yardsticks if row.standing]
     # With models to show, the ends of the scale say little; on their own they are the board.
     scale = [row for row in known if 0 < (row.usable_trips or 0) < trips] if curves else known
     step = max(1, len(scale) // YARDSTICK_CURVES) if curves else 1
     curves += [
-        Curve.of(row.model.name, row.standing.curve, yardstick=bool(ranked))
+        Curve.of(row.model.name, row.standing.curve, yardstick=bool(drawn))
         for row in scale[::step]
         if row.standing
     ]
@@ -123,13 +137,18 @@ def curves_chart(
     return Chart(
         id="curves",
         title=retention_finding(
-            [Curve.of(r.model.name, r.standing.curve) for r in ranked or known if r.standing], trips
+            [Curve.of(r.model.name, r.standing.curve) for r in drawn or known if r.standing], trips
         ),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95 % band. "
         "0 % is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
     )
+
+
+def _made_edits(row: BoardRow) -> bool:
+    """Whether a curve says anything: who never makes the edit keeps the picture for ever."""
+    return row.standing is not None and row.change_seen != 0
 
 
 @dataclass(frozen=True)

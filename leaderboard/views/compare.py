@@ -130,7 +130,8 @@ def headline(leader: BoardRow, against: Sequence[Against], count: int) -> str:
 def reach(comparison: Comparison) -> float:
     """How far from zero the difference and its interval go."""
     bounds = comparison.half_life.interval
-    ends = [comparison.half_life.estimate, *((bounds.low, bounds.high) if bounds else ())]
+    ends: list[float | None] = [comparison.half_life.estimate]
+    ends += [bounds.low, bounds.high] if bounds else []
     return max(abs(end) for end in ends if end is not None)
 
 
@@ -235,7 +236,7 @@ def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric:
 def suggestions(asked: Asked, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
     """Comparisons worth a click, as (what it is, address)."""
     ranked = [row for row in rows if row.group == board.RANKED]
-    ranked.sort(key=lambda row: (-(row.half_life or 0), -(row.usable_trips or 0)))
+    ranked.sort(key=board.board_order)
     yardsticks = [row for row in rows if row.group == board.YARDSTICK]
     found = []
     if len(ranked) > 1:

@@ -57,6 +57,42 @@ def test_board_sorts_filters_and_draws_its_curves(board, visit, size, scheme):
     assert seen.faults() == []
 
 
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_ticked_models_are_compared(board, visit, size):
+    seen = visit("/", size=size)
+    page = seen.page
+    assert page.locator("#compare-button").is_disabled()
+    for name in ("Model 0", "Model 3"):
+        page.check(f"input[aria-label='Compare {name}']")
+    page.click("text=Compare 2 models")
+    page.wait_for_url(re.compile("models=model-0,model-3"))
+    assert "longer than Model 3" in page.locator("h1").text_content()
+    seen.see_chart()
+    assert seen.faults() == []
+
+    page.check(".picker input[value=model-1]")
+    page.click(".picker button")
+    page.wait_for_url(re.compile("models=model-0,model-1,model-3"))
+    assert seen.faults() == []
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "address", ["/categories/", "/compare/", "/compare/?models=oracle,model-0"]
+)
+def test_pages_are_without_faults(board, visit, size, scheme, address):
+    seen = visit(address, size=size, color_scheme=scheme)
+    seen.settle()
+    assert seen.faults() == []
+
+
+@pytest.mark.parametrize("address", ["/", "/compare/", "/categories/"])
+def test_empty_pages_are_without_faults(db, visit, address):
+    seen = visit(address, size=PHONE)
+    assert seen.faults() == []
+
+
 def test_the_legend_shows_and_hides_a_curve_from_the_keyboard(board, visit):
     seen = visit("/")
     seen.see_chart()
