@@ -44,7 +44,7 @@ PAIR = EditPair(
 
 LABELS = {
     "settings": "The settings make a request",
-    "address": "The address is public",
+    "address": "The address may be called",
     "forward": "The endpoint edits a picture",
     "size": "The size is kept",
     "change": "The edit can be seen",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evaluation import example_server
-from evaluation.cli import check_endpoint
+from evaluation.__main__ import main
 from evaluation.images import Picture
 from evaluation.tests.hostile_server import HostileServer, Received, as_json
 
@@ -16,9 +15,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 
 def command(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    check_endpoint.add_arguments(parser)
-    return check_endpoint.run(parser.parse_args(words))
+    return main(["check-endpoint", *words])
 
 
 @pytest.fixture
