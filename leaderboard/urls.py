@@ -8,6 +8,7 @@ from leaderboard.views import (
     categories,
     compare,
     crawlers,
+    exports,
     health,
     models,
     pictures,
@@ -38,6 +39,16 @@ urlpatterns = [
     path("submissions/<str:token>/", submissions.status, name="submission"),
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
+    path("cite.bib", exports.cite, name="cite"),
+    path("badges/<slug:slug>.svg", exports.badge, name="badge"),
+    re_path(
+        r"^runs/(?P<run_id>\d{1,9})/scores\.(?P<form>csv|json)$",
+        exports.run_scores,
+        name="run_scores",
+    ),
+    path(
+        "suites/<slug:slug>/<int:version>/scores.parquet", exports.suite_scores, name="suite_scores"
+    ),
     path("methodology/", texts.methodology, name="methodology"),
     path("about/", texts.about, name="about"),
     path("changelog/", texts.changelog, name="changelog"),

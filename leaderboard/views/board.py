@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard import sparks, wording
+from leaderboard import exports, sparks, wording
 from leaderboard.board import (
     RANKED,
     SORTS,
@@ -43,9 +43,11 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@keep_page(stamp, (*PARAMETERS, "format"))
 def index(request: HttpRequest) -> HttpResponse:
     asked = read(request.GET)
+    if asked and request.GET.get("format") in ("csv", "json"):
+        return download(asked, request.GET["format"])
     context = page(asked) if asked else {}
     response = render(request, "leaderboard/board.html", context)
     if request.GET:
@@ -54,6 +56,14 @@ def index(request: HttpRequest) -> HttpResponse:
     if asked and asked.remarks:
         response["Cache-Control"] = "no-store"  # there is no end of addresses with mistakes
     return response
+
+
+def download(asked: Asked, form: str) -> HttpResponse:
+    """The rows of the page as a file."""
+    rows = board_rows(asked.filters, asked.runs)
+    if form == "csv":
+        return exports.board_csv(rows, asked.filters)
+    return exports.board_json(rows, asked.filters, asked.remarks)
 
 
 def page(asked: Asked) -> dict[str, Any]:
