@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.models import Suite
+from evaluation.half_life import METHOD_VERSION
+from evaluation.metrics import METRICS, metric_class
+from leaderboard import worked_example
+from leaderboard.board import stamp
+from leaderboard.models import MetricVersion, Suite
+from leaderboard.page_cache import keep_page
+from leaderboard.wording import LOOKS_AT
+
+
+def release() -> str:
+    """Pages that change only with the code."""
+    return ""
 
 
 @require_safe
+@keep_page(release)
 def methodology(request: HttpRequest) -> HttpResponse:
-    return render(request, "leaderboard/methodology.html")
+    """Every definition, with examples that were measured with the same code."""
+    context = {
+        "examples": examples(),
+        "worked": worked_example.worked_example(),
+        "metrics": [(metric_class(name), LOOKS_AT.get(name, "")) for name in METRICS],
+        "method_version": METHOD_VERSION,
+    }
+    return render(request, "leaderboard/methodology.html", context)
 
 
 @require_safe
+@keep_page(release)
 def about(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/about.html")
 
 
 @require_safe
+@keep_page(stamp)
 def changelog(request: HttpRequest) -> HttpResponse:
     """What changed in the benchmark itself: suites and metrics by version."""
-    suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at")
-    return render(request, "leaderboard/changelog.html", {"suites": suites})
+    suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at", "slug", "-version")
+    versions = MetricVersion.objects.annotate(
+        first=Min("standings__run__finished_at"), runs=Count("standings__run", distinct=True)
+    )
+    context = {
+        "suites": suites.annotate(case_count=Count("cases")),
+        "versions": [version for version in versions if version.runs],
+        "method_version": METHOD_VERSION,
+    }
+    return render(request, "leaderboard/changelog.html", context)
+
+
+@cache
+def examples() -> dict[str, Any]:
+    """What `manage.py draw_examples` drew and measured."""
+    path = settings.BASE_DIR / "static" / "img" / "examples" / "examples.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,154 @@
+"""Draw the methodology page's examples: real pictures, measured by the real metrics.
+
+The files are committed; run this again when a metric's version changes.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from PIL import Image, ImageFilter
+
+from evaluation import catalog, pictures
+from evaluation.change_seen import change_seen
+from evaluation.editors import load_editor
+from evaluation.images import Picture, blank_card, encode_jpeg, encode_webp
+from evaluation.scoring import Scorer, retention
+
+FOLDER = settings.BASE_DIR / "static" / "img" / "examples"
+SIZE = 320
+METRICS = ("lpips", "ssim", "psnr")
+SOURCES = {"astronaut": "skimage:astronaut", "coffee": "skimage:coffee"}
+#: For the blank cards: busy, calm and dark pictures.
+CARDS = {**SOURCES, "rocket": "skimage:rocket", "camera": "skimage:camera"}
+
+Damage = Callable[[Image.Image, float], Image.Image]
+
+
+def noise(image: Image.Image, sigma: float) -> Image.Image:
+    added = np.random.default_rng(1).normal(0, sigma, (*image.size[::-1], 3))
+    return Image.fromarray(np.clip(np.asarray(image) + added, 0, 255).astype(np.uint8))
+
+
+def blur(image: Image.Image, radius: float) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(radius))
+
+
+def jpeg(image: Image.Image, strength: float) -> Image.Image:
+    """Strength 0 is quality 95, 94 is quality 1."""
+    return Picture.from_bytes(encode_jpeg(image, round(95 - strength))).image
+
+
+DAMAGES: dict[str, tuple[Damage, float, str]] = {
+    "jpeg": (jpeg, 94, "JPEG, quality {0:.0f}"),
+    "blur": (blur, 20, "Gaussian blur, radius {0:.1f} px"),
+    "noise": (noise, 150, "Noise, sigma {0:.0f}"),
+}
+
+
+class Command(BaseCommand):
+    help = "Draw the examples of the methodology page into static/img/examples."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--folder", type=Path, default=FOLDER)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.folder = options["folder"]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.scorer = Scorer(METRICS)
+        if self.scorer.not_run:
+            raise CommandError("; ".join(self.scorer.not_run.values()))
+        made = {
+            "half": [
+                self._half("astronaut", "lpips"),
+                self._half("coffee", "lpips"),
+                self._half("astronaut", "ssim"),
+            ],
+            "cards": [self._card(name) for name in CARDS],
+            "noop": self._noop(),
+        }
+        text = json.dumps(made, indent=1, ensure_ascii=False)
+        (self.folder / "examples.json").write_text(text + "\n", encoding="utf-8")
+
+    def _source(self, name: str) -> Image.Image:
+        data = pictures.original(CARDS[name])
+        return pictures.prepare(Picture.from_bytes(data).image, SIZE)
+
+    def _half(self, name: str, metric: str) -> dict[str, Any]:
+        """A source beside versions of it that lost half, each in its own way."""
+        source = self._source(name)
+        blank = self._distances(source, blank_card(source))
+        shown = [self._shown(source, f"{name}-source", "The source", source, blank)]
+        for kind, (damage, most, label) in DAMAGES.items():
+            strength = self._halving(source, damage, most, metric, blank)
+            words = label.format(95 - strength if kind == "jpeg" else strength)
+            image = damage(source, strength)
+            shown.append(self._shown(image, f"{name}-{metric}-{kind}", words, source, blank))
+        return {"source": name, "metric": metric, "pictures": shown}
+
+    def _halving(
+        self, source: Image.Image, damage: Damage, most: float, metric: str, blank: dict[str, float]
+    ) -> float:
+        """How strong a damage must be to lose half by the metric: by bisection."""
+        low, high = 0.0, most
+        for _ in range(9):
+            middle = (low + high) / 2
+            distance = self._distances(source, damage(source, middle))[metric]
+            low, high = (middle, high) if distance < blank[metric] / 2 else (low, middle)
+        return (low + high) / 2
+
+    def _card(self, name: str) -> dict[str, Any]:
+        """A picture, its blank card, and what the raw metric says of the card."""
+        source = self._source(name)
+        card = blank_card(source)
+        blank = self._distances(source, card)
+        return {
+            "ssim": round(1 - blank["ssim"], 2),
+            "pictures": [
+                self._shown(source, f"{name}-source", "The source", source, blank),
+                self._shown(card, f"{name}-card", "Its blank card", source, blank),
+            ],
+        }
+
+    def _noop(self) -> dict[str, Any]:
+        """The same instruction to an editor that follows it and to one that does nothing."""
+        source = self._source("astronaut")
+        pair = next(pair for pair in catalog.edit_pairs() if pair.slug == "crown")
+        lines = []
+        for editor, words in (("oracle", "follows"), ("noop", "does nothing")):
+            answer = load_editor(editor).edit(Picture.from_image(source), pair.forward, seed=0)
+            verdict = change_seen(source, answer.picture.image, pair)
+            file = self._write(answer.picture.image, f"astronaut-{editor}")
+            measure = {name: round(value, 3) for name, value in verdict.measure.items()}
+            lines.append({"words": words, "seen": verdict.seen, "measure": measure, **file})
+        return {"prompt": pair.forward, "lines": lines}
+
+    def _distances(self, source: Image.Image, other: Image.Image) -> dict[str, float]:
+        scores = self.scorer.score(source, [other])
+        return {name: found[0] for name in METRICS if (found := scores[name])}
+
+    def _shown(
+        self,
+        image: Image.Image,
+        name: str,
+        words: str,
+        source: Image.Image,
+        blank: dict[str, float],
+    ) -> dict[str, Any]:
+        distances = self._distances(source, image)
+        kept = {metric: retention(distances[metric], blank[metric]) for metric in METRICS}
+        rounded = {metric: round(q, 3) for metric, q in kept.items() if q is not None}
+        return {"words": words, "kept": rounded, **self._write(image, name)}
+
+    def _write(self, image: Image.Image, name: str) -> dict[str, Any]:
+        # Lossy enough to be small, far finer than the damage that is shown.
+        data = encode_webp(image, lossless=False, quality=82)
+        (self.folder / f"{name}.webp").write_bytes(data)
+        return {"file": f"img/examples/{name}.webp", "width": image.width, "height": image.height}
