@@ -43,7 +43,7 @@ class Gemini(HostedEditor):
     meanings: ClassVar[Meanings] = meanings(
         key=r"API_KEY_INVALID|API key (not valid|expired|not found)",
         credit=r"credits are depleted|BILLING_DISABLED",
-        setup=r"FAILED_PRECONDITION|User location is not supported",
+        setup=r"FAILED_PRECONDITION|User location is not supported|(?i:thinking)",
     )
 
     def __post_init__(self) -> None:

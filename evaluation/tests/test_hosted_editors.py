@@ -26,8 +26,6 @@ Load = Callable[..., Editor]
 @pytest.fixture(params=sorted(FAKES))
 def fake(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
     with FAKES[request.param]() as server:
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
-            monkeypatch.delenv(name, raising=False)
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         yield server

@@ -246,7 +246,8 @@ def test_the_size_asked_for_is_the_size_that_comes(monkeypatch: pytest.MonkeyPat
     from evaluation.editors import load_editor
 
     with FAKES["bfl"](honour_size=True) as fake:
-        monkeypatch.setenv(*next(iter(fake.environment.items())))
+        for name, value in fake.environment.items():
+            monkeypatch.setenv(name, value)
         editor = load_editor("bfl", **fake.options)
         assert editor.edit(PICTURE, PROMPT).picture.size == (512, 384)
         editor.close()

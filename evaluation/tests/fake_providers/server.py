@@ -160,7 +160,8 @@ class FakeProvider:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {self.key_variable: KEY}
+        """Variables the editor needs; loopback is not to be sought through a proxy."""
+        return {self.key_variable: KEY, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
     @property
     def asked(self) -> list[Received]:
