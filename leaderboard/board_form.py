@@ -91,6 +91,8 @@ class Asked:
     form: BoardForm
     runs: list[Run]
     remarks: list[str]
+    #: A later version of the suite; its cases are other cases.
+    newer: Suite | None
 
 
 def read(query: Mapping[str, str]) -> Asked | None:
@@ -134,7 +136,15 @@ def read(query: Mapping[str, str]) -> Asked | None:
     shown.offer(offered, metrics, _without_pairs(scopes, filters.scope))
     shown.offer_sorts(filters)
     del shown.fields["every"]  # a new choice starts with the first rows again
-    return Asked(filters, _labels(scopes)[filters.scope], shown, runs, remarks)
+    newest = find_suite(suite.slug, offered)
+    return Asked(
+        filters,
+        _labels(scopes)[filters.scope],
+        shown,
+        runs,
+        remarks,
+        newest if newest and newest.version > suite.version else None,
+    )
 
 
 def _scopes(suite: Suite) -> list[Any]:

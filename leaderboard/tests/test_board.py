@@ -298,6 +298,38 @@ def test_the_stamp_changes_with_everything_the_board_shows(suite):
     assert len(seen) == 6
 
 
+def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
+    make_run("A", suite)
+    assert "newer version" not in page(client)
+    make_suite("demo", version=2, pictures=1)
+    assert "?suite=demo-v2" in page(client, "?suite=demo-v1")
+    assert "newer version" not in page(client, "?suite=demo-v2")
+
+
+def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
+    suite = make_suite("theirs", pictures=1, elsewhere=True, source_url="https://example.org/")
+    make_run("Their model", suite, 4, rank=1, source=Run.Source.PUBLISHED)
+    html = page(client)
+    assert "published by others" in html
+    assert "https://example.org/" in html
+    assert "Published by others" in html
+    assert "Their model keeps" in html
+    assert [row.group for row in board_rows(BoardFilters(suite))] == [UNRANKED]
+
+
+def test_a_hundred_models_fit_the_budget_of_bytes(client, suite):
+    for number in range(100):
+        make_run(
+            make_model(f"Image Editing Model {number}", slug=f"image-editing-model-{number}"),
+            suite,
+            1 + number / 6,
+            rank=number + 1,
+        )
+    for name in ("Oracle", "JPEG 75 each step", "Noise", "Resample", "Blank card"):
+        make_run(make_model(name, is_reference=True), suite, 7)
+    assert len(page(client).encode()) < 120_000
+
+
 def stored(number):
     return StoredImage.objects.create(
         sha256=f"{number:064x}", mime="image/png", width=64, height=48, bytes=9

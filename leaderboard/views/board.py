@@ -90,7 +90,10 @@ def page(asked: Asked) -> dict[str, Any]:
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
-        "chart": curves_chart(ranked, groups[YARDSTICK], filters),
+        # Results of others are never ranked; their curves are shown all the same.
+        "chart": curves_chart(
+            groups[UNRANKED] if filters.suite.elsewhere else ranked, groups[YARDSTICK], filters
+        ),
         "axis": sparks.axis_ticks(filters.suite.trips),
         "columns": [heads[name] for name in ORDER],
         "second_line": [heads[name] for name in SECOND_LINE],
