@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 from django.core.files.base import File
@@ -26,17 +26,21 @@ class WholeFileStorage(FileSystemStorage):
             if path.stat().st_size == content.size:
                 os.utime(path)
                 return name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        # A name of its own for every attempt, in the same folder so that it can be renamed.
+        attempt = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
             try:
+                file = attempt.open("xb", buffering=0)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = attempt.open("xb", buffering=0)
+            with file:
                 for chunk in content.chunks():
                     file.write(chunk)
-                file.flush()
                 # The row that names this file is committed after it: so must its bytes be.
                 os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            attempt.replace(path)
+        except BaseException:
+            attempt.unlink(missing_ok=True)
+            raise
         return name

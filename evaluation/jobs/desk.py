@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
-from django.db.models import F
+from django.db.models import F, OuterRef, Subquery
 from django.utils import timezone
 
 from evaluation.editors.base import EditorError
@@ -227,12 +227,11 @@ class Desk:
                     unique_fields=["chain", "number"],
                     update_fields=[column, f"{column}_seconds", f"{column}_notes"],
                 )
-        returned: dict[int, list[int]] = defaultdict(list)
-        for event in arrived:
-            if event.half.direction == "backward" and event.usable:
-                returned[event.half.number].append(event.work.chain.pk)
-        for number, keys in returned.items():
-            Chain.objects.filter(pk__in=keys).update(trips_played=number)
+        returned = [e.work.chain.pk for e in arrived if e.half.direction == "backward" and e.usable]
+        if returned:
+            back = Trip.objects.filter(chain=OuterRef("pk"), restored__isnull=False)
+            last = back.order_by("-number").values("number")[:1]
+            Chain.objects.filter(pk__in=returned).update(trips_played=Subquery(last))
 
     def _end(self, ended: Sequence[Ended]) -> None:
         groups: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -120,6 +120,9 @@ class ScoreJob:
             pair = self.pairs[chain.case.pair_slug]
             for trip, y, x in zip(part, edited, restored, strict=True):
                 _measure(trip, source, before, y, x, pair)
+                for stored, picture in ((trip.edited, y), (trip.restored, x)):
+                    if stored:
+                        stored.write_thumbnail(picture)
                 before = x
             try:
                 persistently(lambda part=part, scores=scores: self._write(chain, part, scores))
@@ -256,6 +259,7 @@ class ScoreJob:
                 picture = chain.case.picture
                 if picture.pixels_sha256 not in self._calibrated:
                     self._calibrate(picture.pixels_sha256, _read(picture.stored))
+            run.metrics = self.run.metrics
             _judge_global_pairs(run, self.pairs)
             if not run.editing_model.is_reference:
                 run.flags = flags.of(run, self.pairs)

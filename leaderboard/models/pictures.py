@@ -21,11 +21,12 @@ class StoredImageManager(models.Manager["StoredImage"]):
         if found:
             return found
         row = self.store(picture)
+        row.write_thumbnail(picture)
         self.add([row])
         return row
 
     def store(self, picture: Picture) -> StoredImage:
-        """Write the bytes and the thumbnail; the row to add. Touches no database, so threads may."""
+        """Write the bytes; the row to add. Touches no database, so threads may."""
         row = StoredImage(
             sha256=picture.sha256,
             mime=picture.mime,
@@ -34,7 +35,6 @@ class StoredImageManager(models.Manager["StoredImage"]):
             bytes=len(picture.data),
         )
         write(row.name, picture.data)
-        write(row.thumbnail_name, thumbnail(picture.image))
         return row
 
     def add(self, rows: Iterable[StoredImage]) -> None:
@@ -43,7 +43,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
 
 
 class StoredImage(models.Model):
-    """A picture as it arrived, with a thumbnail. Shown only as re-encoded copies."""
+    """A picture as it arrived. Pages show only re-encoded copies and thumbnails of it."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     mime = models.CharField(max_length=32)
@@ -88,6 +88,10 @@ class StoredImage(models.Model):
         """The picture as it arrived."""
         with default_storage.open(self.name) as file:
             return Picture(file.read(), self.mime, self.width, self.height)
+
+    def write_thumbnail(self, picture: Picture | None = None) -> None:
+        """Make the small copy; whoever has decoded the picture anyway passes it."""
+        write(self.thumbnail_name, thumbnail((picture or self.read()).image))
 
     def write_copy(self) -> None:
         """Make the full-size copy that pages show, where it is not there yet."""

