@@ -77,11 +77,10 @@ def flatness_error(image: Image.Image) -> float:
 
 def similarity(one: Image.Image, other: Image.Image) -> float:
     """Normalised cross-correlation of two pictures of one size, -1..1."""
-    a = np.asarray(one, dtype=np.float64)
-    b = np.asarray(other, dtype=np.float64)
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return float((a * b).sum() / scale) if scale else 1.0
+    a, b = (np.asarray(image, dtype=np.float32) for image in (one, other))
+    a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
+    scale = float(np.sqrt(float(np.vdot(a, a)) * float(np.vdot(b, b))))
+    return float(np.vdot(a, b)) / scale if scale else 1.0
 
 
 def symmetries(image: Image.Image) -> frozenset[str]:

@@ -48,6 +48,8 @@ class Draft:
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
     picture_slugs: tuple[str, ...] = ()
+    without_subkinds: tuple[str, ...] = ()
+    smallest_side: int = 0  # of the prepared picture, in pixels
     categories: tuple[str, ...] = ()
     pair_slugs: tuple[str, ...] = ()
 
@@ -57,6 +59,7 @@ class Draft:
             and (not self.made or picture.made in self.made)
             and (not self.origins or picture.origin.startswith(self.origins))
             and (not self.picture_slugs or picture.slug in self.picture_slugs)
+            and picture.subkind not in self.without_subkinds
         )
 
     def takes_pair(self, pair: EditPair) -> bool:
@@ -71,7 +74,12 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
     Every stratum (kind x category) gets its share of cases; within it the picture
     with the fewest cases and the pair used least come first.
     """
-    taken = [candidate for candidate in candidates if draft.takes_picture(candidate.picture)]
+    taken = [
+        one
+        for one in candidates
+        if draft.takes_picture(one.picture)
+        and min(one.picture.width, one.picture.height) >= draft.smallest_side
+    ]
     usable_pairs = [pair for pair in pairs if draft.takes_pair(pair)]
     possible = _possible_cases(taken, usable_pairs)
     shares = dict(draft.shares) or _even_shares(draft.cases, possible)
@@ -219,6 +227,58 @@ SHIPPED = (
             ("scene", "geometric"): 2,
         },
     ),
+    Draft(
+        slug="lite",
+        title="Lite",
+        description="Pictures that need no download: a first ranking for the price of 480 edits.",
+        trips=10,
+        size=512,
+        picture_slugs=(
+            *("astronaut", "grace-hopper", "chelsea"),
+            *("coffee", "flower", "coins"),
+            *("china", "rocket", "camera"),
+        ),
+        shares={
+            ("face", "accessories"): 5,
+            ("face", "geometric"): 3,
+            ("object", "scene-objects"): 5,
+            ("object", "geometric"): 3,
+            ("scene", "scene-objects"): 5,
+            ("scene", "geometric"): 3,
+        },
+    ),
+    Draft(
+        slug="v1",
+        title="ConvergeBench v1",
+        description="Faces, objects and scenes, photographed, painted and rendered, at about one "
+        "megapixel: the suite of the board. Part of the pictures comes from npm.",
+        trips=20,
+        size=1024,
+        without_subkinds=("texture",),
+        smallest_side=384,
+        shares={
+            ("face", "accessories"): 60,
+            ("face", "geometric"): 30,
+            ("object", "scene-objects"): 65,
+            ("object", "geometric"): 40,
+            ("scene", "scene-objects"): 65,
+            ("scene", "geometric"): 40,
+        },
+    ),
+    Draft(
+        slug="replication",
+        title="Replication",
+        description="“Produce an exact replica”, a hundred times over, on twelve textures. "
+        "A model that returns its input is right here.",
+        trips=50,
+        size=1024,
+        cases=12,
+        categories=("replication",),
+        picture_slugs=(
+            *("brick", "grass", "gravel", "tissue", "retina", "hubble-deep-field"),
+            *("chelsea", "china", "flower", "coffee", "coins", "rocket"),
+        ),
+    ),
 )
 
 
@@ -235,9 +295,14 @@ def suite_path(suite: Suite) -> Path:
     return catalog.folder() / "suites" / f"{suite.slug}-v{suite.version}.json"
 
 
-def write(suite: Suite) -> Path:
+def write(suite: Suite, overwrite: bool = False) -> Path:
     """Write the suite's file; a frozen version that would change is refused."""
     path = suite_path(suite)
+    if path.is_file() and not overwrite and Suite.read(path).content_hash != suite.content_hash:
+        raise SuiteError(
+            f"{path.name} is frozen and would change; give the draft a new version, or say "
+            "--overwrite while nobody has played it"
+        )
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(suite.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     return path
@@ -247,6 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evaluation.suite_builder", description=__doc__)
     parser.add_argument("suites", nargs="*", help="slugs; all that ship when left out")
     parser.add_argument("--check", action="store_true", help="write nothing, compare only")
+    parser.add_argument("--overwrite", action="store_true", help="even where a version differs")
     options = parser.parse_args(arguments)
     stale = 0
     for draft in SHIPPED:
@@ -256,7 +322,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = suite_path(suite)
         same = path.is_file() and Suite.read(path).content_hash == suite.content_hash
         if not same and not options.check:
-            write(suite)
+            try:
+                write(suite, options.overwrite)
+            except SuiteError as error:
+                parser.error(str(error))
         stale += not same
         state = "unchanged" if same else "differs" if options.check else "written"
         sys.stdout.write(

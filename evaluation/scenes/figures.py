@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.scenes import materials as m
 from evaluation.scenes import textures as t
-from evaluation.scenes.greenery import pine
+from evaluation.scenes.greenery import FAR, pine
 from evaluation.scenes.meshes import (
     Array,
     Mesh,
@@ -39,6 +39,7 @@ def snowman() -> Scene:
         200,
     )
     scene.add(ground, snow)
+    scene.add(sheet(FAR, FAR).moved(z=-0.05), snow)
     body = blend(
         [
             ellipsoid((0, 0, 0.62), (0.85, 0.82, 0.70)),
@@ -183,7 +184,7 @@ def _facing(part: Mesh) -> Mesh:
 
 def duck() -> Scene:
     """A rubber duck at the edge of a bath."""
-    scene = Scene(Camera((-0.5, -3.9, 1.45), (0.05, 0, 0.72), 36, 0.02, (0, -0.3, 1.0)))
+    scene = Scene(Camera((-0.5, -3.9, 1.45), (0.1, 0, 0.72), 43, 0.02, (0, -0.3, 1.0)))
     tiles = t.tiles((0.62, 0.80, 0.84), (0.90, 0.92, 0.92), 8, 8, 5, 0.0, 0.03, 0.06)
     wall = sheet(9, 6, 3, 2).turned(90, "x").moved(0, 1.9, 2.4)
     scene.add(wall, m.satin(tiles, 0.12))

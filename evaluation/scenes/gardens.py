@@ -28,7 +28,7 @@ from evaluation.scenes.studio import Camera, Scene
 
 def garden_path() -> Scene:
     """Stepping stones through a garden to a gate."""
-    scene = Scene(Camera((0.2, -5.2, 1.6), (0, 1.5, 0.95), 50), exposure=-0.25)
+    scene = Scene(Camera((0.2, -5.2, 1.6), (0, 1.5, 0.95), 50), exposure=-0.5)
     lawn(scene, 26000, 3, clear=0.5)
     rng = np.random.default_rng(8)
     stone = m.satin(t.mottled((0.48, 0.46, 0.43), (0.66, 0.63, 0.58), 5, 60), 0.8)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from evaluation.scenes.meshes import Array, Mesh, Point
+
+_COARSE = 4
 
 #: How far points (..., 3) are outside a shape; negative inside.
 Field = Callable[[Array], Array]
@@ -71,9 +74,17 @@ def mould(field: Field, low: Point, high: Point, steps: int = 96) -> Mesh:
 
     lo, hi = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
     spacing = float((hi - lo).max()) / steps
-    axes = [np.arange(lo[i], hi[i] + spacing, spacing) for i in range(3)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
-    vertices, faces, _, _ = marching_cubes(field(points), 0.0, spacing=(spacing,) * 3)
+    counts = [_COARSE * math.ceil((hi[i] - lo[i]) / spacing / _COARSE) for i in range(3)]
+    axes = [lo[i] + spacing * np.arange(counts[i]) for i in range(3)]
+    middles = [axis.reshape(-1, _COARSE).mean(axis=1) for axis in axes]
+    values = field(np.stack(np.meshgrid(*middles, indexing="ij"), -1))
+    for axis in range(3):
+        values = np.repeat(values, _COARSE, axis=axis)
+    # Only blocks that the surface may pass through are worth a close look.
+    near = np.abs(values) < 2 * _COARSE * spacing
+    places = np.nonzero(near)
+    values[near] = field(np.stack([axes[i][places[i]] for i in range(3)], -1))
+    vertices, faces, _, _ = marching_cubes(values, 0.0, spacing=(spacing,) * 3)
     vertices = vertices + lo
     around = np.arctan2(vertices[:, 1], vertices[:, 0]) / (2 * np.pi) + 0.5
     upward = (vertices[:, 2] - lo[2]) / (hi[2] - lo[2])

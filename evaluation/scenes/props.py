@@ -38,7 +38,7 @@ def lit(scene: Scene, key: float = 14.0, fill: float = 0.35) -> Scene:
 def portrait_light(scene: Scene, key: float = 15.0, fill: float = 0.35) -> None:
     scene.softbox((-2.8, -3.6, 3.6), (0, 0, 1.1), 2.0, (key, key * 0.94, key * 0.84))
     scene.softbox((3.4, -2.4, 1.8), (0, 0, 1.0), 1.8, (key * 0.22, key * 0.25, key * 0.30))
-    scene.softbox((1.6, 2.6, 3.4), (0, 0, 1.2), 1.0, (key * 0.6, key * 0.6, key * 0.6))
+    scene.softbox((2.4, 1.4, 5.0), (0, 0, 1.2), 1.3, (key * 0.6, key * 0.6, key * 0.6))
     scene.surroundings((fill, fill, fill))
 
 

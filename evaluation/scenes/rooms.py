@@ -172,7 +172,7 @@ def lamp_by_window() -> Scene:
             "type": "twosided",
             "bsdf": {"type": "diffuse", "reflectance": m.colour((0.95, 0.85, 0.66))},
         },
-        m.glowing((2.6, 1.75, 0.85)),
+        m.glowing((1.3, 0.86, 0.42)),
     )
     scene.add(ball(0.05).moved(0.5, 1.15, 1.36), m.matte((1, 1, 1)), m.glowing((160, 105, 52)))
     for part, material in small_book(0.26, 0.19, 0.04, (0.50, 0.14, 0.14)):
@@ -180,7 +180,7 @@ def lamp_by_window() -> Scene:
     for part, material in small_book(0.23, 0.17, 0.03, (0.80, 0.72, 0.50)):
         scene.add(part.turned(6).moved(0.22, 0.92, 0.82), material)
     hills = sheet(60, 6).turned(90, "x").moved(0, 26, -2.2)
-    scene.add(hills, m.matte((0.10, 0.13, 0.20)))
+    scene.add(hills, m.matte((0.45, 0.48, 0.58)))
     scene.gradient_sky((0.035, 0.06, 0.16), (0.30, 0.16, 0.12))
     scene.softbox((2.5, -4.0, 3.0), (0, 1.5, 1.0), 2.5, (0.9, 0.9, 1.1))
     return scene
