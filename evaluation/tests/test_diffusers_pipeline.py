@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from PIL import Image
 
 from evaluation.catalog import editing_models
 from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor
-from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _shelf, placement
+from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _place, _shelf, placement
 from evaluation.editors.rows import load_row
 from evaluation.images import Picture
 from evaluation.tests import tiny_pipelines as tiny
@@ -331,6 +332,39 @@ def test_a_model_is_placed_by_the_memory_there_is(
     free: int, too_much: set[Any], expected: str
 ) -> None:
     assert placement(34 * GB, 24 * GB, free, too_much) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "called"),
+    [
+        (WORKING_MEMORY + 200, "to cuda"),
+        (WORKING_MEMORY + 130, "enable_model_cpu_offload"),
+        (WORKING_MEMORY, "enable_sequential_cpu_offload"),
+    ],
+)
+def test_the_pipeline_is_moved_where_its_placement_says(free: int, called: str) -> None:
+    """No GPU is needed to see which of diffusers' three ways is taken."""
+    import torch
+
+    class Pipe:
+        # 100 and 64 bytes of weights, and a part without any.
+        components = {"unet": torch.nn.Linear(4, 5), "vae": torch.nn.Linear(3, 4), "tokenizer": 1}
+        calls: list[str] = []
+
+        def to(self, device: str) -> None:
+            self.calls.append(f"to {device}")
+
+        def enable_model_cpu_offload(self) -> None:
+            self.calls.append("enable_model_cpu_offload")
+
+        def enable_sequential_cpu_offload(self) -> None:
+            self.calls.append("enable_sequential_cpu_offload")
+
+    gpu = SimpleNamespace(is_available=lambda: True, mem_get_info=lambda: (free, 80 * GB))
+    pipe = Pipe()
+    pipe.calls = []
+    _place(SimpleNamespace(cuda=gpu, nn=torch.nn), pipe, set())
+    assert pipe.calls == [called]
 
 
 def test_a_model_larger_than_the_memory_is_not_begun(
