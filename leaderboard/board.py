@@ -68,6 +68,13 @@ class BoardRow:
     reason: str = ""
 
     @property
+    def provider(self) -> str:
+        """Who serves the model; of local weights, who made them."""
+        if self.model.access == EditingModel.Access.LOCAL:
+            return self.model.organisation or self.model.provider
+        return self.model.provider or self.model.organisation
+
+    @property
     def half_life(self) -> float | None:
         """For sorting: unreached counts as endless, unmeasured as None."""
         if self.standing is None:
@@ -118,7 +125,7 @@ class BoardRow:
 #: What can be sorted by, and whether the first click puts the largest first.
 SORTS: dict[str, tuple[Any, bool]] = {
     "name": (lambda row: row.model.name.casefold(), False),
-    "provider": (lambda row: (row.model.provider or row.model.organisation).casefold(), False),
+    "provider": (lambda row: row.provider.casefold(), False),
     "weights": (lambda row: row.model.open_weights, True),
     "half_life": (lambda row: row.half_life, True),
     "semantic": (lambda row: row.semantic_half_life, True),
