@@ -42,6 +42,7 @@ __all__ = [
     "score_again",
     "start",
     "sweep",
+    "try_chain",
 ]
 
 log = structlog.get_logger(__name__)
@@ -95,3 +96,10 @@ def probe(submission_id: int) -> None:
     from evaluation.jobs import probing
 
     probing.probe(submission_id)
+
+
+def try_chain(chain_id: int) -> None:
+    """Score a chain that a visitor brought."""
+    from evaluation.jobs import trying
+
+    trying.score(chain_id)

@@ -20,7 +20,7 @@ from redis.retry import Retry
 from rq import Queue, Worker
 
 EDITS, GPU = "edits", "gpu"
-PLAY, SCORE, PROBE = "play", "score", "probe"
+PLAY, SCORE, PROBE, TRY = "play", "score", "probe", "try_chain"
 #: After a ring that was not heard, a process rings no more for this long.
 SILENT_SECONDS = 5.0
 

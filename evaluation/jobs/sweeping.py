@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from evaluation.jobs import control, rings
-from leaderboard.models import Chain, Run, Submission
+from leaderboard.models import Chain, Run, Submission, TriedChain
 from leaderboard.models.runs import ChainState, RunState
 
 log = structlog.get_logger(__name__)
@@ -30,3 +30,7 @@ def sweep() -> None:
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
         rings.ring(pk, rings.PROBE, rings.EDITS)
+    waiting_chains = TriedChain.objects.kept().filter(state=TriedChain.State.WAITING)
+    for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
+        rings.ring(pk, rings.TRY, rings.GPU)
+    TriedChain.objects.expired().delete()

@@ -12,6 +12,7 @@ from leaderboard.models.standings import (
     Standing,
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
+from leaderboard.models.tries import TriedChain, TriedPicture
 
 __all__ = [
     "Calibration",
@@ -33,5 +34,7 @@ __all__ = [
     "Submission",
     "Suite",
     "SuitePicture",
+    "TriedChain",
+    "TriedPicture",
     "Trip",
 ]

@@ -36,7 +36,7 @@ def client_address(request: HttpRequest) -> str | None:
     return request.META.get("REMOTE_ADDR") or None
 
 
-def _limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
+def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
     """A 429 page when this address asks too often; the true limits are the daily quotas."""
     usage = get_usage(
         request,
@@ -59,8 +59,8 @@ def _limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse 
 def submit(request: HttpRequest) -> HttpResponse:
     """The form; a valid one is saved and its endpoint tested by a worker."""
     if request.method == "POST":
-        if limited := _limited(request, "submit"):
-            return limited
+        if too_many := limited(request, "submit"):
+            return too_many
         form = SubmissionForm(request.POST, remote_address=client_address(request))
         if form.is_valid():
             return redirect(form.save())
@@ -89,8 +89,8 @@ DEFAULTS = {
 @require_POST
 def preview(request: HttpRequest) -> HttpResponse:
     """The request that would be sent for what is in the form so far, as a curl line."""
-    if limited := _limited(request, "preview", "600/h"):
-        return limited
+    if too_many := limited(request, "preview", "600/h"):
+        return too_many
     return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
 
 
@@ -162,8 +162,8 @@ def _place_in_queue(submission: Submission) -> int | None:
 def act(request: HttpRequest, token: str) -> HttpResponse:
     """What the submitter can do: test again, set a new key, answer a question, withdraw."""
     submission = _submission(token)
-    if limited := _limited(request, "act"):
-        return limited
+    if too_many := limited(request, "act"):
+        return too_many
     acts: dict[str, Callable[[], str]] = {
         "test": lambda: _test_again(submission),
         "key": lambda: _new_key(submission, request.POST.get("api_key", "").strip()),

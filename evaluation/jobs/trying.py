@@ -1,0 +1,87 @@
+"""Score a chain that a visitor brought."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+
+from evaluation.dynamics import dynamics
+from evaluation.half_life import LEVELS, ChainResult, event
+from evaluation.images import Picture
+from evaluation.jpeg import jpeg_equivalent
+from evaluation.metrics import load_metric
+from evaluation.suites import EditPair
+from leaderboard.models import TriedChain
+
+log = structlog.get_logger(__name__)
+PAIR = EditPair("own", "own", "", "", change="local")
+
+
+def score(chain_id: int) -> None:
+    """Write what the metrics say of the chain, or why they cannot."""
+    chain = TriedChain.objects.filter(pk=chain_id, state=TriedChain.State.WAITING).first()
+    if chain is None:
+        return
+    try:
+        results = _results(chain)
+    except Exception as error:
+        log.exception("own chain not scored", chain=chain.pk)
+        TriedChain.objects.filter(pk=chain.pk).update(
+            state=TriedChain.State.FAILED, error=f"{type(error).__name__}: {error}"[:500]
+        )
+        return
+    TriedChain.objects.filter(pk=chain.pk).update(state=TriedChain.State.SCORED, results=results)
+
+
+def _results(chain: TriedChain) -> dict[str, Any]:
+    from evaluation.run_scores import score_chain
+    from evaluation.scoring import Scorer, retention
+
+    pictures = {
+        (p.number, p.forward): p.stored.read() for p in chain.pictures.select_related("stored")
+    }
+    source = pictures[0, False]
+    count = max(number for number, _ in pictures)
+    trips: list[tuple[Picture | None, Picture]] = [
+        (pictures.get((number, True)), pictures[number, False]) for number in range(1, count + 1)
+    ]
+    scorer = Scorer()
+    scored = score_chain(scorer, source, iter(trips), PAIR)
+    calibrations = scorer.calibrate(source)
+    seen = tuple(trip.change_seen for trip in scored.trips)
+    metrics: dict[str, Any] = {}
+    for name, distances in scored.distances.items():
+        calibration = calibrations.get(name)
+        if distances is None or calibration is None:
+            continue
+        kept = [retention(distance, calibration.blank) for distance in distances]
+        if any(q is None for q in kept):
+            continue
+        retained = tuple(float(q) for q in kept if q is not None)
+        result = ChainResult("own", "own", "own", "own", 0, retained, change_seen=seen)
+        metric = load_metric(name)
+        metrics[name] = {
+            "label": metric.label,
+            "version": metric.version,
+            "retention": [round(q, 4) for q in retained],
+            "shown": [metric.text(distance) for distance in distances],
+            "jpeg": [jpeg_equivalent(distance, calibration.ladder) for distance in distances],
+            "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
+        }
+    last = metrics.get("lpips") or next(iter(metrics.values()), None)
+    return {
+        "trips": count,
+        "metrics": metrics,
+        "not_run": scorer.unfit(source.size),
+        "change_seen": list(seen),
+        "reframed": [trip.reframed for trip in scored.trips],
+        "dynamics": asdict(
+            dynamics(
+                [trip.step for trip in scored.trips],
+                scored.trips[-1].from_source,
+                last["retention"][-1] if last else None,
+            )
+        ),
+    }

@@ -1,0 +1,137 @@
+"""Bring your own chain, in the browser: any upload is either scored or refused with a reason."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from evaluation import jobs
+from evaluation.images import encode_jpeg, encode_png
+from leaderboard import tries
+from leaderboard.models import TriedChain
+from leaderboard.tests.factories import picture
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _fresh_limits():
+    cache.clear()
+
+
+def worn(trips: int = 3) -> list[bytes]:
+    """A source and its returns, each one JPEG worse."""
+    image = picture(1, 128)
+    found = [encode_png(image)]
+    for _ in range(trips):
+        image = Image.open(io.BytesIO(encode_jpeg(image, 20))).convert("RGB")
+        found.append(encode_png(image))
+    return found
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def send(client, files: dict[str, bytes], **fields: object):
+    returns = [SimpleUploadedFile(name, data) for name, data in files.items()]
+    return client.post("/try/", {"returns": returns, **fields})
+
+
+def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
+    source, *returns = worn()
+    answer = send(
+        client,
+        {f"back{n}.png": data for n, data in enumerate(returns)},
+        source=SimpleUploadedFile("zzz.png", source),
+        name="Mine",
+    )
+    chain = TriedChain.objects.get()
+    assert answer.url == chain.get_absolute_url()
+    assert "Being scored" in client.get(answer.url).content.decode()
+    assert client.get(f"{answer.url}state.json").json() == {"state": "waiting"}
+    jobs.try_chain(chain.pk)
+    page = client.get(answer.url).content.decode()
+    assert "Half-life by" in page
+    assert "of the picture is left" in page
+    assert "not judged" in page
+    chain.refresh_from_db()
+    kept = chain.results["metrics"]["psnr"]["retention"]
+    assert len(kept) == 3
+    assert 0 < kept[0] < 1
+
+
+def test_a_zip_with_named_pictures_is_understood(client, valkey):
+    source, one, two = worn(2)
+    names = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_backward.png"]
+    data = zipped(dict(zip([f"chain/{n}" for n in names], [source, two, one, two], strict=True)))
+    assert send(client, {"chain.zip": data}).status_code == 302
+    roles = [(p.number, p.forward) for p in TriedChain.objects.get().pictures.all()]
+    assert roles == [(0, False), (1, True), (1, False), (2, False)]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.png": worn()[0]}, "at least one return"),
+        ({"a.png": worn()[0], "b.txt": b"hello"}, "b.txt: not a PNG"),
+        ({"a.zip": b"PK\x03\x04 nonsense"}, "not a zip file"),
+        ({"I0_source.png": worn()[0], "I2_backward.png": worn()[0]}, "I1_backward is missing"),
+        ({"I1_backward.png": worn()[0], "I2_backward.png": worn()[0]}, "I0_source is missing"),
+        (
+            {"I0_source.png": worn()[0], "I1_backward.png": worn()[0], "I2_forward.png": worn()[0]},
+            "I2_forward has no I2_backward",
+        ),
+        ({"a.png": encode_png(Image.new("RGB", (9, 9))), "b.png": worn()[0]}, "at least 64"),
+        ({"a.zip": zipped({f"{n}.png": b"x" for n in range(200)})}, "at most 101"),
+    ],
+)
+def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files, message):
+    answer = send(client, files)
+    assert answer.status_code == 422
+    assert message in answer.content.decode()
+    assert not TriedChain.objects.exists()
+
+
+def test_a_zip_bomb_is_cut_short(client):
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("I0_source.png", b"\0" * (tries.MAX_PICTURE_BYTES + 1))
+    answer = send(client, {"bomb.zip": bomb.getvalue()})
+    assert "too large" in answer.content.decode()
+
+
+def test_after_a_day_the_chain_is_gone(client, valkey):
+    source, one = worn(1)
+    send(client, {"a.png": source, "b.png": one})
+    TriedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
+    chain = TriedChain.objects.get()
+    assert client.get(chain.get_absolute_url()).status_code == 404
+    jobs.sweep()
+    assert not TriedChain.objects.exists()
+
+
+def test_nobody_guesses_an_address(client):
+    assert client.get("/try/abc/").status_code == 404
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=20)), max_size=8))
+def test_any_names_are_arranged_or_refused(files):
+    try:
+        found = tries.arrange([tries.Upload(name, data) for name, data in files])
+    except tries.Unusable:
+        return
+    assert found[0][:2] == (0, False)
