@@ -12,8 +12,9 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import TypeAlias
 
 from django.conf import settings
 from django.core.cache import cache
@@ -26,6 +27,8 @@ from evaluation import __version__
 KEPT_FOR = 6 * 3600
 
 View = Callable[..., HttpResponse]
+#: Content and headers, ready to send.
+Kept: TypeAlias = tuple[bytes, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -53,18 +56,21 @@ class KeptPages:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        keep = None if settings.DEBUG or _is_personal(request) else _keep(request)
+        keep = None if settings.DEBUG or _is_personal(request) else _keep(request.path_info)
         if keep is None:
             return self.get_response(request)
         key = _key(request, keep)
-        kept = cache.get(key)
+        small = "gzip" in request.headers.get("Accept-Encoding", "")
+        kept: Kept | None = cache.get(f"{key}:{small}")
         if kept is None:
             response = self.get_response(request)
             if response.status_code != 200 or "no-store" in response.get("Cache-Control", ""):
                 return response
-            kept = _packed(response)
-            cache.set(key, kept, KEPT_FOR)
-        return _unpacked(kept, request)
+            both = {way: _packed(response, way) for way in (True, False)}
+            cache.set_many({f"{key}:{way}": page for way, page in both.items()}, KEPT_FOR)
+            kept = both[small]
+        content, headers = kept
+        return HttpResponse(content, headers=headers)
 
 
 def _is_personal(request: HttpRequest) -> bool:
@@ -77,40 +83,30 @@ def _is_personal(request: HttpRequest) -> bool:
     )
 
 
-def _keep(request: HttpRequest) -> Keep | None:
+@lru_cache(maxsize=2_000)
+def _keep(path: str) -> Keep | None:
+    """What was said of the view that answers this path."""
     try:
-        return getattr(resolve(request.path_info).func, "keep", None)
+        return getattr(resolve(path).func, "keep", None)
     except Resolver404:
         return None
 
 
 def _key(request: HttpRequest, keep: Keep) -> str:
-    values = [request.GET.getlist(name) for name in keep.parameters]
+    values = [request.GET.getlist(name) for name in keep.parameters] if request.GET else []
     # An address with other parameters shows the same page, but search engines shall skip it.
     parts = (__version__, keep.stamp(), request.get_host(), request.path, bool(request.GET), values)
     return f"page:{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()}"
 
 
-def _packed(response: HttpResponse) -> dict[str, Any]:
-    is_text = response["Content-Type"].startswith("text/")
-    return {
-        "plain": response.content,
-        "gzip": gzip.compress(response.content, mtime=0) if is_text else b"",
-        "headers": dict(response.items())
-        # Browsers ask each time, and mostly hear that nothing changed. The tag is weak:
-        # it is the same page in either encoding.
-        | {
-            "Cache-Control": "public, no-cache",
-            "ETag": f'W/"{sha256(response.content).hexdigest()[:32]}"',
-        },
-    }
-
-
-def _unpacked(kept: dict[str, Any], request: HttpRequest) -> HttpResponse:
-    small = bool(kept["gzip"]) and "gzip" in request.headers.get("Accept-Encoding", "")
-    content = kept["gzip" if small else "plain"]
-    response = HttpResponse(content, headers=kept["headers"] | {"Content-Length": len(content)})
-    if small:
-        response["Content-Encoding"] = "gzip"
+def _packed(response: HttpResponse, small: bool) -> Kept:
     patch_vary_headers(response, ("Accept-Encoding",))
-    return response
+    content, headers = response.content, dict(response.items())
+    # Weak: the same page in either encoding.
+    headers["ETag"] = f'W/"{sha256(content).hexdigest()[:32]}"'
+    # Browsers ask each time, and mostly hear that nothing changed.
+    headers["Cache-Control"] = "public, no-cache"
+    if small and headers["Content-Type"].startswith("text/"):
+        content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"
+    headers["Content-Length"] = str(len(content))
+    return content, headers

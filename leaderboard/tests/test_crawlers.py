@@ -24,7 +24,7 @@ def test_the_board_has_a_picture_even_when_it_is_empty(client):
 def test_the_picture_shows_bars_and_survives_long_and_foreign_names(client):
     suite = make_suite(pictures=2)
     empty = picture(client).tobytes()
-    make_run("W" * 120, suite, 4, rank=1)
+    make_run(make_model("W" * 120, slug="w"), suite, 4, rank=1)
     make_run(make_model("模型 <b>", slug="m"), suite, 1e6, rank=2)
     make_run("Zero", suite, 0)
     full = picture(client)
