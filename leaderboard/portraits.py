@@ -268,11 +268,10 @@ def strip_numbers(trips: int) -> list[int]:
     return [numbers[round(place * step)] for place in range(STRIP_PICTURES)]
 
 
-def reproduce(run: Run) -> list[str]:
-    """The lines to type in a shell to play and score this run again; empty where nobody else can."""
+def reproduce(run: Run) -> str:
+    """The line to type in a shell to play this run again; empty where nobody else can."""
     model = run.editing_model
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
-        return []
+        return ""
     play = ["convergebench", "play", "--editor", model.slug, "--suite", run.suite.slug]
-    play += ["--seed", str(run.seed)] if run.seed else []
-    return [shlex.join(play)]
+    return shlex.join([*play, "--seed", str(run.seed)] if run.seed else play)

@@ -122,7 +122,7 @@ def curve_so_far(run: Run) -> dict[str, Any]:
     if name is None or not run.trips_scored or run.state == RunState.FINISHED:
         return {"metric": "", "curve": [], "path": ""}
     key = f"curve-so-far/{run.pk}/{run.trips_scored}"
-    found = cache.get(key)
+    found: dict[str, Any] | None = cache.get(key)
     if found is None:
         curve = _mean_retention(run, name)
         found = {

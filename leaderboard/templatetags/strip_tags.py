@@ -11,6 +11,7 @@ from leaderboard.models import Run, StoredImage
 from leaderboard.strips import SHOWN_SIDE, like_jpeg, shown_size
 
 register = template.Library()
+GONE = SafeString('<span class="gone">no picture</span>')
 register.filter("like_jpeg", like_jpeg)
 register.filter("metric_choice", wording.metric_choice)
 
@@ -25,7 +26,7 @@ def thumb(
     """A lazy thumbnail in the room that `shape` takes: the source's, so that strips line up."""
     width, height = shown_size(shape or picture, side)
     if picture is None:
-        return format_html('<span class="gone">no picture</span>')
+        return GONE
     return format_html(
         '<img src="{}" alt="{}" width="{}" height="{}" loading="lazy" decoding="async">',
         picture.thumbnail_url,

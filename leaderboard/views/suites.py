@@ -103,7 +103,7 @@ def _pictures(
     return [
         {
             "picture": picture,
-            "origin": known.get(picture.slug, {}),
+            "origin": {"author": "", "source_url": "", "made": ""} | known.get(picture.slug, {}),
             "cases": by_picture.get(picture.pk, []),
         }
         for picture in pictures
