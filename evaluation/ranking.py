@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,8 +108,11 @@ def board(
     return placings
 
 
-def board_key(summary: Summary) -> tuple[float, float]:
-    """Sorts a board: longest half-life first, unreached before all, ties by usable trips."""
+def board_key(summary: Any) -> tuple[float, float]:
+    """Sorts a board: longest half-life first, unreached before all, ties by usable trips.
+
+    Takes a Summary, or anything stored with its `half_life` and `usable_trips`.
+    """
     half_life = math.inf if summary.half_life is None else summary.half_life
     if summary.usable_trips is None:
         return math.inf, math.inf

@@ -16,8 +16,6 @@ from leaderboard.benchmark import store_suite
 from leaderboard.models import EditingModel, EditPair, SourceImage, Suite
 from leaderboard.models.suites import Curation
 
-#: What a draft's filters may hold; empty means everything.
-FILTERS = ("kinds", "made", "categories", "picture_slugs", "pair_slugs")
 SECONDS_PER_EDIT = 10.0
 
 
@@ -62,6 +60,10 @@ def estimate(model: EditingModel, edits: int) -> Estimate:
 
 def preview(suite: Suite) -> Preview:
     """The suite this draft describes; SuiteError says why there is none."""
+
+    def chosen(name: str) -> tuple[str, ...]:
+        return tuple(suite.filters.get(name) or ())
+
     draft = suite_builder.Draft(
         slug=suite.slug,
         title=suite.title,
@@ -72,7 +74,11 @@ def preview(suite: Suite) -> Preview:
         description=suite.description,
         cases=int(suite.filters.get("cases") or 24),
         seed=int(suite.filters.get("seed") or 0),
-        **{name: tuple(suite.filters.get(name) or ()) for name in FILTERS},
+        kinds=chosen("kinds"),
+        made=chosen("made"),
+        categories=chosen("categories"),
+        picture_slugs=chosen("picture_slugs"),
+        pair_slugs=chosen("pair_slugs"),
     )
     excluded = set(suite.filters.get("without") or ())
     prepared: dict[str, Picture] = {}

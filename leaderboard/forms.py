@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -49,6 +49,8 @@ class SubmissionForm(forms.ModelForm):
     name = PlainCharField(label="Model name", min_length=2, max_length=80)
     organisation = PlainCharField(required=False, max_length=120)
     licence = PlainCharField(required=False, max_length=120)
+    paper_url = forms.URLField(label="Paper", required=False, max_length=500, assume_scheme="https")
+    code_url = forms.URLField(label="Code", required=False, max_length=500, assume_scheme="https")
     contract = forms.ChoiceField(choices=[(name, c.label) for name, c in CONTRACTS.items()])
     endpoint_url = forms.CharField(
         label="Endpoint address",
@@ -114,10 +116,8 @@ class SubmissionForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         self.remote_address = remote_address
         suites = Suite.objects.playable().defer("definition")
-        self.fields["suite"].queryset = suites
+        cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
         self.initial.setdefault("idempotency_key", uuid.uuid4())
-        for name in ("paper_url", "code_url"):
-            self.fields[name].assume_scheme = "https"
         for name, field in self.fields.items():
             if self.is_bound and name in self.errors:
                 field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from django.core.files.storage import default_storage
-from django.db.models import Exists, ForeignKey, OuterRef, QuerySet
+from django.db.models import Exists, ForeignKey, ForeignObjectRel, OuterRef, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import StoredImage
@@ -26,9 +26,9 @@ def unreferenced(before: datetime) -> QuerySet[StoredImage]:
     """Rows made before then to which no foreign key anywhere leads."""
     rows = StoredImage.objects.filter(created_at__lt=before)
     for relation in StoredImage._meta.get_fields(include_hidden=True):
-        if relation.auto_created and isinstance(relation.field, ForeignKey):
+        if isinstance(relation, ForeignObjectRel) and isinstance(relation.field, ForeignKey):
             using = {relation.field.attname: OuterRef("pk")}
-            rows = rows.exclude(Exists(relation.related_model._base_manager.filter(**using)))
+            rows = rows.exclude(Exists(relation.field.model._base_manager.filter(**using)))
     return rows
 
 

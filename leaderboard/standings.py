@@ -186,11 +186,11 @@ def _measure(run: Run, chains: Sequence[Chain], metric: MetricVersion) -> list[M
             continue
         one.blank, one.ladder = calibration.blank, calibration.ladder
         for number in range(1, run.suite.trips + 1):
-            distance = scores[chain.pk].get(number)
-            kept = retention(distance, one.blank)
-            if distance is None or kept is None:
+            measured_here = scores[chain.pk].get(number)
+            kept = retention(measured_here, one.blank)
+            if measured_here is None or kept is None:
                 break
-            one.distances.append(distance)
+            one.distances.append(measured_here)
             one.retentions.append(kept)
         scored = sum(1 for trip in one.trips if trip.scored_at)
         if len(one.retentions) < scored:
@@ -256,6 +256,7 @@ def _standing(
         bounds.auc or _NOTHING,
     )
     band = [interval or _NOTHING for interval in bounds.curve or ()]
+    assert summary.usable_trips is not None and summary.auc is not None  # noqa: S101, PT018
     return Standing(
         run=run,
         metric=metric,
@@ -361,7 +362,12 @@ def _about_cases(
 
 def _steps(one: Measured) -> list[float]:
     """s(n) of the scored trips, as far as they go without a gap."""
-    return [trip.step for trip in itertools.takewhile(lambda t: t.step is not None, one.trips)]
+    steps = (trip.step for trip in one.trips)
+    return [
+        float(step)
+        for step in itertools.takewhile(lambda s: s is not None, steps)
+        if step is not None
+    ]
 
 
 def _dynamics(one: Measured) -> Dynamics:

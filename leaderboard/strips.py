@@ -207,7 +207,7 @@ EVENTS = {
     "failed": "No usable answer came",
     "lost": "We lost the chain",
 }
-ENDED = {
+ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first return.",
     Outcome.BLANK: "The model answered with a blank picture before the first return.",
     Outcome.FAILED: "No usable answer came before the first return.",

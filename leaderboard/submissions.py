@@ -50,9 +50,11 @@ def rules() -> Rules:
 
 def check_address(url: str, **about: Any) -> str | None:
     """Why this address cannot be called, or None; blocked ones become security events."""
-    client = GuardedClient(
-        rules(), on_security_event=lambda kind, detail: SecurityEvent.record(kind, detail, **about)
-    )
+
+    def record(kind: str, detail: str) -> None:
+        SecurityEvent.record(kind, detail, **about)
+
+    client = GuardedClient(rules(), on_security_event=record)
     try:
         client.check(url, timeout=5)
     except EditorError as error:

@@ -23,6 +23,10 @@ def probe(submission_id: int) -> None:
         return
     start, steps = time.monotonic(), dict[str, Step]()
     local = settings.ALLOW_LOCAL_ENDPOINTS
+
+    def record(kind: str, detail: str) -> None:
+        SecurityEvent.record(kind, detail, submission=submission)
+
     options = {
         **submissions.endpoint_options(submission),
         "api_key": submission.api_key.reveal(),
@@ -30,9 +34,7 @@ def probe(submission_id: int) -> None:
         "group": f"probe-{submission.pk}",
         "allow_local": local,
         "deny": () if local else tuple(settings.ALLOWED_HOSTS),
-        "on_security_event": lambda kind, detail: SecurityEvent.record(
-            kind, detail, submission=submission
-        ),
+        "on_security_event": record,
     }
     report = ProbeReport((), 0.0)
     for step in probe_steps(options):

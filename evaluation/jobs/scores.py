@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -104,7 +104,7 @@ class ScoreJob:
     # One chain.
 
     def _score(self, chain: Chain) -> None:
-        source = chain.case.picture.stored.read()
+        source = _read(chain.case.picture.stored)
         self._calibrate(chain.case.picture.pixels_sha256, source)
         trips = chain.trips.select_related("edited", "restored").order_by("number")
         first, last = chain.trips_scored, chain.trips_played
@@ -125,7 +125,7 @@ class ScoreJob:
                         stored.write_thumbnail(picture)
                 before = x
             try:
-                persistently(lambda part=part, scores=scores: self._write(chain, part, scores))
+                persistently(partial(self._write, chain, part, scores))
             except Superseded:
                 return
 

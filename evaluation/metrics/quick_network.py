@@ -18,10 +18,10 @@ def quicken(network: Any) -> Any:
 
     for module in network.modules():
         if type(module) is torch.nn.MaxPool2d:
-            module.forward = partial(_pool, module)  # type: ignore[method-assign]
+            module.forward = partial(_pool, module)
         elif type(module) is torch.nn.Conv2d and _suits_nnpack(module) and _nnpack_works():
             module.weight.data = module.weight.data.contiguous()
-            module.forward = partial(_convolve, module)  # type: ignore[method-assign]
+            module.forward = partial(_convolve, module)
     return network
 
 

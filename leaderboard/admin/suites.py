@@ -53,7 +53,8 @@ class SuiteForm(NoticesConflicts):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kept = self.instance.filters or {}
-        self.initial |= {
+        self.initial = {
+            **self.initial,
             "number_of_cases": kept.get("cases", 24),
             "choice_seed": kept.get("seed", 0),
             "only_kinds": kept.get("kinds", []),

@@ -59,8 +59,10 @@ class Page(LimitOffsetPagination):
 class Rows(Page):
     """A page of rows, each turned into its schema after the database was asked."""
 
-    def paginate_queryset(self, queryset: Any, pagination: Any, **params: Any) -> Any:
-        page = super().paginate_queryset(queryset.queryset, pagination, **params)
+    def paginate_queryset(
+        self, queryset: Any, pagination: Any, request: HttpRequest, **params: Any
+    ) -> Any:
+        page = super().paginate_queryset(queryset.queryset, pagination, request, **params)
         page["items"] = [queryset.schema.of(row) for row in page["items"]]
         return page
 

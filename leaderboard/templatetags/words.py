@@ -23,6 +23,7 @@ register.filter("lost", wording.lost)
 register.filter("life", wording.life)
 register.filter("listed", wording.listed)
 register.filter("share_kept", wording.share_kept)
+register.filter("after_trips", wording.after)
 
 
 @register.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import django_rq
 from django.core.files.base import ContentFile
@@ -36,7 +37,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
         "database": _outcome(_database),
         "storage": _outcome(_storage),
         "redis": _outcome(_redis),
-        **{f"workers.{name}": _outcome(lambda name=name: _workers(name)) for name in QUEUES},
+        **{f"workers.{name}": _outcome(partial(_workers, name)) for name in QUEUES},
     }
     essential = checks["database"] == checks["storage"] == "ok"
     status = "ok" if set(checks.values()) == {"ok"} else "degraded" if essential else "unavailable"

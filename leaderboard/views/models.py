@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard import portraits, sparks, wording
+from leaderboard import portraits, sparks
 from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page
@@ -34,8 +34,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         .defer("suite__definition")
         .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     )
-    for run in runs:
-        run.editing_model = model
+    for one in runs:
+        one.editing_model = model
     standing_runs = _by_suite(runs)
     run = standing_runs.get(request.GET.get("suite", "")) or _most_telling(standing_runs)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
@@ -140,7 +140,6 @@ def _strips(run: Run, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
     ).select_related("chain", "restored")
     pictures: dict[int, list[Trip]] = {}
     for trip in trips.order_by("number"):
-        trip.words = wording.after(trip.number)
         pictures.setdefault(trip.chain.case_id, []).append(trip)
     return {
         pk: {"case": case, "source": case.picture.stored, "trips": pictures.get(pk, [])}

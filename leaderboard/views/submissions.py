@@ -69,7 +69,7 @@ def submit(request: HttpRequest) -> HttpResponse:
         form, status = SubmissionForm(), 200
     context = {
         "form": form,
-        "curl": curl_line(form.data if form.is_bound else form.initial | DEFAULTS),
+        "curl": curl_line(form.data if form.is_bound else {**form.initial, **DEFAULTS}),
         "contracts": CONTRACTS.values(),
         "example": EXAMPLE.read_text(),
         "suites": Suite.objects.playable().defer("definition"),
