@@ -58,6 +58,7 @@ class Command(BaseCommand):
         call_command("collectstatic", interactive=False, verbosity=0)
         self._say("benchmark")
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
+        self._fetch_weights()
         if not options["no_play"]:
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
@@ -75,6 +76,19 @@ class Command(BaseCommand):
 
     def _say(self, what: str) -> None:
         self.stdout.write(f"convergebench: {what} ...")
+
+    def _fetch_weights(self) -> None:
+        """LPIPS needs a network's weights, once; without them it is "not run", and the rest goes on."""
+        from evaluation.metrics import weights
+
+        ready = {status.name for status in weights.status() if status.ready}
+        if "lpips-alex" in ready:
+            return
+        self._say("weights of LPIPS (61 MB, once)")
+        try:
+            weights.fetch("lpips-alex")
+        except weights.WeightsError as error:
+            self.stderr.write(f"convergebench: LPIPS will not be run: {error}")
 
     def _check(self) -> None:
         """One clear line for what would otherwise fail in the middle."""
