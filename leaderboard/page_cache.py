@@ -106,7 +106,7 @@ def _packed(response: HttpResponse, small: bool) -> Kept:
     headers["ETag"] = f'W/"{sha256(content).hexdigest()[:32]}"'
     # Browsers ask each time, and mostly hear that nothing changed.
     headers["Cache-Control"] = "public, no-cache"
-    if small and headers["Content-Type"].startswith("text/"):
+    if small and headers["Content-Type"].startswith(("text/", "application/json")):
         content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"
     headers["Content-Length"] = str(len(content))
     return content, headers

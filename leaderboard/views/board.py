@@ -47,9 +47,9 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 def index(request: HttpRequest) -> HttpResponse:
     asked = read(request.GET)
     if asked and request.GET.get("format") in ("csv", "json"):
-        return download(asked, request.GET["format"])
-    context = page(asked) if asked else {}
-    response = render(request, "leaderboard/board.html", context)
+        response = download(asked, request.GET["format"])
+    else:
+        response = render(request, "leaderboard/board.html", page(asked) if asked else {})
     if request.GET:
         # One board for search engines, not one for each way of sorting it.
         response["X-Robots-Tag"] = "noindex"
@@ -97,6 +97,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "axis": sparks.axis_ticks(filters.suite.trips),
         "columns": [heads[name] for name in ORDER],
         "second_line": [heads[name] for name in SECOND_LINE],
+        "query": filters.query(),
         "every": filters.query(every=True),
         "everything": filters.query(weights="", scope="all"),
     }
