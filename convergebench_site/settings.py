@@ -250,6 +250,8 @@ CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
 # --- The benchmark --------------------------------------------------------------------
 #: Development only: lets submitted endpoints be http and on this machine.
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
+#: More names, addresses and networks of ours that no submitted endpoint may lead to.
+OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
 #: Finished runs of submitted models appear at once instead of after an admin's look.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.

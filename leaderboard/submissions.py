@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from django.conf import settings
@@ -43,9 +44,12 @@ class NotPossible(Exception):
 
 
 def rules() -> Rules:
-    """What a submitted address may be: public, and not this server."""
-    local = settings.ALLOW_LOCAL_ENDPOINTS
-    return Rules(allow_local=local, deny=() if local else tuple(settings.ALLOWED_HOSTS))
+    """What a submitted address may be, in the form, the test and every run: public, and not ours."""
+    local, ours = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
+    if not local:
+        # The site's own address too: ALLOWED_HOSTS may say "*".
+        ours += [*settings.ALLOWED_HOSTS, urlsplit(settings.SITE_URL).hostname or ""]
+    return Rules(allow_local=local, deny=tuple(ours))
 
 
 def check_address(url: str, **about: Any) -> str | None:

@@ -21,6 +21,7 @@ from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
 from evaluation.jobs import rings
+from leaderboard import submissions
 from leaderboard.models import Call, Chain, EditingModel, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
@@ -196,12 +197,13 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     """The run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
+    rules = submissions.rules()
     ours = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.
-        "allow_local": settings.ALLOW_LOCAL_ENDPOINTS,
-        "deny": () if settings.ALLOW_LOCAL_ENDPOINTS else tuple(settings.ALLOWED_HOSTS),
-        "ports": (443,),
+        "allow_local": rules.allow_local,
+        "deny": rules.deny,
+        "ports": tuple(rules.ports),
         "group": f"run-{run.pk}",
         "on_security_event": on_security_event,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import structlog
-from django.conf import settings
 from django.db.models.functions import Now
 
 from evaluation.probe import ProbeReport, Step, probe_steps
@@ -22,7 +21,7 @@ def probe(submission_id: int) -> None:
     if submission is None or submission.state != Submission.State.PROBING:
         return
     start, steps = time.monotonic(), dict[str, Step]()
-    local = settings.ALLOW_LOCAL_ENDPOINTS
+    rules = submissions.rules()
 
     def record(kind: str, detail: str) -> None:
         SecurityEvent.record(kind, detail, submission=submission)
@@ -32,8 +31,8 @@ def probe(submission_id: int) -> None:
         "api_key": submission.api_key.reveal(),
         "timeout": TIMEOUT,
         "group": f"probe-{submission.pk}",
-        "allow_local": local,
-        "deny": () if local else tuple(settings.ALLOWED_HOSTS),
+        "allow_local": rules.allow_local,
+        "deny": rules.deny,
         "on_security_event": record,
     }
     report = ProbeReport((), 0.0)

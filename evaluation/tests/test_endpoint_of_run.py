@@ -39,6 +39,18 @@ def test_a_row_cannot_open_our_network(settings: Any) -> None:
         editor_of(run_of(url="https://board.example.org/v1", **wide))
 
 
+@pytest.mark.parametrize(
+    "url", ["https://files.example.org/", "https://203.0.114.7/", "https://bench.example.net/"]
+)
+def test_what_else_is_ours_stays_closed(settings: Any, url: str) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = False
+    settings.ALLOWED_HOSTS = ["*"]
+    settings.SITE_URL = "https://bench.example.net:443"
+    settings.OWN_ADDRESSES = [".example.org", "203.0.114.0/24"]
+    with pytest.raises(AddressRefused, match="cannot benchmark this server"):
+        editor_of(run_of(url=url))
+
+
 def test_the_development_setting_opens_it(settings: Any) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = True
     editor = editor_of(run_of(url="http://127.0.0.1:8000/v1"))
