@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 TICK = 0.25
+SWITCH_SECONDS = 0.0005
 LOOK_SECONDS = 1.0
 #: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
 GPU_TURNS = 15
@@ -86,6 +88,9 @@ class Player:
 
     def play(self) -> None:
         """Until nothing is left to claim, or the run stops, or others have waited long enough."""
+        # Python gives a thread 5 ms before another may run; with many threads that wait for an
+        # answer each of those waits would take as long.
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             while self._turn():
                 pass
@@ -129,11 +134,9 @@ class Player:
 
     def _look(self) -> None:
         """See what others did to the run, and how its endpoint is."""
-        fields = (
-            "state",
-            "editing_model__pace__blocked_until",
-            "editing_model__pace__failures_in_a_row",
-        )
+        pace = "editing_model__pace__"
+        fields = ("state", "budget_calls", "budget_usd", f"{pace}blocked_until")
+        fields += (f"{pace}failures_in_a_row",)
         rows = Run.objects.filter(pk=self.run.pk).values_list(*fields)
         row = persistently(lambda: rows.first())
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
@@ -142,7 +145,8 @@ class Player:
             self._close()
             self.editor.close()
             return
-        self.desk.pace.heard(row[1], row[2] or 0)
+        _, self.run.budget_calls, self.run.budget_usd, blocked_until, failures = row
+        self.desk.pace.heard(blocked_until, failures or 0)
         if row[0] not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
             self._close()
         elif self.desk.pace.blocked > LONG_BLOCK and not self.desk.closing:
