@@ -8,6 +8,7 @@ import os
 import sys
 
 from evaluation import __version__
+from evaluation.bundle import BundleError
 from evaluation.catalog import CatalogError
 from evaluation.cli.printing import CommandError
 from evaluation.editors.base import EditorError
@@ -29,9 +30,11 @@ COMMANDS = {
     "report": "evaluation.cli.report",
     "score-chain": "evaluation.cli.score_chain",
     "check-endpoint": "evaluation.cli.check_endpoint",
+    "verify": "evaluation.cli.verify",
 }
 # What people can do something about: one line, no traceback.
 EXPECTED = (
+    BundleError,
     CatalogError,
     ChainFolderError,
     CommandError,
@@ -59,6 +62,9 @@ a first run, with no key, no GPU and no download but LPIPS' weights:
 
 pictures that you have already:
   convergebench score-chain FOLDER                   I0_source.png, I1_forward.png, ...
+
+a run that somebody else published:
+  convergebench verify BUNDLE                        recompute its numbers, line by line
 
 exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
 3 paused, the same command goes on; 130 interrupted, the same command goes on."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Prefetch
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
 from evaluation.breakdown import CaseSummary, case_summaries, scopes
@@ -97,7 +97,7 @@ def rebuild(run: Run) -> None:
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
     run.standings.all().delete()
     complete = False
-    for metric in _pinned_metrics(run):
+    for metric in pinned_metrics(run):
         measured = _measure(run, chains, metric)
         if measured is None:
             continue
@@ -146,7 +146,7 @@ def _wanted_keys(suite: Suite) -> set[tuple[str, str, int]]:
     return {(*case, repeat) for case in cases for repeat in range(suite.repeats)}
 
 
-def _pinned_metrics(run: Run) -> list[MetricVersion]:
+def pinned_metrics(run: Run) -> list[MetricVersion]:
     """The metric versions this run is scored with; those that were not run are not among them."""
     found = []
     for name, pinned in run.metrics.items():
@@ -415,9 +415,14 @@ def _unpacked(resamples: Resamples) -> Replicates:
 
 
 def _choose_current(suite: Suite) -> None:
-    """The newest finished public run of each model stands for it; nothing else does."""
+    """The newest finished public run of each model stands for it; nothing else does.
+
+    One that was played elsewhere only where there is none of ours.
+    """
     newest: dict[int, int] = {}
-    finished = suite.runs.public().filter(state=RunState.FINISHED).order_by("finished_at", "pk")
+    finished = suite.runs.public().filter(state=RunState.FINISHED)
+    ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
+    finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):
         newest[model] = pk
     suite.runs.filter(current=True).exclude(pk__in=newest.values()).update(current=False)

@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from leaderboard.views import (
     board,
+    bundles,
     cases,
     categories,
     compare,
@@ -29,6 +30,7 @@ urlpatterns = [
     path("models/<slug:slug>/", models.detail, name="model"),
     path("cases/<int:case_id>/", cases.across_models, name="case"),
     path("runs/<int:run_id>/", runs.detail, name="run"),
+    path("runs/<int:run_id>/bundle.zip", bundles.bundle, name="run_bundle"),
     path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
     path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
     path("suites/", suites.index, name="suites"),
