@@ -25,6 +25,8 @@ COLUMNS = {
     "notes": "notes",
 }
 OPTIONAL = ("date", "notes")
+#: What makes two figures the same one; the later import replaces the earlier.
+KEY = ("model_name", "metric", "trip", "source")
 
 
 class FiguresError(ValueError):
@@ -51,18 +53,14 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
             raise forms.ValidationError("Enter a number.")
         return value
 
-    def validate_unique(self) -> None:
-        """A figure that is here already is replaced by the new one."""
-
 
 def import_figures(path: Path) -> tuple[int, int]:
     """All of the table's figures or none: how many are new, how many were replaced."""
-    rows = _read(path)
     seen: dict[tuple[Any, ...], int] = {}
     wrong: list[str] = []
-    good: list[dict[str, Any]] = []
-    for line, values in rows:
-        form = FigureForm(values)
+    checked: list[FigureForm] = []
+    for line, values in _read(path):
+        form = FigureForm(values, instance=_known(values))
         if not form.is_valid():
             names = {field: column for column, field in COLUMNS.items()}
             wrong += [
@@ -71,25 +69,26 @@ def import_figures(path: Path) -> tuple[int, int]:
                 for message in messages
             ]
             continue
-        key = tuple(form.cleaned_data[name] for name in _KEY)
+        key = tuple(form.cleaned_data[name] for name in KEY)
         if key in seen:
             wrong.append(f"line {line}, model: the same figure as in line {seen[key]}.")
         seen[key] = line
-        good.append(form.cleaned_data)
+        checked.append(form)
     if wrong:
         raise FiguresError("\n".join(wrong))
+    replaced = sum(form.instance.pk is not None for form in checked)
     with transaction.atomic():
-        new = [
-            PublishedFigure.objects.update_or_create(
-                **{name: row[name] for name in _KEY},
-                defaults={name: value for name, value in row.items() if name not in _KEY},
-            )[1]
-            for row in good
-        ]
-    return sum(new), len(new) - sum(new)
+        for form in checked:
+            form.save()
+    return len(checked) - replaced, replaced
 
 
-_KEY = ("model_name", "metric", "trip", "source")
+def _known(values: dict[str, str]) -> PublishedFigure | None:
+    """The figure that a line replaces."""
+    if not values["trip"].isdecimal():
+        return None
+    same = {name: values[name].strip() for name in KEY}
+    return PublishedFigure.objects.filter(**same).first()
 
 
 def _read(path: Path) -> list[tuple[int, dict[str, str]]]:

@@ -71,7 +71,9 @@ def test_the_forerunners_own_table_becomes_a_suite_that_nobody_is_ranked_in(shar
         run__editing_model__slug__endswith="nano-banana", scope="all", level=0.5
     )
     assert best.metric.name == "ssim"
-    assert 5 < best.usable_trips < 10
+    # The best published model keeps no more than a blank card after ten trips.
+    assert 2 < best.usable_trips < 3
+    assert -0.2 < best.curve["mean"][10] < 0.1
     page = client.get(f"/?suite={suite.slug}-v1").content.decode()
     assert "Published elsewhere" in page
     assert "nano_banana (edit-converge-bench)" in page

@@ -12,6 +12,7 @@ from evaluation import bundle as bundles
 from evaluation import jobs
 from evaluation.suites import EditPair
 from leaderboard import bundles as site_bundles
+from leaderboard import standings
 from leaderboard.models import Run, Suite
 from leaderboard.tests import factories
 
@@ -38,6 +39,7 @@ def finished_run(editor: str = "jpeg", suite: Suite | None = None, **fields: Any
     jobs.play(run.pk)
     jobs.score(run.pk)
     Run.objects.filter(pk=run.pk).update(published=True)
+    standings.refresh_ranks(suite)
     return Run.objects.select_related("suite", "editing_model").get(pk=run.pk)
 
 
