@@ -212,7 +212,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 6
 AXES_COOLOFF_TIME = 1
 AXES_RESET_ON_SUCCESS = True
-AXES_IPWARE_PROXY_COUNT = TRUSTED_PROXIES
+AXES_CLIENT_IP_CALLABLE = "leaderboard.views.visitors.client_address"
 AXES_ENABLED = not TESTING
 LOGIN_URL = "admin:login"
 
@@ -246,6 +246,8 @@ if HTTPS:
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_URLS_REGEX = r"^/(api/v1|badges)/.*$"
 CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
+# Unset, the API's limits would believe whatever address a visitor writes.
+NINJA_NUM_PROXIES = TRUSTED_PROXIES
 
 # --- The benchmark --------------------------------------------------------------------
 #: Development only: lets submitted endpoints be http and on this machine.

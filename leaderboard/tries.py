@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -17,7 +19,16 @@ from leaderboard.models import StoredImage, TriedChain, TriedPicture
 MAX_PICTURES = 101
 MAX_PICTURE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
+#: Of all pictures together: decoded, the worker has them in memory at once.
+MAX_TOTAL_PIXELS = 300_000_000
+MAX_NAME = 100
 NAMED = re.compile(r"^I([0-9]{1,3})_(source|forward|backward)\b", re.IGNORECASE)
+
+#: What zipfile and the libraries below it raise for a damaged or made-up archive.
+UNPACKABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
+    *(OSError, ValueError, NotImplementedError, RuntimeError),
+)
 
 
 class Unusable(ValueError):
@@ -32,11 +43,11 @@ class Upload:
     data: bytes
 
 
-def unpack(name: str, data: bytes) -> list[Upload]:
-    """The files of a zip, none larger than a picture may be; others are refused by name."""
+def unpack(name: str, data: bytes, room: int = MAX_TOTAL_BYTES) -> list[Upload]:
+    """The files of a zip, `room` bytes in all, none larger than a picture may be."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, NotImplementedError):
+    except UNPACKABLE:
         raise Unusable(f"{name} is not a zip file.") from None
     entries = [
         e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX")
@@ -45,18 +56,19 @@ def unpack(name: str, data: bytes) -> list[Upload]:
         raise Unusable(f"{name} holds {len(entries)} files; at most {MAX_PICTURES} are taken.")
     files, total = [], 0
     for entry in entries:
+        title = entry.filename.rsplit("/", 1)[-1][-MAX_NAME:]
         if entry.flag_bits & 1:
-            raise Unusable(f"{entry.filename} in {name} is encrypted.")
+            raise Unusable(f"{title} in {name} is encrypted.")
         try:
             with archive.open(entry) as file:
                 # What the entry claims of its size is not believed.
                 content = file.read(MAX_PICTURE_BYTES + 1)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
-            raise Unusable(f"{entry.filename} in {name} cannot be unpacked.") from None
+        except UNPACKABLE:
+            raise Unusable(f"{title} in {name} cannot be unpacked.") from None
         total += len(content)
-        if len(content) > MAX_PICTURE_BYTES or total > MAX_TOTAL_BYTES:
-            raise Unusable(f"{entry.filename} in {name} is too large.")
-        files.append(Upload(entry.filename.rsplit("/", 1)[-1], content))
+        if len(content) > MAX_PICTURE_BYTES or total > room:
+            raise Unusable(f"{title} in {name} is too large.")
+        files.append(Upload(title, content))
     return files
 
 
@@ -96,30 +108,30 @@ def natural(name: str) -> list[Any]:
 
 def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> TriedChain:
     """Check every picture, then store the chain: all or nothing."""
-    pictures = []
+    pictures, pixels = [], 0
     for number, forward, file in arrange(files):
         try:
-            pictures.append(
-                (number, forward, Picture.from_bytes(file.data, max_bytes=MAX_PICTURE_BYTES))
-            )
+            picture = Picture.from_bytes(file.data, max_bytes=MAX_PICTURE_BYTES)
         except ImageError as error:
             raise Unusable(f"{file.name}: {error}.") from None
+        pixels += picture.width * picture.height
+        if pixels > MAX_TOTAL_PIXELS:
+            raise Unusable(f"More than {MAX_TOTAL_PIXELS // 10**6} megapixels in all.")
+        # A copy that is not decoded: the web process has only one at a time in memory.
+        pictures.append((number, forward, replace(picture)))
     source = pictures[0][2]
     if min(source.size) < 64 or source.width * source.height > 4_500_000:
         raise Unusable(
             f"The source is {source.width} x {source.height} pixels; both sides need at least 64, "
             "and all of it at most 4.5 megapixels."
         )
+    stored = [StoredImage.objects.store(picture) for *_, picture in pictures]
     with transaction.atomic():
+        StoredImage.objects.add(stored)
         chain = TriedChain.objects.create(name=name, remote_address=remote_address)
         TriedPicture.objects.bulk_create(
-            TriedPicture(
-                chain=chain,
-                number=number,
-                forward=forward,
-                stored=StoredImage.objects.keep(picture),
-            )
-            for number, forward, picture in pictures
+            TriedPicture(chain=chain, number=number, forward=forward, stored=row)
+            for (number, forward, _), row in zip(pictures, stored, strict=True)
         )
     ring(chain)
     return chain

@@ -46,6 +46,17 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def damaged(way: int) -> bytes:
+    """A zip whose directory is whole and whose content is not."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", way) as archive:
+        archive.writestr("I0_source.png", bytes(range(256)) * 40)
+    data = bytearray(buffer.getvalue())
+    start = 30 + len("I0_source.png")
+    data[start : start + 20] = b"\xff" * 20
+    return bytes(data)
+
+
 def send(client, files: dict[str, bytes], **fields: object):
     returns = [SimpleUploadedFile(name, data) for name, data in files.items()]
     return client.post("/try/", {"returns": returns, **fields})
@@ -97,6 +108,10 @@ def test_a_zip_with_named_pictures_is_understood(client, valkey):
         ),
         ({"a.png": encode_png(Image.new("RGB", (9, 9))), "b.png": worn()[0]}, "at least 64"),
         ({"a.zip": zipped({f"{n}.png": b"x" for n in range(200)})}, "at most 101"),
+        ({"a.zip": zipped({f"{'9' * 5_000}{n}.png": b"x" for n in "ab"})}, "not a PNG"),
+        ({"a.zip": damaged(zipfile.ZIP_DEFLATED)}, "cannot be unpacked"),
+        ({"a.zip": damaged(zipfile.ZIP_LZMA)}, "cannot be unpacked"),
+        ({"a.zip": damaged(zipfile.ZIP_BZIP2)}, "cannot be unpacked"),
     ],
 )
 def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files, message):
@@ -111,6 +126,15 @@ def test_a_zip_bomb_is_cut_short(client):
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("I0_source.png", b"\0" * (tries.MAX_PICTURE_BYTES + 1))
     answer = send(client, {"bomb.zip": bomb.getvalue()})
+    assert "too large" in answer.content.decode()
+
+
+def test_many_small_bombs_are_one_large_one(client, monkeypatch):
+    monkeypatch.setattr(tries, "MAX_TOTAL_BYTES", 2**20)
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", b"\0" * 600_000)
+    answer = send(client, {f"{n}.zip": bomb.getvalue() for n in range(3)})
     assert "too large" in answer.content.decode()
 
 

@@ -1,4 +1,10 @@
-"""Stored pictures, served so that nothing a stranger sent can act in a browser."""
+"""Stored pictures, served so that nothing a stranger sent can act in a browser.
+
+Whoever knows a picture's SHA-256 may have it, also of a run that is not published or a
+chain that somebody brought: the hash cannot be guessed, only pages that may be seen name
+it, and who can compute it has the picture already. So pictures need no question to the
+database about who asks, and every cache may keep them.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +27,14 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
         return as_picture(FileResponse(status=304), form, sha256)
     stored = get_object_or_404(StoredImage, pk=sha256)
-    if form == "copy":
-        stored.write_copy()
     name = {
         "thumbnail": stored.thumbnail_name,
         "copy": stored.copy_name,
         "original": stored.name,
     }[form]
     try:
+        if form == "copy":
+            stored.write_copy()
         try:
             file = default_storage.open(name)
         except FileNotFoundError:

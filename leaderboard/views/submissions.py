@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
-from django_ratelimit.core import get_usage
 
 from evaluation.editors.contracts import CONTRACTS
 from leaderboard import submissions
@@ -20,39 +19,9 @@ from leaderboard.forms import SubmissionForm, curl_line, plain_text
 from leaderboard.models import Submission, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.progress import progress
+from leaderboard.views.visitors import client_address, limited
 
 EXAMPLE = Path(settings.BASE_DIR) / "evaluation" / "example_server.py"
-#: What a person can do in each state; anything else answers with a message.
-RATE = "20/h"
-
-
-def client_address(request: HttpRequest) -> str | None:
-    """The visitor's address: behind N trusted proxies the N-th from the right, else the peer's."""
-    hops = [
-        hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",") if hop.strip()
-    ]
-    if settings.TRUSTED_PROXIES and len(hops) >= settings.TRUSTED_PROXIES:
-        return hops[-settings.TRUSTED_PROXIES]
-    return request.META.get("REMOTE_ADDR") or None
-
-
-def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
-    """A 429 page when this address asks too often; the true limits are the daily quotas."""
-    usage = get_usage(
-        request,
-        group=what,
-        key=lambda _group, r: client_address(r) or "unknown",
-        rate=rate,
-        method="POST",
-        increment=True,
-    )
-    if not usage or not usage["should_limit"]:
-        return None
-    response = render(
-        request, "leaderboard/too_many.html", {"minutes": -(-usage["time_left"] // 60)}, status=429
-    )
-    response["Retry-After"] = str(usage["time_left"])
-    return response
 
 
 @never_cache

@@ -13,7 +13,7 @@ from leaderboard import tries, wording
 from leaderboard.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.forms import plain_text
 from leaderboard.models import TriedChain
-from leaderboard.views.submissions import client_address, limited
+from leaderboard.views.visitors import client_address, limited
 
 METRICS = ("lpips", "ms_ssim", "ssim", "imagenet", "clip", "psnr", "worst_window")
 
@@ -40,14 +40,18 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _uploads(request: HttpRequest) -> list[tries.Upload]:
-    files, total = [], 0
+    files: list[tries.Upload] = []
+    total = unpacked = 0
     for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("returns")]:
         total += upload.size or 0
         if total > tries.MAX_TOTAL_BYTES:
             raise tries.Unusable(f"More than {tries.MAX_TOTAL_BYTES // 2**20} MB in all.")
         data = upload.read()
         if data[:4] == b"PK\x03\x04":
-            files += tries.unpack(upload.name or "the zip", data)
+            files += tries.unpack(
+                upload.name or "the zip", data, room=tries.MAX_TOTAL_BYTES - unpacked
+            )
+            unpacked = sum(len(file.data) for file in files)
         else:
             files.append(tries.Upload(upload.name or "", data))
     if request.FILES.getlist("source") and request.FILES.getlist("returns"):
