@@ -75,11 +75,6 @@ def original(origin: str, sha256: str = "") -> bytes:
     return _detail(data, detail, origin) if detail else data
 
 
-def file_sha256(origin: str) -> str:
-    """SHA-256 of the file an origin names, whole even where the origin is a detail of it."""
-    return hashlib.sha256(_file(origin.partition("#")[0])).hexdigest()
-
-
 def _file(origin: str) -> bytes:
     scheme, _, rest = origin.partition(":")
     parts = PurePosixPath(rest).parts

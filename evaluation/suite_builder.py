@@ -14,6 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from PIL import Image
 
 from evaluation import catalog, curation, pictures
 from evaluation.images import Picture
@@ -112,7 +115,11 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
 def candidate(source: catalog.SourceImage, size: int) -> Candidate:
     """A catalogued picture at a working size; OriginError or ImageError when it cannot be had."""
     data = pictures.original(source.origin, source.sha256)
-    image = pictures.prepare(Picture.from_bytes(data).image, size)
+    return prepared(source, pictures.prepare(Picture.from_bytes(data).image, size))
+
+
+def prepared(source: Any, image: Image.Image) -> Candidate:
+    """The candidate of a prepared image; `source` is a row of the catalogue or of the database."""
     picture = SourcePicture(
         slug=source.slug,
         sha256=pictures.pixel_sha256(image),
@@ -127,7 +134,7 @@ def candidate(source: catalog.SourceImage, size: int) -> Candidate:
         subkind=source.subkind,
         source_url=source.source_url,
         made=source.made,
-        contains=source.contains,
+        contains=tuple(source.contains),
     )
     return Candidate(picture, curation.symmetries(image))
 

@@ -87,7 +87,6 @@ class Asked:
     """What an address asks for, how to change it, and what of it made no sense."""
 
     filters: BoardFilters
-    scope_label: str
     form: BoardForm
     runs: list[Run]
     remarks: list[str]
@@ -139,7 +138,6 @@ def read(query: Mapping[str, str]) -> Asked | None:
     newest = find_suite(suite.slug, offered)
     return Asked(
         filters,
-        _labels(scopes)[filters.scope],
         shown,
         runs,
         remarks,

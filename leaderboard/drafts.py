@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from evaluation import curation, pictures, suite_builder
+from evaluation import pictures, suite_builder
 from evaluation.images import Picture
-from evaluation.suites import SourcePicture, SuiteError
 from evaluation.suites import Suite as CoreSuite
+from evaluation.suites import SuiteError
 from leaderboard.benchmark import store_suite
 from leaderboard.models import EditingModel, EditPair, SourceImage, Suite
 from leaderboard.models.suites import Curation
@@ -136,24 +136,7 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
 
 def _candidate(source: SourceImage, size: int) -> tuple[suite_builder.Candidate, Picture]:
     image = pictures.prepare(source.stored.read().image, size)
-    picture = SourcePicture(
-        slug=source.slug,
-        sha256=pictures.pixel_sha256(image),
-        width=image.width,
-        height=image.height,
-        kind=source.kind,
-        origin=source.origin,
-        title=source.title,
-        author=source.author,
-        licence=source.licence,
-        attribution=source.attribution,
-        subkind=source.subkind,
-        source_url=source.source_url,
-        made=source.made,
-        contains=tuple(source.contains),
-    )
-    found = suite_builder.Candidate(picture, curation.symmetries(image))
-    return found, Picture.from_image(image)
+    return suite_builder.prepared(source, image), Picture.from_image(image)
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:

@@ -7,6 +7,7 @@ is approved and is never shown to anybody.
 from __future__ import annotations
 
 import datetime
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,7 +37,6 @@ MOVES: dict[str, tuple[str, ...]] = {
     State.REJECTED: (State.REVIEW, State.ASKED, State.PROBE_FAILED),
     State.WITHDRAWN: (State.PROBING, State.PROBE_FAILED, State.REVIEW, State.ASKED, State.APPROVED),
 }
-OPEN = (State.PROBING, State.PROBE_FAILED, State.REVIEW, State.ASKED)
 
 
 class NotPossible(Exception):
@@ -187,6 +187,7 @@ def approve(
     return jobs.start(model, suite, budget_calls=budget_calls, budget_usd=budget_usd)
 
 
+@transaction.atomic
 def withdraw(submission: Submission) -> None:
     """End it: runs are cancelled, the key is forgotten, what was published is hidden."""
     from evaluation import jobs
@@ -197,7 +198,8 @@ def withdraw(submission: Submission) -> None:
     if model is None:
         return
     for run in model.runs.unfinished():
-        jobs.cancel(run)
+        with suppress(jobs.CannotMove):  # it ended by itself meanwhile
+            jobs.cancel(run)
     EditingModel.objects.filter(pk=model.pk).update(api_key="", status=EditingModel.Status.HIDDEN)
     for suite in Suite.objects.filter(runs__editing_model=model).distinct():
         refresh_ranks(suite)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from evaluation.scenes import materials
 from evaluation.scenes.materials import Material
-from evaluation.scenes.meshes import Array, Mesh, Point, lathe
+from evaluation.scenes.meshes import Array, Mesh, Point
 
 # The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
 # run to run, which is why the pictures themselves are committed.
@@ -187,11 +187,6 @@ def use_mitsuba() -> None:
     mitsuba.set_variant(VARIANT)
     # The poles of turned shapes have vertices without a face: not worth a warning each.
     mitsuba.set_log_level(mitsuba.LogLevel.Error)
-
-
-def pedestal(radius: float, height: float) -> Mesh:
-    """A low round stand."""
-    return lathe([(0, 0), (radius, 0), (radius, height), (0, height)])
 
 
 def _developed(radiance: Array, stops: float) -> Array:
