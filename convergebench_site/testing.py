@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 
+from hypothesis import HealthCheck, settings
+
 # Tests never touch the site's own folder. Kept alive until the process ends.
 _DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
 os.environ["DATA_DIR"] = _DATA_DIR.name
@@ -18,3 +20,7 @@ for _name in (
     "HTTPS",
 ):
     os.environ.pop(_name, None)
+
+# A machine that is busy with other things makes no test fail.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
