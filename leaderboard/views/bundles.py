@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluation.bundle import BundleError
 from leaderboard import bundles
 from leaderboard.models import Run
+from leaderboard.views.visitors import limited
 
 #: Above this, pictures come by the command: a page's worker is not kept busy for minutes.
 MOST_PICTURES = 300 * 2**20
@@ -19,6 +20,9 @@ MOST_PICTURES = 300 * 2**20
 @require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """A public run's bundle; `?pictures=1` adds the pictures where they are few."""
+    # Each is written anew: the dearest thing that a visitor can ask for.
+    if too_many := limited(request, "bundle", "60/h"):
+        return too_many
     runs = Run.objects.public().select_related("editing_model", "suite")
     run = get_object_or_404(runs, pk=run_id)
     pictures = request.GET.get("pictures") == "1"

@@ -32,7 +32,6 @@ def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse |
         group=what,
         key=lambda _group, r: client_address(r) or "unknown",
         rate=rate,
-        method="POST",
         increment=True,
     )
     if not usage or not usage["should_limit"]:
