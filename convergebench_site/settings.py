@@ -190,6 +190,8 @@ if DEBUG or TESTING:
 STORAGES = {"default": _files, "staticfiles": {"BACKEND": _static}}
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
+# More than a brought chain may have, so that its page says what is wrong.
+DATA_UPLOAD_MAX_NUMBER_FILES = 250
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 
 CACHES = {"default": env.cache_url("CACHE_URL", default="locmemcache://")}

@@ -17,6 +17,7 @@ from leaderboard import submissions
 from leaderboard.models import EditingModel, Submission, Suite
 
 MAX_EXTRA_BYTES = 4_000
+MAX_KEY = 500
 SECRET_NAME = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
 
 
@@ -36,6 +37,11 @@ def skeleton(name: str) -> str:
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
 )
+
+
+def can_be_key(text: str) -> bool:
+    """Whether this fits into a header as a key: some visible ASCII, nothing between."""
+    return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 class PlainCharField(forms.CharField):
@@ -67,7 +73,7 @@ class SubmissionForm(forms.ModelForm):
     api_key = forms.CharField(
         label="API key",
         required=False,
-        max_length=500,
+        max_length=MAX_KEY,
         strip=True,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Sent as “Authorization: Bearer …”. Stored encrypted, never shown again.",
@@ -142,7 +148,7 @@ class SubmissionForm(forms.ModelForm):
 
     def clean_api_key(self) -> str:
         key = self.cleaned_data["api_key"]
-        if key and (not key.isascii() or not key.isprintable() or " " in key):
+        if key and not can_be_key(key):
             raise ValidationError("A key has no spaces, line breaks or special characters.")
         return key
 

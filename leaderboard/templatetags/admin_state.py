@@ -6,6 +6,7 @@ from typing import Any
 
 import django_rq
 from django import template
+from django.conf import settings
 from django.db.models import Count
 from redis.exceptions import RedisError
 from rq import Worker
@@ -21,7 +22,7 @@ def queue_state() -> dict[str, Any]:
     runs = Run.objects.unfinished().order_by().values_list("state").annotate(Count("pk"))
     return {
         "runs": list(runs),
-        "queues": [_queue(name) for name in ("edits", "gpu")],
+        "queues": [_queue(name) for name in settings.RQ_QUEUES],
         "review": Submission.objects.filter(state=Submission.State.REVIEW).count(),
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import django_rq
+from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import connection
@@ -14,8 +15,6 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from rq import Worker
-
-QUEUES = ("edits", "gpu")
 
 
 @never_cache
@@ -37,7 +36,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
         "database": _outcome(_database),
         "storage": _outcome(_storage),
         "redis": _outcome(_redis),
-        **{f"workers.{name}": _outcome(partial(_workers, name)) for name in QUEUES},
+        **{f"workers.{name}": _outcome(partial(_workers, name)) for name in settings.RQ_QUEUES},
     }
     essential = checks["database"] == checks["storage"] == "ok"
     status = "ok" if set(checks.values()) == {"ok"} else "degraded" if essential else "unavailable"

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
 from leaderboard import submissions
-from leaderboard.forms import SubmissionForm, curl_line, plain_text
+from leaderboard.forms import MAX_KEY, SubmissionForm, can_be_key, curl_line, plain_text
 from leaderboard.models import Submission, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.progress import progress
@@ -156,9 +156,9 @@ def _test_again(submission: Submission) -> str:
 
 
 def _new_key(submission: Submission, key: str) -> str:
-    if not key or len(key) > 500 or not key.isascii() or not key.isprintable() or " " in key:
+    if not can_be_key(key):
         raise submissions.NotPossible(
-            "A key has at most 500 characters, and no spaces or line breaks."
+            f"A key has at most {MAX_KEY} characters, and no spaces or line breaks."
         )
     if submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN):
         raise submissions.NotPossible("This submission is over; a key would not be used.")

@@ -10,12 +10,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from leaderboard import tries, wording
+from leaderboard.board import METRICS
 from leaderboard.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.forms import plain_text
 from leaderboard.models import TriedChain
 from leaderboard.views.visitors import client_address, limited
-
-METRICS = ("lpips", "ms_ssim", "ssim", "imagenet", "clip", "psnr", "worst_window")
 
 
 @never_cache
