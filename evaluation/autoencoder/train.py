@@ -3,7 +3,7 @@
     nice -n 19 python -m evaluation.autoencoder.train WORK --pictures FOLDER ...
 
 Minimises L1 + LPIPS on random crops. Stops after `--minutes` of
-training; started again with the same WORK folder it goes on where it was.
+processor time, since the cores may be shared; started again with the same WORK folder it goes on where it was.
 WORK then holds the
 diffusers folder `model/` and the log of losses, `loss.csv`.
 """
@@ -216,9 +216,9 @@ def train(options: argparse.Namespace) -> None:
         waiting.replace(state_file)
 
     sums, count, last_log = np.zeros(2), 0, spent
-    clock = time.monotonic()
+    clock = time.process_time()
     for batch in crops(training, options.side, options.batch, options.seed + step):
-        # Warm up, then a cosine down to a hundredth: by time, not steps, as the cores are shared.
+        # Warm up, then a cosine down to a hundredth: by the time spent, not by steps.
         share = min(spent / (60 * options.minutes), 1.0)
         rate = (
             options.rate * min(1.0, (step + 1) / 100) * (0.505 + 0.495 * math.cos(math.pi * share))
@@ -236,7 +236,7 @@ def train(options: argparse.Namespace) -> None:
         step += 1
         sums += (l1.item(), perceptual.item())
         count += 1
-        now = time.monotonic()
+        now = time.process_time()
         spent, clock = spent + now - clock, now
         done = spent >= 60 * options.minutes or step == options.steps
         if spent - last_log >= options.log_every or done:
@@ -249,7 +249,7 @@ def train(options: argparse.Namespace) -> None:
             log.flush()
             save()
             sums, count, last_log = np.zeros(2), 0, spent
-            clock = time.monotonic()  # looking at the held-out pictures is not training
+            clock = time.process_time()  # looking at the held-out pictures is not training
         if done:
             return
 
@@ -263,7 +263,7 @@ def main() -> None:
         "--pictures", type=Path, nargs="+", required=True, help="folders to learn from"
     )
     parser.add_argument("--longest", type=int, default=512, help="longer side of a picture")
-    parser.add_argument("--minutes", type=float, default=80)
+    parser.add_argument("--minutes", type=float, default=60, help="of processor time")
     parser.add_argument("--steps", type=int, help="stop after this many steps all the same")
     parser.add_argument("--lpips", type=float, default=0.1, help="weight of LPIPS beside L1")
     parser.add_argument("--side", type=int, default=96, help="side of a crop, in pixels")
@@ -271,7 +271,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", "1")))
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--log-every", type=float, default=120, help="seconds between lines")
+    parser.add_argument(
+        "--log-every", type=float, default=120, help="seconds of processor time between lines"
+    )
     parser.add_argument("--channels", type=int, default=CHANNELS)
     parser.add_argument("--latent-channels", type=int, default=LATENT_CHANNELS)
     parser.add_argument("--blocks", type=int, nargs="+", default=BLOCKS)

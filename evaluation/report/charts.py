@@ -161,7 +161,8 @@ def _look(index: int) -> dict[str, Any]:
 
 def _legend(axes: Any, lines: Sequence[Line]) -> None:
     if len(lines) > 1:
-        axes.legend([line.name for line in lines], loc="center left", bbox_to_anchor=(1.01, 0.5))
+        handles, names = axes.get_legend_handles_labels()
+        axes.figure.legend(handles, names, loc="outside lower center", ncols=3)
 
 
 def _chart(draw: Callable[[Any], None], size: tuple[float, float]) -> Chart:
