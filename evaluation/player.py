@@ -38,7 +38,7 @@ class Player:
     def __post_init__(self) -> None:
         self.stop = threading.Event()
         self.spent = self.folder.spent(self.price or 0.0)
-        self._in_flight = 0.0
+        self._promises: set[str] = set()
         self._counting = threading.Lock()
         self._paused: Paused | None = None
 
@@ -80,7 +80,6 @@ class Player:
                 pass
             except Paused as pause:
                 self._paused = self._paused or pause
-                self.stop.set()
         return waiting
 
     def _play_chain(self, slug: str) -> None:
@@ -97,6 +96,7 @@ class Player:
             with self._counting:
                 cost = attempt.cost
                 self.spent += (self.price or 0.0) if cost is None else cost
+                self._promises.discard(slug)  # from promised to spent, at once
             self.on_attempt(slug, attempt)
 
         edit = with_retries(self.editor.edit, self.limits, on_attempt=told, stop=self.stop)
@@ -112,14 +112,14 @@ class Player:
         )
         while not self.stop.is_set():
             try:
-                with self._promised():
+                with self._promised(slug):
                     half = next(halves, None)
             except Refused as refusal:
                 self.folder.end(slug, "refused", refusal.reason)
                 return
             except EditorError as error:
                 if not error.fault.breaks_chain:
-                    raise Paused(f"{error.fault.label}: {error.message}") from error
+                    raise self._pause(f"{error.fault.label}: {error.message}") from error
                 self.folder.end(slug, "failed", error.message)
                 return
             if half is None:
@@ -132,22 +132,27 @@ class Player:
                 return
             at[0] = _after(half)
 
+    def _pause(self, message: str) -> Paused:
+        self.stop.set()  # at once: a thread that is free would begin the next chain
+        return Paused(message)
+
     @contextmanager
-    def _promised(self) -> Iterator[None]:
+    def _promised(self, slug: str) -> Iterator[None]:
         """Sets an edit's price aside while it is in flight, so that threads cannot overspend."""
         price = self.price or 0.0
         with self._counting:
-            if self.budget is not None and self.spent + self._in_flight + price > self.budget:
-                raise Paused(
-                    f"${self.spent:,.2f} of the budget of ${self.budget:,.2f} is spent; "
+            committed = self.spent + price * len(self._promises)
+            if self.budget is not None and committed + price > self.budget:
+                raise self._pause(
+                    f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent; "
                     "go on with a larger --budget"
                 )
-            self._in_flight += price
+            self._promises.add(slug)
         try:
             yield
         finally:
             with self._counting:
-                self._in_flight -= price
+                self._promises.discard(slug)
 
 
 def _after(half: Half) -> tuple[int, str]:

@@ -134,9 +134,14 @@ def score_run(
     scorer: Scorer,
     before: RunScores | None = None,
     on_trip: Callable[[int], None] = lambda trips: None,
+    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
 ) -> RunScores:
-    """The scores of all that is played; what `before` has and still holds is not done again."""
+    """The scores of all that is played; what `before` has and still holds is not done again.
+
+    `calibrations` is filled by picture; with the same scorer it serves the next run too.
+    """
     provenance = scorer.provenance()
+    calibrations = {} if calibrations is None else calibrations
     if before and (before.provenance != provenance or before.method != METHOD_VERSION):
         before = None  # curves never mix versions
     pictures: dict[str, Mapping[str, Calibration | None]] = {}
@@ -152,7 +157,10 @@ def score_run(
             continue
         source = folder.source(chain)
         if chain.picture not in pictures:
-            pictures[chain.picture] = scorer.calibrate(source)
+            key = folder.suite.picture_by_slug[chain.picture].sha256
+            if key not in calibrations:
+                calibrations[key] = scorer.calibrate(source)
+            pictures[chain.picture] = calibrations[key]
         scored = score_chain(scorer, source, _trips(folder, chain, on_trip), folder.pair(chain))
         chains[chain.slug] = replace(
             scored,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.cli.printing import CommandError, say, say_json
@@ -10,6 +11,7 @@ from evaluation.cli.score import add_metrics, new_scorer, read_scores, scored
 from evaluation.report import Report, ReportedRun
 from evaluation.run_folder import PlayedChain, RunFolder
 from evaluation.run_scores import RunScores
+from evaluation.scoring import Calibration, Scorer
 
 HELP = "write curves, half-lives and picture strips as one HTML page"
 DESCRIPTION = """\
@@ -41,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
                 f"{folders[0].path} played {suite.slug} ({suite.content_hash[:12]}): "
                 "only runs of the same suite can be compared"
             )
-    runs = [_reported(folder, _scores(folder, args.metrics)) for folder in folders]
+    runs = [
+        _reported(*found) for found in zip(folders, _scores(folders, args.metrics), strict=True)
+    ]
     for folder, reported in zip(folders, runs, strict=True):
         if not any(chain.outcome for chain in reported.scores.chains.values()):
             raise CommandError(f"{folder.path} has no finished chain yet; play on first")
@@ -54,12 +58,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _scores(folder: RunFolder, metrics: str | None) -> RunScores:
+def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
     """The scores of all that is played: those that are there, where they still hold."""
-    scores = read_scores(folder)
-    if scores and not metrics and _covers(scores, folder):
-        return scores
-    return scored(folder, new_scorer(metrics))
+    scorer: Scorer | None = None
+    calibrations: dict[str, Mapping[str, Calibration | None]] = {}
+    for folder in folders:
+        scores = read_scores(folder)
+        if scores is None or metrics or not _covers(scores, folder):
+            scorer = scorer or new_scorer(metrics)
+            scores = scored(folder, scorer, calibrations=calibrations)
+        yield scores
 
 
 def _covers(scores: RunScores, folder: RunFolder) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from evaluation.metrics import METRICS
 from evaluation.results import MetricResult, run_results, shown
 from evaluation.run_folder import RunFolder
 from evaluation.run_scores import RunScores, score_run
-from evaluation.scoring import Scorer
+from evaluation.scoring import Calibration, Scorer
 
 HELP = "score the trips of a run folder"
 DESCRIPTION = """\
@@ -75,14 +76,20 @@ def new_scorer(names: str | None) -> Scorer:
     return scorer
 
 
-def scored(folder: RunFolder, scorer: Scorer, *, again: bool = False) -> RunScores:
+def scored(
+    folder: RunFolder,
+    scorer: Scorer,
+    *,
+    again: bool = False,
+    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
+) -> RunScores:
     """The run's scores, brought up to date and written beside it."""
     before = None if again else read_scores(folder)
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
         raise CommandError(f"{folder.path} has no finished trip yet; `convergebench play` goes on")
     with progress(trips, f"scoring {folder.name}", "trip") as bar:
-        scores = score_run(folder, scorer, before, bar.update)
+        scores = score_run(folder, scorer, before, bar.update, calibrations)
     folder.write_json("scores.json", scores.to_dict())
     return scores
 

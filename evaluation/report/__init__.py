@@ -185,7 +185,7 @@ class Report:
             ),
             "survival": charts.survival(self._lines(self.metric)),
         }
-        if len(self.placings) > 1:
+        if len(self.placings) > 1:  # small multiples of one would say the same again
             lines = [(metric_class(name).label, self._lines(name)) for name in self.placings]
             found["metrics"] = charts.by_metric(lines)
         return found

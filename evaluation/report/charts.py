@@ -176,7 +176,12 @@ def _chart(draw: Callable[[Any], None], size: tuple[float, float]) -> Chart:
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
         figure.savefig(png, format="png", dpi=160, facecolor="white")
-        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(
+            svg,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
     return Chart(png.getvalue(), _inline(svg.getvalue()))
 
 

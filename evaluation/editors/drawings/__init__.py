@@ -37,17 +37,17 @@ class Place:
 
 DRAWINGS = {
     # Worn things: a portrait has its eyes above the middle.
-    "glasses": Place(0.50, 0.35, 0.50, ("glasses", "eyeglasses", "spectacles")),
-    "sunglasses": Place(0.50, 0.35, 0.50, ("sunglasses", "sun glasses", "shades")),
-    "hat": Place(0.50, 0.15, 0.62, ("hat", "straw hat")),
+    "glasses": Place(0.50, 0.33, 0.50, ("glasses", "eyeglasses", "spectacles")),
+    "sunglasses": Place(0.50, 0.33, 0.50, ("sunglasses", "sun glasses", "shades")),
+    "hat": Place(0.50, 0.14, 0.62, ("hat", "straw hat")),
     "cap": Place(0.50, 0.15, 0.52, ("cap", "baseball cap")),
-    "crown": Place(0.50, 0.14, 0.44, ("crown", "tiara")),
+    "crown": Place(0.50, 0.12, 0.44, ("crown", "tiara")),
     "headphones": Place(0.50, 0.27, 0.58, ("headphones", "headset")),
-    "earrings": Place(0.50, 0.48, 0.60, ("earrings", "earring", "hoops")),
+    "earrings": Place(0.50, 0.45, 0.60, ("earrings", "earring", "hoops")),
     "necklace": Place(0.50, 0.68, 0.56, ("necklace", "pearls")),
     "scarf": Place(0.50, 0.70, 0.56, ("scarf", "shawl")),
     "bow-tie": Place(0.50, 0.66, 0.40, ("bow tie", "bow-tie", "bowtie")),
-    "moustache": Place(0.50, 0.50, 0.50, ("moustache", "mustache")),
+    "moustache": Place(0.50, 0.48, 0.50, ("moustache", "mustache")),
     "flower": Place(0.70, 0.18, 0.27, ("flower", "rose")),
     # Things in a scene: on the floor, on a wall, in the air.
     "chair": Place(0.20, 0.68, 0.32, ("chair", "stool")),
