@@ -116,7 +116,7 @@ def _calibrations(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str,
 
 
 def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]:
-    scores = Prefetch("scores", Score.objects.filter(metric__in=metrics), to_attr="pinned")
+    scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
     trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
     chains = run.chains.select_related("case").prefetch_related(
         Prefetch("trips", trips.order_by("number"))
@@ -157,7 +157,7 @@ def _trip(
         "step": trip.step,
         "from_source": trip.from_source,
         "worst_window": trip.worst_window,
-        "scores": {metrics[score.metric_id].name: score.distance for score in trip.pinned},
+        "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
 
 

@@ -180,9 +180,9 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
     }
 
 
-def _keep(out: Path, kept: set[str], *pictures: StoredImage) -> None:
+def _keep(out: Path, kept: set[str], *pictures: StoredImage | None) -> None:
     for stored in pictures:
-        if stored.pk not in kept:
+        if stored is not None and stored.pk not in kept:
             with default_storage.open(stored.name) as file:
                 (out / _name(stored)).write_bytes(file.read())
             kept.add(stored.pk)
@@ -213,8 +213,8 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
     (out / "runs.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
 
 
-def _name(stored: StoredImage) -> str:
-    return f"pictures/{Path(stored.name).name}"
+def _name(stored: StoredImage | None) -> str | None:
+    return f"pictures/{Path(stored.name).name}" if stored else None
 
 
 def _line(data: Mapping[str, Any]) -> str:

@@ -213,7 +213,7 @@ class Desk:
             notes = dict(answer.notes)
             if answer.picture.notes:
                 notes["converted"] = list(answer.picture.notes)
-            trip = {"chain": chain.pk, "number": number}
+            trip: dict[str, Any] = {"chain": chain.pk, "number": number}
             if event.half.direction == "forward":
                 trip |= {"edited": event.stored.pk, "edited_seconds": answer.seconds}
                 forward.append(trip | {"edited_notes": notes})
