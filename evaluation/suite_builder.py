@@ -237,13 +237,14 @@ SHIPPED = (
     Draft(
         slug="lite",
         title="Lite",
-        description="Pictures that need no download: a first ranking for the price of 480 edits.",
+        description="Twelve pictures that need no download, half of them rendered: a first ranking "
+        "for the price of 480 edits.",
         trips=10,
         size=512,
         picture_slugs=(
-            *("astronaut", "grace-hopper", "chelsea"),
-            *("coffee", "flower", "coins"),
-            *("china", "rocket", "camera"),
+            *("astronaut", "grace-hopper", "bust", "snowman"),
+            *("coffee", "flower", "fruit", "toys"),
+            *("china", "rocket", "living-room", "street-corner"),
         ),
         shares={
             ("face", "accessories"): 5,
@@ -283,7 +284,7 @@ SHIPPED = (
         categories=("replication",),
         picture_slugs=(
             *("brick", "grass", "gravel", "tissue", "retina", "hubble-deep-field"),
-            *("chelsea", "china", "flower", "coffee", "coins", "rocket"),
+            *("chelsea", "china", "flower", "kitchen-shelf", "cupcakes", "garden-path"),
         ),
     ),
 )

@@ -28,7 +28,7 @@ MODULES = (food, plants, games, keepsakes, rooms, kitchen, town, gardens, waters
 SCENES: dict[str, Callable[[], Scene]] = {
     name: scene for module in MODULES for name, scene in module.SCENES.items()
 }
-SAMPLES, PREVIEW_SAMPLES = 12, 6
+SAMPLES, PREVIEW_SAMPLES = 9, 6
 PREVIEW_SCALE = 0.4
 QUALITY = 92
 

@@ -21,7 +21,7 @@ from evaluation.scenes.meshes import Array, Mesh, Point
 # The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
 # run to run, which is why the pictures themselves are committed.
 VARIANT = "scalar_rgb"
-DEPTH = 9
+DEPTH = 7
 
 
 @dataclass
