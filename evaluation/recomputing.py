@@ -31,7 +31,7 @@ from evaluation.repeats import repeat_spread
 from evaluation.resampling import Replicates, replicate
 from evaluation.scoring import retention
 
-# As the site has them: the trips people read, and curves enough to say how sure a shape is.
+# The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 SHAPE_RESAMPLES = 100
 _NOTHING = Interval(None, None)
@@ -94,13 +94,12 @@ def measured(bundle: Bundle, metric: str) -> list[Measured] | None:
     return found
 
 
-def chain_numbers(one: Measured, trips: int) -> dict[str, Any]:
-    """Retention, AUC and events of one chain, rounded as they are kept."""
-    result = one.result
+def chain_numbers(result: ChainResult, distances: Sequence[float], trips: int) -> dict[str, Any]:
+    """Retention, AUC and events of one chain, rounded as the site keeps them."""
     events = {level: event(result, trips, level) for level in LEVELS}
     return {
         "retention": [round(q, 5) for q in result.retention],
-        "distances": [round(d, 6) for d in one.distances],
+        "distances": [round(d, 6) for d in distances],
         "auc": round(float(area(np.nan_to_num(carried(result, trips)))), 5),
         "recovered": any(e.recovered for e in events.values()),
         "events": {

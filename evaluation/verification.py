@@ -304,7 +304,7 @@ class Verification:
                     yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
                     continue
                 for one in chains:
-                    numbers = recomputing.chain_numbers(one, trips)
+                    numbers = recomputing.chain_numbers(one.result, one.distances, trips)
                     line = f"chain {one.chain.name}"
                     own = one.chain.results.get(metric)
                     yield _compared(line, f"retention and events by {metric}", own, numbers)

@@ -28,14 +28,12 @@ from evaluation.half_life import (
     METHOD_VERSION,
     ChainResult,
     Summary,
-    area,
-    carried,
-    event,
     summarise,
 )
 from evaluation.jpeg import jpeg_equivalent
 from evaluation.metrics import metric_class
 from evaluation.ranking import MIN_PICTURES, Bounds, Interval, Ranks, board_key
+from evaluation.recomputing import SHAPE_RESAMPLES, TICKS, chain_numbers
 from evaluation.repeats import repeat_spread
 from evaluation.resampling import Replicates, replicate
 from evaluation.scoring import retention
@@ -53,10 +51,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
-TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 EXTREMES = 6
-# Enough to say how sure a shape is; each takes a few fits.
-SHAPE_RESAMPLES = 100
 
 
 @dataclass
@@ -103,7 +98,7 @@ def rebuild(run: Run) -> None:
             continue
         by_chain = [(m, m.result()) for m in measured]
         for one, result in by_chain:
-            results[one.chain.pk][metric.name] = _chain_numbers(one, result, trips)
+            results[one.chain.pk][metric.name] = chain_numbers(result, one.distances, trips)
         part = [result for _, result in by_chain]
         played = {result.key for result in part if result.played}
         complete = complete or wanted <= played
@@ -196,24 +191,6 @@ def _measure(run: Run, chains: Sequence[Chain], metric: MetricVersion) -> list[M
         if len(one.retentions) < scored:
             return None  # the metric could not score some pictures of this suite
     return measured
-
-
-def _chain_numbers(one: Measured, result: ChainResult, trips: int) -> dict[str, Any]:
-    events = {level: event(result, trips, level) for level in LEVELS}
-    curve = np.nan_to_num(carried(result, trips))
-    return {
-        "retention": [round(q, 5) for q in one.retentions],
-        "distances": [round(d, 6) for d in one.distances],
-        "auc": round(float(area(curve)), 5),
-        "recovered": any(e.recovered for e in events.values()),
-        "events": {
-            f"{level:g}": {
-                "time": round(e.time, 4),
-                "kind": e.kind or ("lost" if result.outcome == "lost" else "censored"),
-            }
-            for level, e in events.items()
-        },
-    }
 
 
 def _write_standings(
