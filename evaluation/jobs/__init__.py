@@ -10,6 +10,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 import structlog
+from django.db import InterfaceError, OperationalError
 
 from evaluation.editors.base import EditorError
 from evaluation.jobs import control, provenance, rings
@@ -75,7 +76,13 @@ def play(run_id: int) -> None:
     if queue == rings.GPU:
         player.between_chains = ScoreJob(run, token).score_what_there_is
     log.info("play", run=run.pk)
-    player.play()
+    try:
+        player.play()
+    except (OperationalError, InterfaceError):
+        raise  # the database is away: the sweeper rings again when it is back
+    except Exception as error:  # else it would come back every half minute, unseen
+        log.exception("play failed", run=run.pk)
+        control.pause(run, "internal", f"{type(error).__name__}: {error}")
     run.refresh_from_db()
     if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
         run.move(RunState.SCORING)

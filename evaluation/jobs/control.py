@@ -16,13 +16,12 @@ from django.core.mail import mail_admins
 from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
-from evaluation import round_trips
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
 from evaluation.jobs import rings
 from leaderboard import submissions
-from leaderboard.models import Call, Chain, EditingModel, Run, Suite, Trip
+from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -35,8 +34,8 @@ REASONS = {
     "metric_version": "The metrics changed during the run",
     "internal": "An error of ours",
 }
-#: How chains may have ended that are worth another try.
-PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST, Outcome.REFUSED, Outcome.BLANK)
+#: Ends worth another try. A refusal or a blank picture is the model's answer: it stays.
+PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 
 class CannotMove(Exception):
@@ -88,6 +87,10 @@ def resume(run: Run) -> None:
     """Go on where the run stopped."""
     if not run.move(RunState.QUEUED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
+    # Whoever resumes by hand knows that the endpoint is well, or wants to see.
+    Pace.objects.filter(editing_model=run.editing_model_id).update(
+        blocked_until=None, failures_in_a_row=0
+    )
     ring(run)
 
 
@@ -213,8 +216,3 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
         taken = {field.name for field in dataclasses.fields(editor)}
     options |= {name: value for name, value in ours.items() if name in taken and value is not None}
     return load_editor(model.editor, **options)
-
-
-def chain_seed(run: Run, chain: Chain) -> int:
-    """The seed of a chain: its own, and the same in every run with the same seed."""
-    return round_trips.chain_seed(run.seed, chain.case.slug, chain.repeat)

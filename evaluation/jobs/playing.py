@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -36,7 +36,8 @@ from evaluation.jobs.desk import (
 )
 from evaluation.jobs.pacing import HEALS
 from evaluation.jobs.signals import asked_to_stop
-from evaluation.round_trips import Position, round_trips
+from evaluation.retries import Limits, Stopped, with_retries
+from evaluation.round_trips import Position, chain_seed, round_trips
 from leaderboard.models import Call, Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 
@@ -51,7 +52,8 @@ LOOK_SECONDS = 1.0
 GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
 LONG_BLOCK = 60.0
-ATTEMPTS = 5
+#: The worker's own clock for giving up is the count of attempts, however long they wait.
+LIMITS = Limits(attempts=5, seconds=86_400)
 #: An edit that failed so often is given up, even when nothing else proves the endpoint well.
 MOST_ATTEMPTS = 25
 SCORE_RING_SECONDS = 2.0
@@ -61,8 +63,8 @@ class StorageError(Exception):
     """A picture could not be written or read."""
 
 
-class Stopped(Exception):
-    """The job makes no more calls."""
+class PictureGone(Exception):
+    """The picture a chain stands at is no longer there: the chain is lost, by our fault."""
 
 
 class Player:
@@ -152,8 +154,8 @@ class Player:
         elif self.desk.pace.blocked > LONG_BLOCK and not self.desk.closing:
             fault = self.desk.pace.fault or Fault.RATE_LIMITED
             self._pause(fault.value, f"{fault.label}.", self.desk.pace.blocked)
-        elif time.monotonic() - self.began > self.turn and rings.others_wait(
-            self.run.pk, self.queue
+        elif rings.should_leave(
+            self.run.pk, self.queue, turn_is_over=time.monotonic() - self.began > self.turn
         ):
             self._close()
 
@@ -181,7 +183,10 @@ class Player:
         return [self._work(chain, last.get(chain.pk)) for chain in chains]
 
     def _work(self, chain: Chain, last: Trip | None) -> Work:
-        number, seed = chain.trips_played + 1, control.chain_seed(self.run, chain)
+        number, seed = (
+            chain.trips_played + 1,
+            chain_seed(self.run.seed, chain.case.slug, chain.repeat),
+        )
         if last and last.number == number:
             return Work(chain, last.edited, number, "backward", seed)
         picture = last.restored if last else chain.case.picture.stored
@@ -239,7 +244,7 @@ class Player:
         put = self.desk.inbox.put
         try:
             halves = round_trips(
-                lambda picture, prompt, seed=None: self._edit(work, picture, prompt, seed),
+                with_retries(partial(self._attempt, work), LIMITS, stop=self.stop),
                 Position(_stored(work.picture.read), work.number, work.direction),
                 forward=work.chain.case.forward,
                 backward=work.chain.case.backward,
@@ -268,6 +273,8 @@ class Player:
             put(Ended(work, Outcome.COMPLETED))
         except Stopped:
             put(Left(work))
+        except PictureGone as error:
+            put(Ended(work, Outcome.LOST, str(error)))
         except Refused as refusal:
             put(Ended(work, Outcome.REFUSED, refusal.reason))
         except EditorError as error:
@@ -276,9 +283,8 @@ class Player:
         except Exception as error:  # the main thread decides what it means
             put(Stuck(work, error))
 
-    def _edit(self, work: Work, picture: Picture, prompt: str, seed: int | None) -> Answer:
-        """The answer to one edit, asked for again while that can help."""
-        failures = 0
+    def _attempt(self, work: Work, picture: Picture, prompt: str, seed: int | None) -> Answer:
+        """One edit, tried once; a rate limit is no try, the next call is granted after it."""
         while True:
             call = self._may_call(work)
             started = time.monotonic()
@@ -292,20 +298,12 @@ class Player:
                 cost = self.run.editing_model.price_per_edit if error.billed else 0
                 _close_call(call, error.fault.value, error.message, started, cost)
                 self.desk.inbox.put(Told(work, call, error))
-                if error.fault is Fault.RATE_LIMITED:
-                    continue  # no failure: the next call is granted when calls are welcome again
-                failures += 1
-                if error.permanent or failures >= ATTEMPTS:
+                if error.fault is not Fault.RATE_LIMITED:
                     raise
-                delay = error.retry_after or random.uniform(0.5, 1.5) * 2.0 ** (failures - 1)
-                if self.stop.wait(min(delay, 60)):
-                    raise Stopped from None
             else:
-                cost = (
-                    answer.cost
-                    if answer.cost is not None
-                    else self.run.editing_model.price_per_edit
-                )
+                cost = answer.cost
+                if cost is None:
+                    cost = self.run.editing_model.price_per_edit
                 _close_call(call, Call.ANSWERED, "", started, cost)
                 call.bytes = len(answer.picture.data)
                 return answer
@@ -335,5 +333,7 @@ def _stored(access: Callable[[], T]) -> T:
     """What `access` returns; whatever goes wrong with storage is a StorageError."""
     try:
         return access()
+    except FileNotFoundError as error:
+        raise PictureGone(f"A picture is gone from storage: {error.filename or error}") from error
     except Exception as error:
         raise StorageError(f"{type(error).__name__}: {error}") from error

@@ -21,6 +21,8 @@ from rq import Queue, Worker
 
 EDITS, GPU = "edits", "gpu"
 PLAY, SCORE, PROBE, TRY = "play", "score", "probe", "try_chain"
+#: Somebody looks at a page and waits for these: they go first.
+URGENT = frozenset({PROBE, TRY})
 #: After a ring that was not heard, a process rings no more for this long.
 SILENT_SECONDS = 5.0
 
@@ -50,6 +52,7 @@ def _ring(run_id: int, kind: str, queue_name: str, hands: int) -> None:
                     # One of a name waits at a time, but every ring has an id of its own: the
                     # end of a running job would take the next one of the same id with it.
                     job_id=f"{name}-{uuid4().hex}",
+                    at_front=kind in URGENT,
                     timeout=-1,
                     result_ttl=0,
                     failure_ttl=3600,
@@ -60,13 +63,19 @@ def _ring(run_id: int, kind: str, queue_name: str, hands: int) -> None:
         _silent_until = time.monotonic() + SILENT_SECONDS
 
 
-def others_wait(run_id: int, queue_name: str) -> bool:
-    """Whether a ring for another run waits in the queue; False when Redis does not answer."""
+def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
+    """Whether a run's job should make room: at once for a visitor, else after its turn.
+
+    False when Redis does not answer.
+    """
     try:
         ids = _queue(queue_name).get_job_ids()
     except RedisError:
         return False
-    return any(job_id.split("-")[1] != str(run_id) for job_id in ids)
+    waiting = {tuple(job_id.split("-")[:2]) for job_id in ids}
+    if any(kind in URGENT for kind, _ in waiting):
+        return True
+    return turn_is_over and bool(waiting - {(PLAY, str(run_id)), (SCORE, str(run_id))})
 
 
 def workers(queue_name: str) -> int | None:

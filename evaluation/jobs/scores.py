@@ -27,7 +27,7 @@ from evaluation.metrics.worst_window import worst_place
 from evaluation.suites import EditPair
 from leaderboard import exports, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
-from leaderboard.models.runs import ACTIVE_STATES, RunState, after
+from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 if TYPE_CHECKING:
     from evaluation.scoring import Scorer
@@ -39,6 +39,8 @@ CHAINS = 4
 TRIPS = 8
 #: A job that has caught up with playing waits for more: weights load slowly.
 LINGER_SECONDS = 120.0
+#: So many times longer than a play job's is its turn.
+TURNS = 5
 
 
 class Superseded(Exception):
@@ -55,6 +57,7 @@ class ScoreJob:
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
         self.pairs = dict(run.suite.core.pair_by_slug)
+        self.began = time.monotonic()
         self._calibrated: set[str] = set()
 
     def run_to_end(self) -> None:
@@ -66,13 +69,16 @@ class ScoreJob:
                     idle_since = time.monotonic()
                     continue
                 state = self._state()
+                if self._should_leave():
+                    control.ring(self.run)  # behind the others
+                    return
                 if state == RunState.SCORING:
                     self._finish()
                     return
                 if (
                     state != RunState.PLAYING
                     or time.monotonic() - idle_since > LINGER_SECONDS
-                    or rings.others_wait(self.run.pk, rings.GPU)
+                    or rings.should_leave(self.run.pk, rings.GPU, turn_is_over=True)
                 ):
                     return
                 time.sleep(1)
@@ -82,7 +88,7 @@ class ScoreJob:
     def score_what_there_is(self) -> bool:
         """Score the trips played so far; whether there were any."""
         worked = False
-        while self._state() in ACTIVE_STATES and not asked_to_stop():
+        while self._state() in ACTIVE_STATES and not (asked_to_stop() or self._should_leave()):
             chains = persistently(lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS))
             if not chains:
                 return worked
@@ -101,6 +107,11 @@ class ScoreJob:
                 persistently(lambda: Chain.objects.release_scores(self.token))
         return worked
 
+    def _should_leave(self) -> bool:
+        """Whether it is time to let somebody else come first."""
+        over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
+        return rings.should_leave(self.run.pk, rings.GPU, turn_is_over=over)
+
     # One chain.
 
     def _score(self, chain: Chain) -> None:
@@ -114,8 +125,12 @@ class ScoreJob:
             before = _read(trips.get(number=first).restored)
         for begin in range(0, len(todo), TRIPS):
             part = todo[begin : begin + TRIPS]
-            edited = [_read(trip.edited) for trip in part]
-            restored = [_read(trip.restored) for trip in part]
+            try:
+                edited = [_read(trip.edited) for trip in part]
+                restored = [_read(trip.restored) for trip in part]
+            except FileNotFoundError as error:
+                self._lose(chain, f"A picture is gone from storage: {error.filename or error}")
+                return
             scores = self._distances(part, source, restored)
             pair = self.pairs[chain.case.pair_slug]
             for trip, y, x in zip(part, edited, restored, strict=True):
@@ -128,6 +143,12 @@ class ScoreJob:
                 persistently(partial(self._write, chain, part, scores))
             except Superseded:
                 return
+
+    def _lose(self, chain: Chain, why: str) -> None:
+        """End a chain whose pictures are gone where it was scored last: our fault, so censored."""
+        log.error("chain lost", run=self.run.pk, chain=chain.pk, why=why)
+        mine = Chain.objects.filter(pk=chain.pk, score_token=self.token, state=ChainState.PLAYED)
+        mine.update(outcome=Outcome.LOST, outcome_text=why[:500], trips_played=F("trips_scored"))
 
     def _distances(
         self, trips: Sequence[Trip], source: Picture, restored: Sequence[Picture]

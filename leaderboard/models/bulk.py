@@ -55,7 +55,8 @@ def _is_made_then(field: Any) -> bool:
 def _insert(
     model: type[models.Model], names: tuple[str, ...], ignore: bool, vendor: str
 ) -> tuple[str, list[Any], list[Any]]:
-    meta, quote = model._meta, connection.ops.quote_name
+    meta: Any = model._meta
+    quote = connection.ops.quote_name
     fields = [meta.get_field(name) for name in names]
     defaults = [
         field
@@ -72,7 +73,8 @@ def _insert(
 def _update(
     model: type[models.Model], names: tuple[str, ...], by: int, vendor: str
 ) -> tuple[str, list[Any]]:
-    meta, quote = model._meta, connection.ops.quote_name
+    meta: Any = model._meta
+    quote = connection.ops.quote_name
     fields = [meta.get_field(name) for name in names]
     terms = [f"{quote(field.column)} = %s" for field in fields]
     changes, conditions = ", ".join(terms[:-by]), " AND ".join(terms[-by:])

@@ -18,6 +18,7 @@ from evaluation.benchmarks.editing_server import EditingServer, Reply
 from evaluation.editors.base import Fault
 from evaluation.images import encode_png
 from evaluation.jobs import playing
+from evaluation.retries import Limits
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.tests import factories
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.django_db
 def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = True
     settings.METRICS = ["psnr", "ssim"]
-    monkeypatch.setattr(playing.random, "uniform", lambda low, high: 0.01)
+    monkeypatch.setattr(playing, "LIMITS", Limits(attempts=5, first_wait=0.01))
     monkeypatch.setattr(playing, "TICK", 0.02)
 
 

@@ -11,15 +11,20 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from evaluation import jobs
-from evaluation.benchmarks.editing_server import EditingServer
+from evaluation.benchmarks.editing_server import EditingServer, noisy_turn
+from evaluation.editors import EDITORS, Answer, Editor
+from evaluation.images import Picture
 from evaluation.jobs import desk, playing, rings
 from evaluation.jobs.playing import Player
+from evaluation.retries import Limits
 from leaderboard import garbage
-from leaderboard.models import Call, Chain, Run, StoredImage, Trip
+from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.progress import progress
 from leaderboard.tests import factories
@@ -32,7 +37,7 @@ pytestmark = pytest.mark.django_db
 def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = True
     settings.METRICS = ["psnr", "ssim"]
-    monkeypatch.setattr(playing.random, "uniform", lambda low, high: 0.01)
+    monkeypatch.setattr(playing, "LIMITS", Limits(attempts=5, first_wait=0.01))
     monkeypatch.setattr(playing, "TICK", 0.02)
 
 
@@ -369,7 +374,97 @@ def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> 
     assert run.suite.pictures.all()[0].stored.read()
 
 
-def factories_picture(number: int) -> Any:
-    from evaluation.images import Picture
-
+def factories_picture(number: int) -> Picture:
     return Picture.from_image(factories.picture(number))
+
+
+def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
+    run = played(started(server, budget_calls=13))
+    trip = Trip.objects.filter(restored__isnull=False).latest("number")
+    last = trip.chain.trips.latest("number")
+    default_storage.delete((last.restored or last.edited).name)  # type: ignore[union-attr]
+    Run.objects.update(budget_calls=None)
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    lost = run.chains.get(outcome=Outcome.LOST)
+    assert lost.pk == trip.chain_id
+    assert "gone from storage" in lost.outcome_text
+
+
+def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(desk.Desk, "settle", broken)
+    run = played(started(server))
+    assert (run.state, run.reason) == (RunState.PAUSED, "internal")
+    assert "a bug" in run.reason_text
+    assert not run.chains.in_flight().exists()
+
+
+def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
+    run = started(server)
+    desk.Desk(run, uuid4()).settle([desk.Alarm("redirect", "to 10.0.0.1")])
+    event = SecurityEvent.objects.get()
+    assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_drops_its_connections_is_asked_again(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.time, "sleep", lambda seconds: None)
+    run = started(server)
+    drops: list[int] = []
+
+    def drop(player: Player) -> bool:
+        if Trip.objects.count() > 3 * len(drops):
+            drops.append(1)
+            connection.connection.close()  # as a restarted server does
+        return len(drops) == 3
+
+    Interfering("_settle", drop, monkeypatch)
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has no server that could go away")
+    played(run)
+    assert run.state == RunState.SCORING
+    assert len(drops) == 3
+    assert len(server.calls) == 24
+
+
+class OnGpu(Editor):
+    """A local model: one picture at a time."""
+
+    queue = "gpu"
+    busy = most = 0
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        type(self).busy += 1
+        type(self).most = max(self.most, self.busy)
+        answer = noisy_turn(picture.png(), prompt, seed or 0)
+        type(self).busy -= 1
+        return Answer(Picture.from_bytes(answer), 0.01)
+
+
+def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(EDITORS, "on-gpu", f"{__name__}:OnGpu")
+    run = jobs.start(factories.editing_model("local", "on-gpu"), factories.tiny_suite())
+    scored: list[int] = []
+
+    def look(player: Player) -> bool:
+        scored.append(Trip.objects.filter(scored_at__isnull=False).count())
+        return False
+
+    Interfering("_turn", look, monkeypatch)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert OnGpu.most == 1
+    assert {3, 6, 9} <= set(scored)  # each chain was scored before the next began
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from evaluation import jobs
@@ -278,6 +279,22 @@ def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) 
         Trip.objects.filter(number=1).values_list("chain__case__pair_slug", "change_seen")
     )
     assert judged == {"replica": None, "style": True}
+
+
+def test_a_picture_that_is_gone_costs_its_chain_and_not_the_run(server: EditingServer) -> None:
+    run = played(started(server))
+    trip = Trip.objects.filter(number=2).first()
+    assert trip
+    assert trip.restored
+    default_storage.delete(trip.restored.name)
+    scored(run)
+    assert run.state == RunState.FINISHED
+    assert sorted(run.chains.values_list("outcome", "trips_played")) == [
+        ("completed", 3),
+        ("completed", 3),
+        ("completed", 3),
+        ("lost", 0),
+    ]
 
 
 def server_turn(picture: bytes, prompt: str, seed: int) -> bytes:
