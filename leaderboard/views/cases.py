@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
 from leaderboard import strips, wording
+from leaderboard.board import METRICS
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
 from leaderboard.views.pictures import as_picture
 
@@ -67,7 +68,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
         .select_related("run__editing_model")
         .defer("run__provenance", "run__editing_model__options", "run__editing_model__api_key")
     )
-    names = [name for name in strips.METRICS if any(name in c.results for c in chains)]
+    names = [name for name in METRICS if any(name in c.results for c in chains)]
     metric = _metric(request, names)
     chains.sort(key=lambda chain: _goodness(chain, metric), reverse=True)
     every = "every" in request.GET
@@ -134,7 +135,7 @@ def _chosen(chains: list[Chain], repeat: str) -> Chain | None:
 
 def _metric(request: HttpRequest, names: list[str]) -> str:
     asked = request.GET.get("metric", "")
-    return asked if asked in names else names[0] if names else strips.METRICS[0]
+    return asked if asked in names else names[0] if names else METRICS[0]
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:

@@ -13,12 +13,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.half_life import METHOD_VERSION
-from evaluation.metrics import METRICS, metric_class
 from leaderboard import worked_example
 from leaderboard.board import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page
-from leaderboard.wording import LOOKS_AT
 
 
 def release() -> str:
@@ -33,7 +31,6 @@ def methodology(request: HttpRequest) -> HttpResponse:
     context = {
         "examples": examples(),
         "worked": worked_example.worked_example(),
-        "metrics": [(metric_class(name), LOOKS_AT.get(name, "")) for name in METRICS],
         "method_version": METHOD_VERSION,
     }
     return render(request, "leaderboard/methodology.html", context)

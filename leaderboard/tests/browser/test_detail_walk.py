@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from leaderboard.models import Run
+from leaderboard.models.runs import RunState
+from leaderboard.tests import factories
+from leaderboard.tests.browser.conftest import PHONE, WIDE
+from leaderboard.tests.played import QUICK, play
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+#: The mean brightness of each channel of the viewer's picture, and a hash of all of it.
+LOOK = """(view) => {
+  const canvas = document.querySelector(`[data-view="${view}"]`);
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let hash = 0, light = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    light += data[i] + data[i + 1] + data[i + 2];
+    hash = (hash * 31 + data[i] * 65536 + data[i + 1] * 256 + data[i + 2]) % 2147483647;
+  }
+  return { hash, light: light / data.length };
+}"""
+
+
+@pytest.fixture
+def run(settings):
+    settings.METRICS = QUICK
+    cache.clear()
+    suite = factories.tiny_suite(pictures=2, trips=5, size=128)
+    return play("thumbnail", suite, name="Thumbnails & <b>more</b>")
+
+
+@pytest.fixture
+def strip(run):
+    return reverse("run_case", args=[run.pk, run.suite.cases.first().pk])
+
+
+def look(page, view="main"):
+    """What the viewer shows, once it stands still."""
+    page.wait_for_load_state("networkidle")
+    return page.evaluate(LOOK, view)
+
+
+def pressed(page, mode):
+    return page.get_attribute(f'[data-mode="{mode}"]', "aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_from_the_model_to_a_case_through_its_trips(run, visit, size, scheme):
+    seen = visit(run.editing_model.get_absolute_url(), size=size, color_scheme=scheme)
+    page = seen.page
+    assert page.locator("h1").text_content() == "Thumbnails & <b>more</b>"
+    seen.see_chart()
+    assert seen.faults() == []
+
+    page.locator(".strips a").first.click()
+    page.wait_for_url(re.compile(r"/runs/\d+/cases/\d+/"))
+    seen.settle()
+    assert seen.faults() == []
+    last = look(page)
+    page.locator("#trip").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => document.querySelector('[data-say=trip]').textContent === '4'")
+    assert look(page)["hash"] != last["hash"]
+    for key, mode in zip("wfdze", ("wipe", "flicker", "difference", "zoom", "edited"), strict=True):
+        page.keyboard.press(key)
+        assert pressed(page, mode), mode
+        seen.settle()
+    assert not pressed(page, "wipe")
+    assert not pressed(page, "flicker")
+    assert seen.faults() == []
+
+
+def test_arrow_keys_walk_the_trips_and_stop_at_the_ends(strip, visit):
+    seen = visit(strip)
+    page = seen.page
+    page.locator("h1").click()
+    for _ in range(7):
+        page.keyboard.press("ArrowLeft")
+    assert page.text_content('[data-say="trip"]') == "0"
+    assert "The source itself" in page.text_content('[data-say="main"]')
+    for _ in range(9):
+        page.keyboard.press("ArrowRight")
+    assert page.text_content('[data-say="trip"]') == "5"
+
+
+def test_the_difference_of_the_source_to_itself_is_black_and_grows_with_the_trips(strip, visit):
+    seen = visit(strip)
+    page = seen.page
+    page.locator("h1").click()
+    page.keyboard.press("d")
+    worn = look(page)["light"]
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    assert look(page)["light"] < 3
+    assert worn > 20
+    assert seen.faults() == []
+
+
+def test_a_wipe_to_the_right_edge_is_the_source(strip, visit):
+    seen = visit(strip)
+    page = seen.page
+    page.locator("#trip").focus()
+    source = trip_zero(page)
+    page.keyboard.press("End")
+    page.keyboard.press("w")
+    page.locator("#wipe").fill("0")
+    returned = look(page)["light"]
+    page.locator("#wipe").fill("100")
+    assert abs(look(page)["light"] - source["light"]) < 2
+    box = page.locator('[data-view="main"]').bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 1, box["y"] + 20)
+    page.mouse.up()
+    assert int(page.input_value("#wipe")) <= 2
+    assert abs(look(page)["light"] - returned) < 2
+
+
+def trip_zero(page):
+    page.keyboard.press("Home")
+    page.wait_for_function("() => document.querySelector('[data-say=trip]').textContent === '0'")
+    return look(page)
+
+
+def test_flicker_shows_the_source_and_the_return_in_turn(strip, visit):
+    seen = visit(strip)
+    page = seen.page
+    seen.settle()
+    page.locator("#trip").focus()
+    page.keyboard.press("f")
+    shown = set()
+    for _ in range(14):
+        shown.add(page.evaluate(LOOK, "main")["hash"])
+        page.wait_for_timeout(100)
+    assert len(shown) == 2
+    page.keyboard.press("f")
+    page.wait_for_timeout(500)
+    still = {
+        page.evaluate(LOOK, "main")["hash"] for _ in range(3) if not page.wait_for_timeout(450)
+    }
+    assert len(still) == 1
+
+
+def test_keys_can_be_turned_off_and_do_nothing_in_fields(strip, visit):
+    seen = visit(strip)
+    page = seen.page
+    page.locator("#metric").focus()
+    page.keyboard.press("w")
+    assert not pressed(page, "wipe")
+    page.uncheck("#keys")
+    page.locator("h1").click()
+    page.keyboard.press("w")
+    page.keyboard.press("ArrowLeft")
+    assert not pressed(page, "wipe")
+    assert page.text_content('[data-say="trip"]') == "5"
+
+
+def test_full_pictures_are_fetched_only_when_the_viewer_is_used(strip, visit):
+    seen = visit("/livez")
+    asked = []
+    seen.page.on("request", lambda request: asked.append(request.url))
+    seen.open(strip)
+    seen.settle()
+    assert not [url for url in asked if "/pictures/copy/" in url]
+    seen.page.locator("#trip").focus()
+    seen.settle()
+    assert [url for url in asked if "/pictures/copy/" in url]
+
+
+def test_the_first_view_of_a_strip_fits_its_budget(strip, visit):
+    sizes = {}
+    seen = visit("/livez")
+    seen.page.on(
+        "response",
+        lambda response: sizes.update(
+            {response.url: int(response.headers.get("content-length") or len(response.body()))}
+        ),
+    )
+    seen.open(strip)
+    seen.settle()
+    assert sum(sizes.values()) < 600_000, sizes
+
+
+def test_an_address_with_a_trip_opens_there(strip, visit):
+    seen = visit(f"{strip}#trip-2")
+    assert seen.page.text_content('[data-say="trip"]') == "2"
+    assert "After 2 round trips" in seen.page.text_content('[data-say="main"]')
+
+
+def test_without_script_the_strip_and_its_numbers_are_there(strip, visit):
+    seen = visit(strip, java_script_enabled=False)
+    page = seen.page
+    assert not page.locator(".viewer").is_visible()
+    assert page.locator(".strip img").count() == 11
+    assert page.locator(".strip figcaption").nth(2).is_visible()
+    assert page.locator(".table").first.is_visible()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_other_pages_have_no_fault(run, visit, size):
+    addresses = [
+        reverse("case", args=[run.suite.cases.first().pk]),
+        run.get_absolute_url(),
+        run.suite.get_absolute_url(),
+        *(reverse(name) for name in ("suites", "methodology", "about", "changelog")),
+    ]
+    for address in addresses:
+        seen = visit(address, size=size)
+        seen.settle()
+        assert seen.faults() == [], address
+
+
+def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
+    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING, edits_done=7)
+    run.editing_model.is_reference = True
+    run.editing_model.save()
+    seen = visit(run.get_absolute_url())
+    page = seen.page
+    assert "7 of 40" in page.text_content('[data-live="edits"]')
+    assert seen.faults() == []
+    Run.objects.filter(pk=run.pk).update(edits_done=13)
+    page.wait_for_function(
+        "() => document.querySelector('[data-live=edits]').textContent.includes('13 of 40')",
+        timeout=15_000,
+    )
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
+    page.wait_for_selector("text=stands on the board", timeout=15_000)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(4000)
+    assert not [url for url in asked if "progress.json" in url]
+    assert seen.faults() == []
