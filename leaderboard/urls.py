@@ -23,6 +23,7 @@ from leaderboard.views import (
 urlpatterns = [
     path("", board.index, name="board"),
     path("board.png", crawlers.board_picture, name="board_picture"),
+    path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),
     path("compare/", compare.index, name="compare"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.contrib.sitemaps.views import sitemap as django_sitemap
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from django.templatetags.static import static
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -14,6 +16,12 @@ from leaderboard.board_form import PARAMETERS, read
 from leaderboard.board_picture import draw
 from leaderboard.page_cache import keep_page
 from leaderboard.sitemaps import SITEMAPS
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """For pages that name no icon, such as the admin's: browsers then ask for this one."""
+    return redirect(static("img/favicon.svg"))
 
 
 @require_safe

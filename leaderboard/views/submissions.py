@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.cache import never_cache
+from django.template.defaultfilters import pluralize
+from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
 from leaderboard import submissions
 from leaderboard.forms import MAX_KEY, SubmissionForm, can_be_key, curl_line, plain_text
-from leaderboard.models import Submission, Suite
+from leaderboard.models import Run, Submission, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.progress import progress
 from leaderboard.views.visitors import client_address, limited
@@ -75,11 +77,14 @@ def status(request: HttpRequest, token: str) -> HttpResponse:
     }
     response = render(request, "leaderboard/submission.html", context)
     response["X-Robots-Tag"] = "noindex"
-    response["Referrer-Policy"] = "no-referrer"  # the address is the secret
+    # The address is the secret, so no other site is told of it. Not "no-referrer": a browser
+    # would then post the page's forms with "Origin: null", which the CSRF check refuses.
+    response["Referrer-Policy"] = "same-origin"
     return response
 
 
 @require_safe
+@cache_control(private=True, no_cache=True)
 def status_json(request: HttpRequest, token: str) -> JsonResponse:
     """The same in a few hundred bytes, for polling."""
     return JsonResponse(_state(_submission(token)))
@@ -92,17 +97,20 @@ def _submission(token: str) -> Submission:
 
 def _state(submission: Submission) -> dict[str, Any]:
     run = submissions.run_of(submission)
-    ended = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
+    over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
+    on_board = bool(run and run.published and run.state == RunState.FINISHED)
     return {
         "state": submission.state,
+        # The page is drawn anew when it changes: other things can be done or seen then.
+        "stage": f"{submission.state}{' on the board' if on_board else ''}",
         "label": submission.get_state_display(),
         "next": _next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
         "probed": submission.probed_at is not None,
-        "run": progress(run) if run else None,
-        "ended": ended or bool(run and run.is_ended),
-        "queue": _place_in_queue(submission),
+        "run": _run(run) if run else None,
+        "ended": over or on_board or bool(run and run.state == RunState.CANCELLED),
+        "queue": _queue(submission),
     }
 
 
@@ -119,12 +127,37 @@ def _next(submission: Submission, run: Any) -> str:
     return submissions.NEXT[Submission.State(submission.state)]
 
 
-def _place_in_queue(submission: Submission) -> int | None:
-    """How many submissions wait for review before this one."""
+def _queue(submission: Submission) -> str:
+    """How many submissions wait for review before this one, in words."""
     if submission.state != Submission.State.REVIEW:
-        return None
+        return ""
     waiting = Submission.objects.filter(state=Submission.State.REVIEW)
-    return waiting.filter(created_at__lt=submission.created_at).count()
+    before = waiting.filter(created_at__lt=submission.created_at).count()
+    if not before:
+        return "Yours is the next to be reviewed."
+    return f"{before} submission{pluralize(before)} will be reviewed before yours."
+
+
+def _run(run: Run) -> dict[str, Any]:
+    """How far the evaluation is, as numbers for the bar and in words."""
+    now = progress(run)
+    edits, trips = now["edits"], now["trips"]
+    if now["position"]:
+        before = now["position"] - 1
+        words = f"Queued: {before} run{pluralize(before)} before this one."
+    else:
+        words = (
+            f"{now['label']}: {edits['done']:,} of {edits['total']:,} edits, "
+            f"{trips['scored']:,} trips scored{_time_left(now['seconds_left'])}."
+        )
+    return {"done": edits["done"], "total": edits["total"], "words": words}
+
+
+def _time_left(seconds: float | None) -> str:
+    if not seconds:
+        return ""
+    minutes = math.ceil(seconds / 60)
+    return f", about {minutes} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
 
 
 @require_POST

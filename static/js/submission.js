@@ -1,8 +1,11 @@
-// Follows a submission: polls its state, slower when nobody looks, and stops when it is over.
+// Follows a submission: polls its state, slower when nothing changes or nobody looks, and stops
+// when it is over.
 const panel = document.querySelector("#submission");
 const FAST = 1500;
 const SLOW = 15000;
 let last = "";
+let wait = FAST;
+let timer = 0;
 
 function line(step) {
   const item = document.createElement("li");
@@ -24,42 +27,44 @@ function line(step) {
 }
 
 function show(state) {
-  if (panel.dataset.current && panel.dataset.current !== state.state) {
+  if (panel.dataset.current !== state.stage) {
     location.reload(); // other things can be done now
     return;
   }
-  panel.dataset.current = state.state;
-  document.querySelector("#state-label").textContent = state.label;
-  document.querySelector("#state-next").textContent = state.next;
+  const words = { "#state-label": state.label, "#state-next": state.next, "#state-queue": state.queue };
+  for (const [place, text] of Object.entries(words)) document.querySelector(place).textContent = text;
   if (state.probe.length) document.querySelector("#probe").replaceChildren(...state.probe.map(line));
   if (state.run) {
     document.querySelector("#evaluation").hidden = false;
-    const bar = document.querySelector("#run-bar");
-    bar.max = state.run.edits.total || 1;
-    bar.value = state.run.edits.done;
-    const left = state.run.seconds_left ? `, about ${Math.ceil(state.run.seconds_left / 60)} min left` : "";
-    document.querySelector("#run-words").textContent =
-      `${state.run.label}: ${state.run.edits.done} of ${state.run.edits.total} edits, ` +
-      `${state.run.trips.scored} trips scored${left}.`;
+    document.querySelector("#run-bar").max = state.run.total;
+    document.querySelector("#run-bar").value = state.run.done;
+    document.querySelector("#run-words").textContent = state.run.words;
   }
 }
 
 async function poll() {
-  let next = document.hidden ? SLOW : FAST;
+  timer = 0;
   try {
     const answer = await fetch(panel.dataset.state, { headers: { Accept: "application/json" } });
-    if (answer.ok) {
-      const text = await answer.text();
-      const state = JSON.parse(text);
-      if (text !== last) show(state);
-      else next = Math.max(next, 2 * FAST);
+    const text = answer.ok ? await answer.text() : last;
+    wait = text === last ? Math.min(1.5 * wait, SLOW) : FAST;
+    if (text !== last) {
       last = text;
+      const state = JSON.parse(text);
+      show(state);
       if (state.ended) return;
     }
   } catch {
-    next = SLOW;
+    wait = SLOW;
   }
-  setTimeout(poll, next);
+  timer = setTimeout(poll, document.hidden ? 4 * SLOW : wait);
 }
 
-if (!panel.dataset.ended) poll();
+if (!panel.dataset.ended) {
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden || !timer) return;
+    clearTimeout(timer);
+    poll();
+  });
+  poll();
+}
