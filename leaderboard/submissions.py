@@ -221,11 +221,11 @@ def _free_slug(name: str) -> str:
 
 NEXT = {
     State.PROBING: "We are sending one small picture through your endpoint.",
-    State.PROBE_FAILED: "The test did not pass. The page below says what is wrong and how to mend it.",
+    State.PROBE_FAILED: "The test did not pass. The failed step on this submission's page says why and how to mend it.",
     State.REVIEW: "The test passed. A person looks at it next.",
-    State.ASKED: "We have a question; please answer it on the page below.",
-    State.APPROVED: "Your model is being evaluated. The page below shows the progress.",
-    State.REJECTED: "We will not evaluate this model. The page below says why.",
+    State.ASKED: "We have a question; please answer it on this submission's page.",
+    State.APPROVED: "Your model is being evaluated. This submission's page shows the progress.",
+    State.REJECTED: "We will not evaluate this model. The reason is below.",
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }
 

@@ -17,14 +17,15 @@ from leaderboard.models import StoredImage
 from leaderboard.models.suites import Curation
 
 
-def picture(stored: StoredImage | None, side: int = 64) -> SafeString | str:
-    """A thumbnail that does not move the row when it arrives."""
+def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
+    """A thumbnail that does not move the row when it arrives; one in a link needs `alt`."""
     if stored is None:
         return "–"
     scale = side / max(stored.width, stored.height)
     return format_html(
-        '<img src="{}" alt="" loading="lazy" width="{}" height="{}">',
+        '<img src="{}" alt="{}" loading="lazy" width="{}" height="{}">',
         stored.thumbnail_url,
+        alt,
         round(stored.width * scale),
         round(stored.height * scale),
     )

@@ -123,11 +123,11 @@ class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
 
     @admin.display(description="")
     def thumbnail(self, row: SourceImage) -> str:
-        return picture(row.stored)
+        return picture(row.stored, alt=row.title)
 
     @admin.display(description="picture")
     def preview(self, row: SourceImage) -> str:
-        return picture(row.stored, 256) if row.pk else "–"
+        return picture(row.stored, 256, row.title) if row.pk else "–"
 
     @admin.display(description="pixels")
     def size(self, row: SourceImage) -> str:

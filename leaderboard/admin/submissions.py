@@ -31,9 +31,14 @@ class ReviewForm(forms.Form):
         queryset=Suite.objects.playable().defer("definition"), empty_label=None
     )
     budget_calls = forms.IntegerField(
-        min_value=1, required=False, help_text="The run pauses before it would make more calls."
+        label="Budget (calls)",
+        min_value=1,
+        required=False,
+        help_text="The run pauses before it would make more calls.",
     )
-    budget_usd = forms.DecimalField(min_value=0, required=False, max_digits=10, decimal_places=4)
+    budget_usd = forms.DecimalField(
+        label="Budget (USD)", min_value=0, required=False, max_digits=10, decimal_places=4
+    )
     message = forms.CharField(
         required=False,
         max_length=2000,

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from evaluation import catalog, jobs
+from evaluation import jobs
 from evaluation.editors import load_editor
 from evaluation.jobs import rings
 from evaluation.tests.fake_providers import FAKES, KEY, FakeProvider, by_editor
-from leaderboard import benchmark
 from leaderboard.models import Call, EditingModel, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.tests import factories
-from leaderboard.tests.crew import Crew
 
 PRICE = "0.04"
 
@@ -82,28 +79,3 @@ def test_a_hosted_model_is_played_scored_and_ranked(
     on_board(run, 8)
     assert fakes[name].edits == 8
     assert {trip.chain.run_id for trip in Trip.objects.select_related("chain")} == {run.pk}
-
-
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_smoke_runs_of_all_providers_through_real_workers_end_on_the_board(
-    fakes: dict[str, FakeProvider], tmp_path: Path, valkey: Any
-) -> None:
-    smoke = benchmark.load_suite(catalog.suite("smoke"), benchmark.Loaded())
-    assert smoke is not None
-    runs = [jobs.start(hosted(fake), smoke) for fake in fakes.values()]
-
-    def ended() -> bool:
-        left = Run.objects.exclude(state=RunState.FINISHED)
-        assert not left.filter(state__in=(RunState.PAUSED, RunState.FAILED)).exists(), [
-            (run.editing_model_id, run.reason_text, run.last_error) for run in left
-        ]
-        return not left.exists()
-
-    with Crew(tmp_path, PUBLISH_AT_ONCE=1) as crew:
-        crew.hire("edits")
-        crew.hire("gpu")
-        crew.wait(ended, seconds=300)
-        assert KEY not in crew.logs()
-    for run in runs:
-        on_board(run, smoke.core.edits)
