@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation import jobs
+from evaluation.editors import EditorError, load_editor
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
 
@@ -43,6 +44,10 @@ class Command(BaseCommand):
             there = Run.objects.filter(suite=suite).exclude(state__in=gone)
             chosen = chosen.exclude(pk__in=there.values("editing_model"))
         for model in chosen.order_by("pk"):
+            # Whoever names a model hears from its run what it misses; a yardstick can wait.
+            if options["references"] and (lacks := _missing(model)):
+                self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
+                continue
             try:
                 run = jobs.start(
                     model,
@@ -55,6 +60,14 @@ class Command(BaseCommand):
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
                 self.stdout.write(f"Run {run.pk}: {run}, {jobs.estimate(model, suite)}.")
+
+
+def _missing(model: EditingModel) -> list[str]:
+    """What the model's editor lacks on this machine, in words."""
+    try:
+        return load_editor(model.editor, **model.options).missing()
+    except (EditorError, TypeError) as error:
+        return [str(error)]
 
 
 def _suite(name: str) -> Suite:
