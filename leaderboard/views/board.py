@@ -86,7 +86,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "unranked": groups[UNRANKED],
         "yardsticks": groups[YARDSTICK],
         "ranked_count": len(ranked),
-        "cases": next((row.standing.counts.get("cases") for row in rows if row.standing), None),
+        "cases": same_cases(ranked or rows),
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
@@ -101,6 +101,12 @@ def page(asked: Asked) -> dict[str, Any]:
         "every": filters.query(every=True),
         "everything": filters.query(weights="", scope="all"),
     }
+
+
+def same_cases(rows: Sequence[BoardRow]) -> int | None:
+    """How many cases these rows played; None where it is not the same for all."""
+    counts = {row.standing.counts.get("cases") for row in rows if row.standing}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:

@@ -27,14 +27,18 @@ def first_name(page):
     return page.locator(".board tbody th a").first.text_content()
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+#: Both windows and both themes, without every pair of them.
+LOOKS = pytest.mark.parametrize(
+    ("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide light", "phone dark"]
+)
+
+
+@LOOKS
 def test_board_sorts_filters_and_draws_its_curves(board, visit, size, scheme):
     seen = visit("/", size=size, color_scheme=scheme)
     page = seen.page
     assert first_name(page) == "Model 0"
     seen.settle()
-    assert page.locator(".plot[data-drawn]").count() == 0 or size == WIDE
     seen.see_chart()
     assert seen.faults() == []
 
