@@ -230,7 +230,9 @@ def stamp() -> str:
 STAMP = """
 SELECT (SELECT max(computed_at) FROM leaderboard_standing),
        (SELECT max(updated_at) FROM leaderboard_editingmodel),
+       (SELECT sum(id) FROM leaderboard_editingmodel WHERE status = 'published'),
        (SELECT max(updated_at) FROM leaderboard_suite),
+       (SELECT sum(id * (importance + 1)) FROM leaderboard_suite WHERE status = 'frozen'),
        count(*), max(created_at), max(started_at), max(finished_at),
        sum(CASE WHEN published THEN id ELSE 0 END), sum(CASE WHEN current THEN id ELSE 0 END),
        sum(CASE WHEN complete THEN id ELSE 0 END), sum(CASE WHEN cleared THEN id ELSE 0 END),

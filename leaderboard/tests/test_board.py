@@ -24,6 +24,7 @@ from leaderboard.models import (
     Run,
     Standing,
     StoredImage,
+    Suite,
     SuitePicture,
     Trip,
 )
@@ -291,11 +292,15 @@ def test_the_stamp_changes_with_everything_the_board_shows(suite):
     seen.add(stamp())
     run.editing_model.save()
     seen.add(stamp())
+    EditingModel.objects.update(status=EditingModel.Status.HIDDEN)
+    seen.add(stamp())
     suite.save()
+    seen.add(stamp())
+    Suite.objects.update(importance=7)
     seen.add(stamp())
     Standing.objects.all().delete()
     seen.add(stamp())
-    assert len(seen) == 6
+    assert len(seen) == 8
 
 
 def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
