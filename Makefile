@@ -11,7 +11,8 @@ up: $(VENV)/.worker
 	@exec $(BIN)/python manage.py up
 
 test: $(VENV)/.dev browser
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile evaluation $(ARGS)
+	$(BIN)/python -m pytest leaderboard convergebench_site $(ARGS)
 	$(BIN)/python -m convergebench_site.with_postgres $(BIN)/python -m pytest -m "not browser and not no_database" leaderboard convergebench_site $(ARGS)
 
 check: $(VENV)/.dev
