@@ -70,7 +70,8 @@ exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
 3 paused, the same command goes on; 130 interrupted, the same command goes on."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of every command, or of one: the others' modules need not load then."""
     top = argparse.ArgumentParser(
         prog="convergebench",
         description=DESCRIPTION,
@@ -80,6 +81,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"convergebench {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, path in COMMANDS.items():
+        if only not in (None, name):
+            continue
         module = importlib.import_module(path)
         described = getattr(module, "DESCRIPTION", None) or module.HELP
         sub = subparsers.add_parser(
@@ -96,7 +99,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    args = parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    only = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    args = parser(only).parse_args(arguments)
     try:
         code: int = args.run_command(args)
         sys.stdout.flush()
