@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"convergebench: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("\nconvergebench: interrupted\n")
+        sys.stderr.write("convergebench: interrupted; the same command goes on\n")
         return 130
     return code
 

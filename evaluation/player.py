@@ -34,6 +34,7 @@ class Player:
     price: float | None = None
     on_half: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
+    on_interrupt: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.stop = threading.Event()
@@ -62,6 +63,7 @@ class Player:
                         raise
                     interrupted = True
                     self.stop.set()
+                    self.on_interrupt()
         finally:
             self.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

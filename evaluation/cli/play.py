@@ -104,11 +104,11 @@ def _play(folder: RunFolder, player: Player) -> None:
             bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
 
     player.on_half, player.on_attempt = played, failed
+    player.on_interrupt = lambda: note(
+        "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
+    )
     try:
         player.play()
-    except KeyboardInterrupt:
-        note("stopped; what is played is kept, the same command goes on")
-        raise
     finally:
         bar.close()
 

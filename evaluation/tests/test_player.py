@@ -197,6 +197,30 @@ def test_an_altered_suite_in_the_record_is_noticed(tmp_path):
         RunFolder.open(tmp_path / "run")
 
 
+def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
+    command = [
+        *(sys.executable, "-m", "evaluation", "play", "--editor", "jpeg", "--suite", "smoke"),
+        *("--trips", "2", "--out", str(tmp_path / "run")),
+    ]
+    calls = tmp_path / "run/calls.jsonl"
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not calls.is_file() or calls.read_bytes().count(b"\n") < 5:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert b"the same command goes on" in said
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.edits_done == len(calls.read_text().splitlines())
+    assert len(json.loads((tmp_path / "run/run.json").read_text())["chains"]) == 18
+    subprocess.run(command, check=True, capture_output=True)
+    assert len(calls.read_text().splitlines()) == folder.suite.edits
+
+
 def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     command = [
         *(sys.executable, "-m", "evaluation", "play", "--editor", "noise", "--suite", "smoke"),
