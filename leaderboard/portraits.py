@@ -5,18 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from evaluation import catalog
 from evaluation.jpeg import LOSSLESS
 from evaluation.metrics import MetricError, metric_class
 from leaderboard import breakdowns, wording
-from leaderboard.board import METRICS
+from leaderboard.board import METRICS, suite_key
 from leaderboard.charts import Chart, Curve, retention_curves, retention_table
-from leaderboard.models import EditingModel, Run, Standing
+from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.strips import like_jpeg
 
-#: Mini strips show the source and so many returns.
-STRIP_PICTURES = 5
 #: What each regime of a chain looks like, for people who never heard of a contraction.
 REGIMES = {
     "idempotent": ("settles at once", "the first trip does nearly all of the damage"),
@@ -259,19 +259,34 @@ def endings(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     return [(name, counts[name], words) for name, words in OUTCOMES.items() if name in counts]
 
 
-def strip_numbers(trips: int) -> list[int]:
-    """The trips of a mini strip: the first, the last, and those between that people read."""
-    numbers = wording.ticks(trips)
-    if len(numbers) <= STRIP_PICTURES:
-        return numbers
-    step = (len(numbers) - 1) / (STRIP_PICTURES - 1)
-    return [numbers[round(place * step)] for place in range(STRIP_PICTURES)]
+def repeats_sentence(details: Mapping[str, Any]) -> str:
+    """How much luck matters beside the choice of cases; empty where cases are played once."""
+    spread = details.get("repeats") or {}
+    rerun, case = spread.get("rerun"), spread.get("case")
+    if rerun is None or case is None:
+        return ""
+    return (
+        f"Played again, the same case ends {rerun:.1f} trips sooner or later (one standard "
+        f"deviation); from case to case it is {case:.1f}."
+    )
 
 
 def reproduce(run: Run) -> str:
     """The line to type in a shell to play this run again; empty where nobody else can."""
-    model = run.editing_model
+    model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
-    play = ["convergebench", "play", "--editor", model.slug, "--suite", run.suite.slug]
+    play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
     return shlex.join([*play, "--seed", str(run.seed)] if run.seed else play)
+
+
+def shell_name(suite: Suite) -> str:
+    """What `--suite` takes: a name, or the file of a suite that does not come with the package."""
+    name = suite_key(suite)
+    return name if suite.content_hash in _shipped() else f"{name}.json"
+
+
+@cache
+def _shipped() -> frozenset[str]:
+    """Hashes of the suites that come with the package."""
+    return frozenset(suite.content_hash for suite in catalog.suites())

@@ -19,6 +19,8 @@ from leaderboard.models.runs import ChainState, Outcome
 
 #: The longer side of a thumbnail as the strips show it; the files have twice that.
 SHOWN_SIDE = 128
+#: A short strip shows the source and so many returns.
+SHORT = 5
 #: The qualities at which a source may be asked for as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
@@ -213,6 +215,15 @@ ENDED: dict[str, str] = {
     Outcome.FAILED: "No usable answer came before the first return.",
     Outcome.LOST: "We lost this chain before the first return; it counts for nobody.",
 }
+
+
+def short_numbers(trips: int) -> list[int]:
+    """The trips of a short strip: the first, the last, and those between that people read."""
+    numbers = wording.ticks(trips)
+    if len(numbers) <= SHORT:
+        return numbers
+    step = (len(numbers) - 1) / (SHORT - 1)
+    return [numbers[round(place * step)] for place in range(SHORT)]
 
 
 def shown_size(stored: StoredImage | None, side: int = SHOWN_SIDE) -> tuple[int, int]:

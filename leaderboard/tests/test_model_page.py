@@ -8,7 +8,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from leaderboard import portraits
+from leaderboard import portraits, strips
 from leaderboard.models import Run, Standing
 from leaderboard.tests import factories
 from leaderboard.tests.boards import make_model, make_run, make_suite
@@ -50,7 +50,7 @@ def test_a_played_model_shows_all_that_was_measured(client):
         "Do it again",
     ):
         assert heading in page, heading
-    assert "convergebench play --editor noise --suite tiny" in page
+    assert "convergebench play --editor noise --suite tiny-v1.json" in page
     assert run.suite.content_hash[:12] in page
     worst = standing.details["worst"][0]["case"]
     assert reverse("run_case", args=[run.pk, worst]) in page
@@ -209,9 +209,16 @@ def test_the_shape_is_named_only_when_it_is_known():
     assert portraits.shape_sentence({}) == ""
 
 
+def test_luck_is_told_beside_the_choice_of_cases_where_cases_are_repeated():
+    details = {"repeats": {"rerun": 0.42, "case": 3.1, "repeats": 3}}
+    assert "0.4 trips sooner or later" in portraits.repeats_sentence(details)
+    assert portraits.repeats_sentence({"repeats": None}) == ""
+    assert portraits.repeats_sentence({}) == ""
+
+
 @pytest.mark.parametrize("trips", [1, 2, 3, 5, 7, 10, 20, 60, 100])
 def test_mini_strips_show_the_first_and_the_last_trip_and_at_most_five(trips):
-    numbers = portraits.strip_numbers(trips)
+    numbers = strips.short_numbers(trips)
     assert numbers[0] == 1
     assert numbers[-1] == trips
     assert len(numbers) <= 5

@@ -11,8 +11,9 @@ from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
 from leaderboard import strips, wording
-from leaderboard.board import METRICS
+from leaderboard.board import METRICS, stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
+from leaderboard.page_cache import keep_page
 from leaderboard.views.pictures import as_picture
 
 #: Strips before "show all": the page stays light however many models there are.
@@ -58,11 +59,12 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 
 
 @require_safe
+@keep_page(stamp, ("metric", "every"))
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     """One case as every model played it, the best first."""
     cases = Case.objects.select_related("picture__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
-    numbers = wording.ticks(case.suite.trips)
+    numbers = strips.short_numbers(case.suite.trips)
     chains = list(
         Chain.objects.filter(case=case, repeat=0, run__in=Run.objects.on_the_board())
         .select_related("run__editing_model")
@@ -75,7 +77,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     shown = chains if every else chains[:FIRST_STRIPS]
     trips = Trip.objects.filter(chain__in=shown, number__in=numbers)
     by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in shown}
-    for trip in trips.select_related("restored"):
+    for trip in trips.select_related("edited", "restored"):
         by_chain[trip.chain_id][trip.number] = trip
     before, after, place, count = _neighbours(case)
     context = {
@@ -186,5 +188,6 @@ def _line(
         "run": chain.run,
         "model": model,
         "verdict": strips.verdict(chain, metric, case.suite.trips),
+        "edited": trips[1].edited if 1 in trips else None,
         "cells": cells,
     }

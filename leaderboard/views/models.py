@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard import portraits, sparks
+from leaderboard import portraits, sparks, strips
 from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page
@@ -68,7 +68,7 @@ def portrait(run: Run, asked: str) -> dict[str, Any]:
     parts = _parts(run, standing, names)
     pairs = [line for line in parts if line.part.group == "Edit pair"]
     extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
-    strips = _strips(run, [row["case"] for rows in extremes.values() for row in rows])
+    shown = _strips(run, [row["case"] for rows in extremes.values() for row in rows])
     return common | {
         "metric": chosen,
         "standing": standing,
@@ -82,10 +82,11 @@ def portrait(run: Run, asked: str) -> dict[str, Any]:
         "parts": [line for line in parts if line.part.group != "Edit pair"],
         "pairs": sorted(pairs, key=lambda line: _life(line.standing)),
         "open_pairs": len(pairs) <= OPEN_PAIRS,
-        "worst": [row | strips[row["case"]] for row in extremes["worst"] if row["case"] in strips],
-        "best": [row | strips[row["case"]] for row in extremes["best"] if row["case"] in strips],
+        "worst": [row | shown[row["case"]] for row in extremes["worst"] if row["case"] in shown],
+        "best": [row | shown[row["case"]] for row in extremes["best"] if row["case"] in shown],
         "motion": portraits.motion(standing.details),
         "shape": portraits.shape_sentence(standing.details),
+        "repeats": portraits.repeats_sentence(standing.details),
         "endings": portraits.endings(standing.counts),
         "axis": sparks.axis_ticks(trips),
     }
@@ -133,7 +134,7 @@ def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[portraits
 
 def _strips(run: Run, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Mini strips of these cases: the source, and the returns at a few trips."""
-    numbers = portraits.strip_numbers(run.suite.trips)
+    numbers = strips.short_numbers(run.suite.trips)
     cases = Case.objects.select_related("picture__stored").in_bulk(keys)
     trips = Trip.objects.filter(
         chain__run=run, chain__case__in=keys, chain__repeat=0, number__in=numbers

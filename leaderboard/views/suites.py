@@ -17,6 +17,7 @@ from leaderboard.board import stamp, suite_key
 from leaderboard.models import Case, Run, Suite, SuitePicture
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
+from leaderboard.portraits import shell_name
 
 
 @require_safe
@@ -52,6 +53,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     context = {
         "suite": suite,
         "board_query": f"suite={suite_key(suite)}",
+        "shell_name": shell_name(suite),
         "cases": cases,
         "edits": len(cases) * suite.repeats * suite.trips * 2,
         "pictures": _pictures(suite, pictures, cases),
