@@ -27,7 +27,7 @@ from evaluation.jobs.control import (
 )
 from evaluation.jobs.sweeping import sweep
 from leaderboard.models import Run
-from leaderboard.models.runs import RunState, after
+from leaderboard.models.runs import RunState
 
 __all__ = [
     "CannotMove",
@@ -69,9 +69,8 @@ def play(run_id: int) -> None:
     if missing:
         control.pause(run, "configuration", f"The editor is not set up: {'; '.join(missing)}")
         return
-    if run.state == RunState.QUEUED and run.move(RunState.PLAYING) and not run.started_at:
-        run.provenance = provenance.of_playing(run, editor)
-        Run.objects.filter(pk=run.pk).update(started_at=after(0), provenance=run.provenance)
+    if run.state == RunState.QUEUED and run.move(RunState.PLAYING):
+        provenance.record(run, editor)
     player = Player(run, editor, queue, token, inbox)
     if queue == rings.GPU:
         player.between_chains = ScoreJob(run, token).score_what_there_is

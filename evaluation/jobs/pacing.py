@@ -25,6 +25,7 @@ BREAKER = 5
 #: Faults of the endpoint as a whole, which time may heal.
 HEALS = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.SERVER_ERROR, Fault.RATE_LIMITED})
 LONGEST_BLOCK = 6 * 3600.0
+LONGEST_REST = 3600.0
 #: Start times are given out this far ahead, in seconds.
 AHEAD = 1.0
 
@@ -94,6 +95,12 @@ class Pacer:
     def _row(self) -> Pace:
         rows = Pace.objects.select_for_update()
         return rows.get_or_create(editing_model=self.editing_model)[0]
+
+
+def rest(pacer: Pacer) -> float:
+    """For how many seconds a run pauses whose endpoint is unwell: a minute, then ever longer."""
+    rounds = min(pacer.failures // BREAKER, 7)
+    return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_REST))
 
 
 def _block(errors: Sequence[EditorError], failures: int) -> float:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from evaluation.cheats import is_blank
 from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
 from evaluation.images import Picture
-from evaluation.jobs import control, rings
+from evaluation.jobs import control, pacing, rings
 from evaluation.jobs.desk import (
     Alarm,
     Arrived,
@@ -34,7 +34,6 @@ from evaluation.jobs.desk import (
     Work,
     persistently,
 )
-from evaluation.jobs.pacing import HEALS
 from evaluation.jobs.signals import asked_to_stop
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Position, chain_seed, round_trips
@@ -210,11 +209,7 @@ class Player:
         ):
             return Ended(work, Outcome.FAILED, error.message)
         else:
-            delay = None
-            if error.fault in HEALS:
-                delay = max(
-                    self.desk.pace.blocked, min(60 * 2.0 ** min(self.desk.pace.failures, 6), 3600)
-                )
+            delay = pacing.rest(self.desk.pace) if error.fault in pacing.HEALS else None
             self._pause(error.fault.value, f"{error.fault.label}: {error.message}", delay)
         return Left(work)
 

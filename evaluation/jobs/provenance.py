@@ -9,11 +9,30 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from django.db import transaction
+from django.db.models.functions import Now
+
 from evaluation import __version__
 from evaluation.editors.base import Editor
 from leaderboard.models import Run
 
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
+
+
+def record(run: Run, editor: Editor) -> None:
+    """Write down what a run begins with; of one that goes on, what is another by now."""
+    now = of_playing(run, editor)
+    if not run.started_at:
+        Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)
+        return
+    with transaction.atomic():
+        row = Run.objects.select_for_update().get(pk=run.pk)
+        later = row.provenance.setdefault("later", [])
+        known = row.provenance | (later[-1] if later else {})
+        changed = {name: value for name, value in now.items() if known.get(name) != value}
+        if changed:
+            later.append(changed)
+            row.save(update_fields=["provenance"])
 
 
 def of_playing(run: Run, editor: Editor) -> dict[str, Any]:

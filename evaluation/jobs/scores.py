@@ -289,7 +289,9 @@ class ScoreJob:
             standings.rebuild(run)
             publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
             with transaction.atomic():
-                run.move(RunState.FINISHED, published=publish, token=None, lease_until=None)
+                # A run scored again keeps its day: it must not pass for newer than it is.
+                when = {"finished_at": run.finished_at} if run.finished_at else {}
+                run.move(RunState.FINISHED, published=publish, token=None, lease_until=None, **when)
                 standings.refresh_ranks(run.suite)
         except MetricsChanged as change:
             control.pause(run, "metric_version", str(change))

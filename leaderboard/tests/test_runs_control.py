@@ -14,13 +14,14 @@ import pytest
 from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 from evaluation import jobs
 from evaluation.benchmarks.editing_server import EditingServer, noisy_turn
 from evaluation.editors import EDITORS, Answer, Editor
 from evaluation.images import Picture
-from evaluation.jobs import desk, playing, rings
+from evaluation.jobs import desk, pacing, playing, provenance, rings
 from evaluation.jobs.playing import Player
 from evaluation.retries import Limits
 from leaderboard import garbage
@@ -468,3 +469,29 @@ def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
     jobs.score(run.pk)
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
+
+
+def test_a_run_that_goes_on_with_other_code_says_so(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server, budget_calls=3))
+    assert run.provenance["code"]["version"]
+    assert run.provenance["model"]["contract"] == "huggingface"
+    assert "later" not in run.provenance
+    for version in ("99", "99", "100"):
+        monkeypatch.setattr(
+            provenance, "code_version", lambda version=version: {"version": version}
+        )
+        Run.objects.update(budget_calls=F("budget_calls") + 1)
+        jobs.resume(run)
+        played(run)
+    assert run.provenance["later"] == [{"code": {"version": "99"}}, {"code": {"version": "100"}}]
+
+
+def test_an_unwell_endpoint_is_left_alone_for_longer_each_time(server: EditingServer) -> None:
+    pacer = pacing.Pacer(started(server).editing_model)
+    rests = []
+    for failures in (1, 5, 10, 20, 50, 5000):
+        pacer.failures = failures
+        rests.append(pacing.rest(pacer))
+    assert rests == [60, 60, 120, 480, 3600, 3600]
