@@ -210,6 +210,15 @@ def summarise(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> 
     )
 
 
+def survival_steps(
+    chains: Sequence[ChainResult], trips: int, level: float = 0.5
+) -> tuple[list[float], list[float]]:
+    """The whole survival curve for drawing: its times, and the share that is usable from each on."""
+    events = {chain.key: event(chain, trips, level) for chain in chains}
+    grid, survival = _mean_survival(by_stratum(c for c in chains if c.played), events, trips)
+    return [*grid.tolist(), float(trips)], [*survival.tolist(), float(survival[-1])]
+
+
 def shown_half_life(half_life: float | None, trips: int) -> str:
     """As people read it: "7.3", or "> 20" where it was not reached."""
     return f"> {trips}" if half_life is None else f"{half_life:.1f}"

@@ -13,7 +13,7 @@ from typing import Any
 from evaluation import __version__
 from evaluation.breakdown import breakdown, case_summaries
 from evaluation.dynamics import dynamics, summarise_dynamics
-from evaluation.half_life import COMPLETED, Summary
+from evaluation.half_life import COMPLETED, Summary, survival_steps
 from evaluation.images import Picture, thumbnail
 from evaluation.jpeg import jpeg_equivalent
 from evaluation.metrics import metric_class
@@ -257,7 +257,7 @@ class Report:
             edited, restored = run.trip(slug, number)
             if number == 1 and edited is not None:
                 cells.append(_cell("edited", edited, _seen(chain, 1)))
-            cells.append(_cell(f"after {number}", restored, f"{kept[number - 1]:.2f}"))
+            cells.append(_cell(f"after {number}", restored, _number(kept[number - 1], 2)))
         ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
         return {"run": run.name, "cells": cells, "ending": ending}
 
@@ -293,7 +293,12 @@ class Report:
         """The runs in the order they were given, so that a run keeps its colour."""
         by_run = {placing.run: placing for placing in self.placings[metric]}
         return [
-            charts.Line(run.name, by_run[run.name].summary, by_run[run.name].bounds)
+            charts.Line(
+                run.name,
+                by_run[run.name].summary,
+                by_run[run.name].bounds,
+                survival_steps(run.scores.results(self.suite, metric), self.suite.trips),
+            )
             for run in self.runs
         ]
 
@@ -361,7 +366,8 @@ def _interval(text: str, unit: str) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    # Adding 0 makes of a rounded -0.0 a plain 0.
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _percent(value: float | None) -> str:

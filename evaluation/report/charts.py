@@ -48,6 +48,8 @@ class Line:
     name: str
     summary: Summary
     bounds: Bounds
+    #: Times, and the share of cases that is usable from each on.
+    survival: tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,7 @@ def survival(lines: Sequence[Line]) -> Chart:
         axes = figure.subplots()
         trips = lines[0].summary.trips
         for index, line in enumerate(lines):
-            values = [s if s is not None else float("nan") for s in line.summary.survival]
-            axes.plot(
-                range(trips + 1), values, label=line.name, drawstyle="steps-post", **_look(index)
-            )
+            axes.plot(*line.survival, label=line.name, drawstyle="steps-post", **_look(index))
         _frame(axes, trips)
         axes.set_ylim(-0.02, 1.04)
         axes.set_ylabel("share of cases still usable")
