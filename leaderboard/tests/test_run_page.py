@@ -129,7 +129,9 @@ def test_a_poll_needs_few_queries(client, half_way, django_assert_max_num_querie
         polled(client, half_way)
 
 
-def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way):
+def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way, valkey):
+    valkey.kill()
+    run_progress._workers.clear()
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     assert "the queue does not answer" in polled(client, half_way).json()["lines"]["workers"]
 

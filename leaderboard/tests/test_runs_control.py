@@ -25,6 +25,7 @@ from evaluation.jobs import desk, pacing, playing, provenance, rings
 from evaluation.jobs.playing import Player
 from evaluation.retries import Limits
 from leaderboard import garbage
+from leaderboard import progress as run_progress
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.progress import progress
@@ -322,10 +323,13 @@ def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServe
 
 
 def test_progress_counts_what_is_left_in_few_queries(
-    server: EditingServer, django_assert_max_num_queries: Any
+    server: EditingServer, django_assert_max_num_queries: Any, valkey: Any
 ) -> None:
+    valkey.kill()
+    run_progress._workers.clear()
     run = played(started(server, budget_calls=10))
-    Run.objects.update(state=RunState.PLAYING)
+    minute_ago = timezone.now() - timedelta(minutes=1)
+    Run.objects.update(state=RunState.PLAYING, started_at=minute_ago)
     run = Run.objects.select_related("editing_model", "suite").get()
     with django_assert_max_num_queries(3):
         now = progress(run)
