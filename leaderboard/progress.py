@@ -72,8 +72,8 @@ def _rate(run: Run) -> float | None:
     now = timezone.now()
     since = max(now - WINDOW, run.started_at or now - WINDOW)
     answered = Call.objects.filter(run=run, started_at__gte=since, outcome=Call.ANSWERED).count()
-    minutes = (now - since).total_seconds() / 60
-    return round(answered / minutes, 1) if answered and minutes > 0.005 else None
+    minutes = max((now - since).total_seconds(), 1) / 60
+    return round(answered / minutes, 1) if answered else None
 
 
 def _position(run: Run) -> int:
