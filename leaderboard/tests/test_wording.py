@@ -39,7 +39,8 @@ def test_a_share_that_is_not_nothing_never_reads_as_nothing(share, text):
     assert wording.percent(share) == text.replace(" ", NBSP)
 
 
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True))
+# Sums of many floats may miss 1 by a rounding error: that is everything, too.
+@given(st.floats(0, 1 - 1e-8, exclude_min=True))
 def test_only_nothing_is_0_and_only_everything_is_100(share):
     assert wording.percent(share) not in (f"0{NBSP}%", f"100{NBSP}%")
 
