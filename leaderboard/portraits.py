@@ -235,8 +235,8 @@ def _motion_sentence(
     left = "" if limit is None else f" What is left at the end: {wording.percent(max(0, limit))}."
     if name == "undetermined":
         return f"Where the chains head cannot be told: too few trips, or too uneven ones.{left}"
-    many = "Every chain" if count == chains else f"The most frequent chain ({count} of {chains})"
-    return f"{many} {meaning}.{left}"
+    where = "every chain" if count == chains else f"{count} of {chains} chains"
+    return f"In {where} the picture {meaning}.{left}"
 
 
 def shape_sentence(details: Mapping[str, Any]) -> str:

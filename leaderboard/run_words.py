@@ -19,7 +19,7 @@ PLANE = (300, 100)
 
 NOW = {
     RunState.QUEUED: "Waiting for a worker.",
-    RunState.PLAYING: "Edits are being made, one chain after the other.",
+    RunState.PLAYING: "Edits are being made, many chains at once where the model allows it.",
     RunState.SCORING: "All edits are made. What came back is being scored.",
     RunState.PAUSED: "Paused. What is finished is kept.",
     RunState.FINISHED: "Finished: every chain is played and scored.",

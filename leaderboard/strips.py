@@ -187,6 +187,8 @@ def lived(chain: Chain, metric: str, level: float = 0.5) -> Lived | None:
 
 def verdict(chain: Chain, metric: str, trips: int) -> str:
     """The chain in one sentence."""
+    if chain.state == ChainState.WAITING and not chain.trips_played:
+        return "Not played yet."
     if chain.state != ChainState.PLAYED:
         return f"{wording.count(chain.trips_played, 'round trip')} of {trips} played so far."
     life = lived(chain, metric)

@@ -190,11 +190,11 @@ def regimes(**counts):
 def test_the_dynamics_read_as_a_sentence_with_what_is_left():
     every = portraits.motion(regimes(drifting=4))
     assert every.sentence == (
-        "Every chain drifts: the steps stay as large, always the same way. "
+        "In every chain the picture drifts: the steps stay as large, always the same way. "
         "What is left at the end: 41\u00a0%."
     )
     most = portraits.motion(regimes(contracting=3, wandering=1, undetermined=9))
-    assert most.sentence.startswith("The most frequent chain (3 of 13) settles: each trip changes")
+    assert most.sentence.startswith("In 3 of 13 chains the picture settles: each trip")
     unknown = portraits.motion(regimes(undetermined=9))
     assert unknown.sentence.startswith("Where the chains head cannot be told")
     still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}
