@@ -165,7 +165,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
     """What all lines of a case share: its source, its prompts, licence and provenance."""
     case, picture = chain.case, chain.case.picture
     return {
-        "source": _name(picture.stored),
+        "source": _name(picture.stored) if picture.stored else None,
         "case": case.slug,
         "kind": case.kind,
         "category": case.category,
@@ -213,8 +213,8 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
     (out / "runs.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
 
 
-def _name(stored: StoredImage | None) -> str | None:
-    return f"pictures/{Path(stored.name).name}" if stored else None
+def _name(stored: StoredImage) -> str:
+    return f"pictures/{Path(stored.name).name}"
 
 
 def _line(data: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class Player:
         self.began = time.monotonic()
         self._due = dict.fromkeys(("look", "renew", "claim", "ring"), 0.0)
         self._fresh_trips = False
-        self.between_chains: Callable[[], None] = lambda: None
+        self.between_chains: Callable[[], object] = lambda: None
 
     # The main thread.
 
@@ -136,8 +136,8 @@ class Player:
     def _look(self) -> None:
         """See what others did to the run, and how its endpoint is."""
         pace = "editing_model__pace__"
-        fields = ("state", "budget_calls", "budget_usd", f"{pace}blocked_until")
-        fields += (f"{pace}failures_in_a_row",)
+        fields = ["state", "budget_calls", "budget_usd", f"{pace}blocked_until"]
+        fields.append(f"{pace}failures_in_a_row")
         rows = Run.objects.filter(pk=self.run.pk).values_list(*fields)
         row = persistently(lambda: rows.first())
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
@@ -187,9 +187,9 @@ class Player:
             chain_seed(self.run.seed, chain.case.slug, chain.repeat),
         )
         if last and last.number == number:
-            return Work(chain, last.edited, number, "backward", seed)
+            return Work(chain, _there(last.edited), number, "backward", seed)
         picture = last.restored if last else chain.case.picture.stored
-        return Work(chain, picture, number, "forward", seed)
+        return Work(chain, _there(picture), number, "forward", seed)
 
     def _judged(self, event: Event | Alarm) -> Event | Alarm:
         """What a chain's trouble means: the end of the chain, or a pause of the run."""
@@ -248,7 +248,7 @@ class Player:
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
-                stored = _stored(lambda picture=picture: StoredImage.objects.store(picture))
+                stored = _stored(partial(StoredImage.objects.store, picture))
                 blank = is_blank(picture.image)
                 put(Arrived(work, call, half, stored, usable=not blank))
                 if blank:
@@ -290,16 +290,15 @@ class Player:
                 self.desk.inbox.put(Told(work, call))
                 raise
             except EditorError as error:
-                cost = self.run.editing_model.price_per_edit if error.billed else 0
-                _close_call(call, error.fault.value, error.message, started, cost)
+                billed = self.run.editing_model.price_per_edit if error.billed else 0
+                _close_call(call, error.fault.value, error.message, started, billed)
                 self.desk.inbox.put(Told(work, call, error))
                 if error.fault is not Fault.RATE_LIMITED:
                     raise
             else:
-                cost = answer.cost
-                if cost is None:
-                    cost = self.run.editing_model.price_per_edit
-                _close_call(call, Call.ANSWERED, "", started, cost)
+                listed = self.run.editing_model.price_per_edit
+                paid = listed if answer.cost is None else answer.cost
+                _close_call(call, Call.ANSWERED, "", started, paid)
                 call.bytes = len(answer.picture.data)
                 return answer
 
@@ -314,6 +313,13 @@ class Player:
             work.began = time.monotonic()
         work.attempt += 1
         return work.open_call
+
+
+def _there(stored: StoredImage | None) -> StoredImage:
+    """The picture to go on from; published results have none, and are never played."""
+    if stored is None:
+        raise RuntimeError("this chain has no picture to go on from")
+    return stored
 
 
 def _close_call(
