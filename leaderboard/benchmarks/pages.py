@@ -94,16 +94,22 @@ def server(data: Path) -> Iterator[str]:
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
-            try:
-                fetch(f"{address}/livez")
-                break
-            except OSError:
-                time.sleep(0.1)
+        _wait(process, address)
         yield address
     finally:
         process.terminate()
         process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], address: str) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            fetch(f"{address}/livez")
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError("the server did not start")
 
 
 def fetch(address: str) -> bytes:
