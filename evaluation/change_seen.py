@@ -37,7 +37,8 @@ ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
 REST_SHARE = 0.8
 SMOOTHING = 5
 SURELY = 0.98
-BLURS = (0.0, 0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
+BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
+SHARP = 0.95
 # cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
 _CLIMB = (3, 50, 1e-5)
 
@@ -117,13 +118,27 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
 
 
 def _accounted(x: Values, y: Values) -> Iterator[npt.NDArray[np.float64]]:
-    """The blocks after each likely shift and zoom, and with the source as blurred as the answer."""
+    """The blocks after the likeliest shift and zoom, and with the source as blurred as the answer."""
     import cv2
 
-    warps = [None, *_registrations(x, y)]
-    warp = min(warps, key=lambda warp: _rest(_blocks(x, y, warp)))
-    for sigma in BLURS:
-        yield _blocks(np.asarray(cv2.GaussianBlur(x, (0, 0), sigma)) if sigma else x, y, warp)
+    warp, blocks = None, None
+    for candidate in _registrations(x, y):
+        registered = _blocks(x, y, candidate)
+        if blocks is None or _rest(registered) < _rest(blocks):
+            warp, blocks = candidate, registered
+    if blocks is not None:
+        yield blocks
+    if _is_blurred(x, y):
+        for sigma in BLURS:
+            yield _blocks(np.asarray(cv2.GaussianBlur(x, (0, 0), sigma)), y, warp)
+
+
+def _is_blurred(x: Values, y: Values) -> bool:
+    """Whether most of the picture has lost fine detail; an edit changes that only where it is."""
+    import cv2
+
+    before, after = (_per_block(np.abs(cv2.Laplacian(v.mean(axis=2), cv2.CV_32F))) for v in (x, y))
+    return float(np.median(after / (before + 1e-6))) < SHARP
 
 
 def _top(blocks: npt.NDArray[np.float64]) -> float:
@@ -185,10 +200,10 @@ def _registrations(x: Values, y: Values) -> list[npt.NDArray[np.float64]]:
             )
         except cv2.error:
             warp = start  # it did not converge from here
-        if _sane(warp, size):
+        if not _still(warp) and _sane(warp, size):
             found.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
-            if agreement > SURELY:
-                break
+        if agreement > SURELY:
+            break
     return found
 
 
@@ -221,6 +236,12 @@ def _enlarged(warp: npt.NDArray[np.float64], ratio: tuple[float, float]) -> npt.
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
     return np.column_stack([linear, shift + linear @ half - half])
+
+
+def _still(warp: npt.NDArray[Any]) -> bool:
+    """Whether nothing moves: less than a twentieth of a small copy's pixel, at its far corner."""
+    off = np.abs(warp - np.eye(2, 3))
+    return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
 
 
 def _sane(warp: npt.NDArray[Any], size: tuple[int, int]) -> bool:
