@@ -37,7 +37,7 @@ class Place:
 
 DRAWINGS = {
     # Worn things: a portrait has its eyes above the middle.
-    "glasses": Place(0.50, 0.33, 0.50, ("glasses", "eyeglasses", "spectacles")),
+    "glasses": Place(0.50, 0.33, 0.54, ("glasses", "eyeglasses", "spectacles")),
     "sunglasses": Place(0.50, 0.33, 0.50, ("sunglasses", "sun glasses", "shades")),
     "hat": Place(0.50, 0.14, 0.62, ("hat", "straw hat")),
     "cap": Place(0.50, 0.15, 0.52, ("cap", "baseball cap")),
