@@ -133,9 +133,9 @@ def play(workers: int, each: int) -> tuple[float, float]:
         run = start("endpoint", options, in_flight=CHAINS)
         memory = 0.0
         while run.state in (RunState.QUEUED, RunState.PLAYING):
-            time.sleep(0.1)
+            time.sleep(0.5)  # to look costs processor too
             memory = max([memory, *(megabytes(process.pid) for process in processes)])
-            run.refresh_from_db()
+            run.refresh_from_db(fields=["state", "reason_text", "started_at", "progress_at"])
         if run.state != RunState.SCORING:
             sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
         if len(server.calls) != EDITS:

@@ -20,7 +20,6 @@ from uuid import UUID
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from evaluation.editors.base import EditorError
@@ -201,9 +200,9 @@ class Desk:
 
     def _held(self, works: set[Work]) -> set[Work]:
         """Those whose chains are still ours; of the others nothing is written."""
-        keys = [work.chain.pk for work in works]
-        mine = Chain.objects.held(self.token).filter(pk__in=keys).select_for_update()
-        still = set(mine.values_list("pk", flat=True)) if keys else set()
+        if not works:
+            return set()
+        still = bulk.locked_keys(Chain, token=self.token, state=ChainState.PLAYING.value)
         return {work for work in works if work.chain.pk in still}
 
     def _keep(self, arrived: Sequence[Arrived]) -> None:
@@ -326,16 +325,17 @@ class Desk:
         return room
 
     def _count(self, sums: Sums, told: Sequence[Told | Arrived]) -> None:
-        updates: dict[str, Any] = {name: F(name) + much for name, much in sums.items() if much}
+        new: dict[str, Any] = {}
         errors = [e.error for e in told if isinstance(e, Told) and e.error]
         if errors:
-            updates["last_error"] = errors[-1].message[:500]
+            new["last_error"] = errors[-1].message[:500]
         if told:
-            updates["progress_at"] = timezone.now()
-        if updates:
-            Run.objects.filter(pk=self.run.pk).update(**updates)
+            new["progress_at"] = timezone.now()
+        if new or any(sums.values()):
+            bulk.add(Run, self.run.pk, {name: sums[name] for name in _SUMS}, **new)
 
 
+_SUMS = ("calls", "spent_usd", "edits_done", "chains_done", "edit_seconds")
 _BUDGET_FIELDS = ("calls", "spent_usd", "budget_calls", "budget_usd")
 
 

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 TICK = 0.25
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.001
 LOOK_SECONDS = 1.0
 #: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
 GPU_TURNS = 15
@@ -83,6 +83,7 @@ class Player:
         self.began = time.monotonic()
         self._due = dict.fromkeys(("look", "renew", "claim", "ring"), 0.0)
         self._fresh_trips = False
+        self._more = True  # whether there were chains left at the last claim
         self.between_chains: Callable[[], object] = lambda: None
 
     # The main thread.
@@ -106,6 +107,8 @@ class Player:
             self._look()
         if self._is_due("renew", settings.LEASE_SECONDS / 3):
             persistently(lambda: Chain.objects.renew(self.token))
+        if not self.desk.works:
+            self._due["claim"] = 0.0  # never leave without a last look
         claimed = self._claim()
         if not self.desk.works and not claimed:
             return False
@@ -128,7 +131,7 @@ class Player:
             if isinstance(event, Arrived):
                 self.last_answer = time.monotonic()
                 self._fresh_trips |= event.half.direction == "backward"
-            if isinstance(event, (Ended, Left)):
+            if isinstance(event, Ended) and self._more:
                 self._due["claim"] = 0.0
         if self.desk.over_budget and not self.desk.closing:
             self._pause("budget", self.desk.over_budget)
@@ -166,6 +169,7 @@ class Player:
         if self.queue == rings.GPU:
             self.between_chains()
         chains = persistently(lambda: Chain.objects.claim(self.run, self.token, free))
+        self._more = len(chains) == free
         for work in self._works(chains):
             self.desk.works[work.chain.pk] = work
             threading.Thread(target=self._play, args=(work,), daemon=True).start()

@@ -1,13 +1,14 @@
 """Many rows in one statement, for the place where hundreds of answers arrive in a second.
 
-The ORM's bulk methods build their SQL anew for every call, row by row, which
-there costs several times what the database does. Here a statement is built once
-and executed for many rows; fields still decide how their values are stored.
+The ORM builds its SQL anew for every call, which there costs several times what
+the database does. Here a statement is built once and executed for many rows;
+fields still decide how their values are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,8 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.utils import timezone
 
 Row = Mapping[str, Any]
+#: Values that every field but JSON's stores as they are.
+PLAIN = frozenset({int, float, str, type(None)})
 
 
 def insert(model: type[models.Model], rows: Sequence[Row], *, ignore: bool = False) -> None:
@@ -25,7 +28,9 @@ def insert(model: type[models.Model], rows: Sequence[Row], *, ignore: bool = Fal
     sql, fields, defaults = _insert(model, tuple(rows[0]), ignore, database.vendor)
     now = timezone.now()
     rest = [
-        field.get_db_prep_save(now if _is_made_then(field) else field.get_default(), database)
+        field.get_db_prep_save(
+            now if getattr(field, "auto_now_add", False) else field.get_default(), database
+        )
         for field in defaults
     ]
     with database.cursor() as cursor:
@@ -43,29 +48,55 @@ def update(model: type[models.Model], rows: Sequence[Row], by: Sequence[str]) ->
         cursor.executemany(sql, [_values(fields, row, database) for row in rows])
 
 
+def add(
+    model: type[models.Model], pk: int, sums: Mapping[str, float | Decimal], **new: Any
+) -> None:
+    """Add to a row's numbers, and set other fields of it anew."""
+    database = connections[DEFAULT_DB_ALIAS]
+    sql, fields = _add(model, tuple(sums), tuple(new), database.vendor)
+    with database.cursor() as cursor:
+        cursor.execute(sql, _values(fields, {**sums, **new, "id": pk}, database))
+
+
+def locked_keys(model: type[models.Model], **equal: Any) -> set[int]:
+    """The keys of the rows that equal this, locked until the transaction ends."""
+    database = connections[DEFAULT_DB_ALIAS]
+    sql, fields = _locked_keys(model, tuple(equal), database.vendor)
+    with database.cursor() as cursor:
+        cursor.execute(sql, _values(fields, equal, database))
+        return {key for (key,) in cursor.fetchall()}
+
+
 def _values(fields: Sequence[Any], row: Row, database: Any) -> list[Any]:
-    return [field.get_db_prep_save(row[field.name], database) for field in fields]
+    return [
+        value
+        if type(value := row[field.name]) in PLAIN and not isinstance(field, models.JSONField)
+        else field.get_db_prep_save(value, database)
+        for field in fields
+    ]
 
 
-def _is_made_then(field: Any) -> bool:
-    return bool(getattr(field, "auto_now_add", False))
+def _fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:
+    return [model._meta.get_field(name) for name in names]
+
+
+def _terms(fields: Sequence[Any]) -> list[str]:
+    return [f"{connection.ops.quote_name(field.column)} = %s" for field in fields]
 
 
 @lru_cache
 def _insert(
     model: type[models.Model], names: tuple[str, ...], ignore: bool, vendor: str
 ) -> tuple[str, list[Any], list[Any]]:
-    meta: Any = model._meta
-    quote = connection.ops.quote_name
-    fields = [meta.get_field(name) for name in names]
-    defaults = [
+    quote, fields = connection.ops.quote_name, _fields(model, names)
+    defaults: list[Any] = [
         field
-        for field in meta.concrete_fields
+        for field in model._meta.concrete_fields
         if field not in fields and not isinstance(field, models.AutoField)
     ]
     columns = ", ".join(quote(field.column) for field in (*fields, *defaults))
     marks = ", ".join(["%s"] * (len(fields) + len(defaults)))
-    sql = f"INSERT INTO {quote(meta.db_table)} ({columns}) VALUES ({marks})"  # noqa: S608
+    sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES ({marks})"  # noqa: S608
     return sql + (" ON CONFLICT DO NOTHING" if ignore else ""), fields, defaults
 
 
@@ -73,9 +104,28 @@ def _insert(
 def _update(
     model: type[models.Model], names: tuple[str, ...], by: int, vendor: str
 ) -> tuple[str, list[Any]]:
-    meta: Any = model._meta
-    quote = connection.ops.quote_name
-    fields = [meta.get_field(name) for name in names]
-    terms = [f"{quote(field.column)} = %s" for field in fields]
+    table, fields = connection.ops.quote_name(model._meta.db_table), _fields(model, names)
+    terms = _terms(fields)
     changes, conditions = ", ".join(terms[:-by]), " AND ".join(terms[-by:])
-    return f"UPDATE {quote(meta.db_table)} SET {changes} WHERE {conditions}", fields  # noqa: S608
+    return f"UPDATE {table} SET {changes} WHERE {conditions}", fields  # noqa: S608
+
+
+@lru_cache
+def _add(
+    model: type[models.Model], sums: tuple[str, ...], new: tuple[str, ...], vendor: str
+) -> tuple[str, list[Any]]:
+    quote, fields = connection.ops.quote_name, _fields(model, (*sums, *new, "id"))
+    columns = [quote(field.column) for field in fields]
+    grown = [f"{column} = {column} + %s" for column in columns[: len(sums)]]
+    changes = ", ".join([*grown, *_terms(fields[len(sums) : -1])])
+    table = quote(model._meta.db_table)
+    return f"UPDATE {table} SET {changes} WHERE {columns[-1]} = %s", fields  # noqa: S608
+
+
+@lru_cache
+def _locked_keys(
+    model: type[models.Model], names: tuple[str, ...], vendor: str
+) -> tuple[str, list[Any]]:
+    table, fields = connection.ops.quote_name(model._meta.db_table), _fields(model, names)
+    lock = " FOR UPDATE" if connection.features.has_select_for_update else ""
+    return f"SELECT id FROM {table} WHERE {' AND '.join(_terms(fields))}{lock}", fields  # noqa: S608
