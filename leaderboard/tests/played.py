@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from django.core.management import call_command
+from django.test import override_settings
 
 from evaluation import jobs
 from leaderboard.models import EditingModel, Run, Suite
@@ -10,6 +14,7 @@ from leaderboard.tests import factories
 
 #: Metrics that need no weights and take no time.
 QUICK = ["psnr", "ssim", "worst_window"]
+Made = TypeVar("Made")
 
 
 def play(
@@ -32,3 +37,15 @@ def play(
     jobs.score(run.pk)
     run.refresh_from_db()
     return run
+
+
+def once(blocker: Any, make: Callable[[], Made]) -> Iterator[Made]:
+    """What `make` puts into the database, kept for all tests of a module.
+
+    For a fixture of module scope; whatever a test changes is rolled back after it.
+    """
+    with blocker.unblock(), override_settings(METRICS=QUICK):
+        made = make()
+    yield made
+    with blocker.unblock():
+        call_command("flush", interactive=False, verbosity=0)

@@ -12,7 +12,7 @@ from leaderboard import portraits, strips
 from leaderboard.models import Run, Standing
 from leaderboard.tests import factories
 from leaderboard.tests.boards import make_model, make_run, make_suite
-from leaderboard.tests.played import QUICK, play
+from leaderboard.tests.played import QUICK, once, play
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '<img src=x onerror=alert(1)>"&\u202e'
@@ -25,14 +25,22 @@ def _quick(settings):
     cache.clear()
 
 
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    suite = {"pictures": 6, "trips": 6, "slug": "shared"}
+    yield from once(
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(**suite), name="Noise").pk
+    )
+
+
 def page_of(client, model, query=""):
     response = client.get(reverse("model", args=[model.slug]) + query)
     assert response.status_code == 200
     return response.content.decode()
 
 
-def test_a_played_model_shows_all_that_was_measured(client):
-    run = play("noise", factories.tiny_suite(pictures=6, trips=6), name="Noise")
+def test_a_played_model_shows_all_that_was_measured(client, played):
+    run = Run.objects.get(pk=played)
     page = page_of(client, run.editing_model)
     standing = run.standings.get(scope="all", level=0.5, metric__name="ssim")
     assert "Noise" in page
@@ -50,7 +58,7 @@ def test_a_played_model_shows_all_that_was_measured(client):
         "Do it again",
     ):
         assert heading in page, heading
-    assert "convergebench play --editor noise --suite tiny-v1.json" in page
+    assert "convergebench play --editor noise --suite shared-v1.json" in page
     assert run.suite.content_hash[:12] in page
     worst = standing.details["worst"][0]["case"]
     assert reverse("run_case", args=[run.pk, worst]) in page
@@ -70,8 +78,8 @@ def test_the_page_needs_at_most_ten_queries_however_much_there_is(
             page_of(client, model)
 
 
-def test_the_page_keeps_within_its_bytes(client):
-    run = play("noise", factories.tiny_suite(pictures=6, trips=6))
+def test_the_page_keeps_within_its_bytes(client, played):
+    run = Run.objects.get(pk=played)
     assert len(page_of(client, run.editing_model)) < 120_000
 
 

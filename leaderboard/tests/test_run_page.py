@@ -10,14 +10,13 @@ from django.core.cache import cache
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation import jobs
 from leaderboard import progress as run_progress
 from leaderboard import run_words
 from leaderboard.models import Call, Run
 from leaderboard.models.runs import RunState
 from leaderboard.tests import factories
 from leaderboard.tests.boards import make_model, make_run, make_suite
-from leaderboard.tests.played import QUICK, play
+from leaderboard.tests.played import QUICK, once, play
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>" + "&" * 470
@@ -30,13 +29,18 @@ def _quick(settings):
     cache.clear()
 
 
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    yield from once(
+        django_db_blocker,
+        lambda: play("noise", factories.tiny_suite(slug="shared"), is_reference=True).pk,
+    )
+
+
 @pytest.fixture
-def half_way():
-    """A yardstick whose run was played, and scored in part."""
-    model = factories.editing_model("noise", "noise", is_reference=True)
-    run = jobs.start(model, factories.tiny_suite())
-    jobs.play(run.pk)
-    jobs.score(run.pk)
+def half_way(db, played):
+    """A yardstick whose run was played and scored, a moment before its sums are drawn."""
+    run = Run.objects.select_related("editing_model", "suite").get(pk=played)
     run.standings.all().delete()
     Run.objects.filter(pk=run.pk).update(state=RunState.SCORING, published=False, current=False)
     run.refresh_from_db()
@@ -164,19 +168,19 @@ def test_a_private_run_is_not_there_for_strangers(client, admin_client):
         assert admin_client.get(address).status_code == 200
 
 
-def test_a_finished_run_lists_its_chains_with_links_to_their_strips(client):
-    run = play("noise", factories.tiny_suite(pictures=3))
+def test_a_finished_run_lists_its_chains_with_links_to_their_strips(client, played):
+    run = Run.objects.get(pk=played)
     page = page_of(client, run)
     for chain in run.chains.all():
         assert chain.get_absolute_url() in page
     assert "Ledger" in page
-    assert "36 calls, 0 of them retries" in page
+    assert "24 calls, 0 of them retries" in page
     assert 'id="live"' not in page
     assert "run.js" not in page
 
 
-def test_the_ledger_counts_retries_and_money(client):
-    run = play("noise")
+def test_the_ledger_counts_retries_and_money(client, played):
+    run = Run.objects.get(pk=played)
     chain = run.chains.first()
     Call.objects.create(
         run=run,
@@ -194,8 +198,8 @@ def test_the_ledger_counts_retries_and_money(client):
     assert "$0.04" in page
 
 
-def test_chains_are_ordered_as_asked(client):
-    run = play("noise", factories.tiny_suite(pictures=4))
+def test_chains_are_ordered_as_asked(client, played):
+    run = Run.objects.get(pk=played)
 
     def order(query):
         page = page_of(client, run, query)

@@ -17,7 +17,7 @@ from leaderboard.models import Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.tests import factories
 from leaderboard.tests.boards import make_run, make_suite
-from leaderboard.tests.played import QUICK, play
+from leaderboard.tests.played import QUICK, once, play
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '<script>alert(1)</script>"&'
@@ -29,9 +29,16 @@ def _quick(settings):
     cache.clear()
 
 
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    yield from once(
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(slug="shared")).pk
+    )
+
+
 @pytest.fixture
-def run():
-    return play("noise")
+def run(db, played):
+    return Run.objects.select_related("editing_model", "suite").get(pk=played)
 
 
 def strip_of(run, case=None):
@@ -81,7 +88,7 @@ def test_the_queries_of_a_case_do_not_grow_with_the_models(client, django_assert
 
 
 def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
-    suite = factories.tiny_suite(trips=4)
+    suite = factories.tiny_suite(pictures=1, trips=2)
     for editor in ("thumbnail", "oracle", "noop"):
         play(editor, suite)
     page = client.get(reverse("case", args=[suite.cases.first().pk])).content.decode()

@@ -31,7 +31,7 @@ LOOK = """(view) => {
 def run(settings):
     settings.METRICS = QUICK
     cache.clear()
-    suite = factories.tiny_suite(pictures=2, trips=5, size=128)
+    suite = factories.tiny_suite(pictures=1, trips=5, size=128)
     return play("thumbnail", suite, name="Thumbnails & <b>more</b>")
 
 
@@ -50,8 +50,7 @@ def pressed(page, mode):
     return page.get_attribute(f'[data-mode="{mode}"]', "aria-pressed") == "true"
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_from_the_model_to_a_case_through_its_trips(run, visit, size, scheme):
     seen = visit(run.editing_model.get_absolute_url(), size=size, color_scheme=scheme)
     page = seen.page
@@ -77,7 +76,7 @@ def test_from_the_model_to_a_case_through_its_trips(run, visit, size, scheme):
     assert seen.faults() == []
 
 
-def test_arrow_keys_walk_the_trips_and_stop_at_the_ends(strip, visit):
+def test_keys_walk_the_trips_stop_at_the_ends_and_can_be_turned_off(strip, visit):
     seen = visit(strip)
     page = seen.page
     page.locator("h1").click()
@@ -88,6 +87,22 @@ def test_arrow_keys_walk_the_trips_and_stop_at_the_ends(strip, visit):
     for _ in range(9):
         page.keyboard.press("ArrowRight")
     assert page.text_content('[data-say="trip"]') == "5"
+
+    # Keys do nothing in fields, and can be turned off.
+    page.locator("#metric").focus()
+    page.keyboard.press("w")
+    assert not pressed(page, "wipe")
+    page.uncheck("#keys")
+    page.locator("h1").click()
+    page.keyboard.press("w")
+    page.keyboard.press("ArrowLeft")
+    assert not pressed(page, "wipe")
+    assert page.text_content('[data-say="trip"]') == "5"
+
+    seen.open("/livez")
+    seen.open(f"{strip}#trip-2")
+    assert page.text_content('[data-say="trip"]') == "2"
+    assert "After 2 round trips" in page.text_content('[data-say="main"]')
 
 
 def test_the_difference_of_the_source_to_itself_is_black_and_grows_with_the_trips(strip, visit):
@@ -148,50 +163,21 @@ def test_flicker_shows_the_source_and_the_return_in_turn(strip, visit):
     assert len(still) == 1
 
 
-def test_keys_can_be_turned_off_and_do_nothing_in_fields(strip, visit):
-    seen = visit(strip)
-    page = seen.page
-    page.locator("#metric").focus()
-    page.keyboard.press("w")
-    assert not pressed(page, "wipe")
-    page.uncheck("#keys")
-    page.locator("h1").click()
-    page.keyboard.press("w")
-    page.keyboard.press("ArrowLeft")
-    assert not pressed(page, "wipe")
-    assert page.text_content('[data-say="trip"]') == "5"
-
-
 def test_full_pictures_are_fetched_only_when_the_viewer_is_used(strip, visit):
-    seen = visit("/livez")
-    asked = []
-    seen.page.on("request", lambda request: asked.append(request.url))
-    seen.open(strip)
-    seen.settle()
-    assert not [url for url in asked if "/pictures/copy/" in url]
-    seen.page.locator("#trip").focus()
-    seen.settle()
-    assert [url for url in asked if "/pictures/copy/" in url]
-
-
-def test_the_first_view_of_a_strip_fits_its_budget(strip, visit):
     sizes = {}
     seen = visit("/livez")
-    seen.page.on(
-        "response",
-        lambda response: sizes.update(
-            {response.url: int(response.headers.get("content-length") or len(response.body()))}
-        ),
-    )
+
+    def note(response):
+        body = int(response.headers.get("content-length") or len(response.body()))
+        sizes[response.url] = body
+
+    seen.page.on("response", note)
     seen.open(strip)
     seen.settle()
     assert sum(sizes.values()) < 600_000, sizes
-
-
-def test_an_address_with_a_trip_opens_there(strip, visit):
-    seen = visit(f"{strip}#trip-2")
-    assert seen.page.text_content('[data-say="trip"]') == "2"
-    assert "After 2 round trips" in seen.page.text_content('[data-say="main"]')
+    assert not [url for url in sizes if "/pictures/copy/" in url]
+    with seen.page.expect_response(lambda response: "/pictures/copy/" in response.url):
+        seen.page.locator("#trip").focus()
 
 
 def test_without_script_the_strip_and_its_numbers_are_there(strip, visit):
@@ -223,11 +209,11 @@ def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
     run.editing_model.save()
     seen = visit(run.get_absolute_url())
     page = seen.page
-    assert "7 of 40" in page.text_content('[data-live="edits"]')
+    assert "7 of 20" in page.text_content('[data-live="edits"]')
     assert seen.faults() == []
     Run.objects.filter(pk=run.pk).update(edits_done=13)
     page.wait_for_function(
-        "() => document.querySelector('[data-live=edits]').textContent.includes('13 of 40')",
+        "() => document.querySelector('[data-live=edits]').textContent.includes('13 of 20')",
         timeout=15_000,
     )
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
