@@ -58,6 +58,14 @@ class Work:
     #: Seconds to wait before the call that is granted; None: stop here.
     reply: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
 
+    def step_on(self) -> None:
+        """To the next edit."""
+        self.attempt = 0
+        if self.direction == "forward":
+            self.direction = "backward"
+        else:
+            self.number, self.direction = self.number + 1, "forward"
+
     @property
     def open_call(self) -> Call:
         """The ledger's row of the call that was granted last."""
@@ -174,11 +182,11 @@ class Desk:
         self, events: Sequence[Event | Alarm], asked: Sequence[Asked]
     ) -> dict[Work, float | None]:
         with transaction.atomic():
-            told = [e for e in events if isinstance(e, (Told, Arrived))]
-            sums = self._close_calls(told)
-            self.pace.note(told)
             works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
             held = self._held(works)
+            told = [e for e in events if isinstance(e, (Told, Arrived))]
+            self.pace.note(told)
+            sums = self._close_calls([event for event in told if event.work in held])
             arrived = [e for e in events if isinstance(e, Arrived) and e.work in held]
             self._keep(arrived)
             ended = [e for e in events if isinstance(e, Ended) and e.work in held]
@@ -245,8 +253,8 @@ class Desk:
     def _close_calls(self, told: Sequence[Told | Arrived]) -> Sums:
         """Complete the ledger's rows; what that changes in the run's sums.
 
-        A row is found by when its call began. One whose chain was taken over is
-        marked lost by then, and stays so: its answer is kept by nobody.
+        The call of a chain that was taken over is marked lost by then, and stays so: its
+        answer is kept by nobody.
         """
         rows = [
             {

@@ -113,9 +113,9 @@ class Player:
         if not self.desk.works and not claimed:
             return False
         events = self.desk.collect(TICK)
+        self._settle([self._judged(event) for event in events])
         if self.cancelled:
             return False
-        self._settle([self._judged(event) for event in events])
         if (
             self._fresh_trips
             and self.queue != rings.GPU
@@ -186,10 +186,8 @@ class Player:
         return [self._work(chain, last.get(chain.pk)) for chain in chains]
 
     def _work(self, chain: Chain, last: Trip | None) -> Work:
-        number, seed = (
-            chain.trips_played + 1,
-            chain_seed(self.run.seed, chain.case.slug, chain.repeat),
-        )
+        number = chain.trips_played + 1
+        seed = chain_seed(self.run.seed, chain.case.slug, chain.repeat)
         if last and last.number == number:
             return Work(chain, _there(last.edited), number, "backward", seed)
         picture = last.restored if last else chain.case.picture.stored
@@ -256,19 +254,10 @@ class Player:
                 blank = is_blank(picture.image)
                 put(Arrived(work, call, half, stored, usable=not blank))
                 if blank:
-                    put(
-                        Ended(
-                            work,
-                            Outcome.BLANK,
-                            f"Trip {half.number}, {half.direction}: a picture of one colour.",
-                        )
-                    )
+                    where = f"Trip {half.number}, {half.direction}"
+                    put(Ended(work, Outcome.BLANK, f"{where}: a picture of one colour."))
                     return
-                work.attempt = 0
-                forward = half.direction == "forward"
-                work.number, work.direction = (
-                    (half.number, "backward") if forward else (half.number + 1, "forward")
-                )
+                work.step_on()
             put(Ended(work, Outcome.COMPLETED))
         except Stopped:
             put(Left(work))

@@ -10,15 +10,14 @@ from django.db.models.functions import Now
 
 from evaluation.jobs import control, rings
 from leaderboard.models import Chain, Run, Submission, TriedChain
-from leaderboard.models.runs import ChainState, RunState
+from leaderboard.models.runs import RunState
 
 log = structlog.get_logger(__name__)
 
 
 def sweep() -> None:
     """Take back lapsed leases, resume runs that are due, ring for all unfinished work."""
-    lapsed = Chain.objects.free().filter(state=ChainState.PLAYING)
-    if taken := lapsed.update(state=ChainState.WAITING, token=None, lease_until=None):
+    if taken := Chain.objects.take_back():
         log.warning("chains taken back from workers that are gone", chains=taken)
     for run in Run.objects.due():
         if run.move(RunState.QUEUED):

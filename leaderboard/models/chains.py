@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from django.conf import settings
@@ -60,10 +60,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
             state=ChainState.PLAYING, token=token, lease_until=after(settings.LEASE_SECONDS)
         ):
             return []
-        # A call still open in the ledger went down with the worker that made it.
-        Call.objects.filter(chain__in=keys, outcome=Call.CALLING).update(
-            outcome=Call.LOST, message="The worker stopped before the answer was kept."
-        )
+        _lose_calls(keys)
         mine = self.held(token).filter(pk__in=keys)
         return list(mine.select_related("case__picture__stored"))
 
@@ -86,12 +83,33 @@ class ChainQuerySet(models.QuerySet["Chain"]):
 
     def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
         """Put chains back that this token plays: these, or all; how many."""
-        mine = self.held(token) if keys is None else self.held(token).filter(pk__in=list(keys))
-        return mine.update(state=ChainState.WAITING, token=None, lease_until=None)
+        mine = self.held(token)
+        return mine._put_back() if keys is None else mine.filter(pk__in=list(keys))._put_back()
+
+    def take_back(self) -> int:
+        """Put chains back whose worker was not heard of for too long; how many."""
+        return self.free().filter(state=ChainState.PLAYING)._put_back()
+
+    @transaction.atomic
+    def _put_back(self) -> int:
+        keys = list(self.select_for_update().order_by("pk").values_list("pk", flat=True))
+        if keys:
+            _lose_calls(keys)
+            Chain.objects.filter(pk__in=keys).update(
+                state=ChainState.WAITING, token=None, lease_until=None
+            )
+        return len(keys)
 
     def release_scores(self, token: UUID) -> int:
         """Put everything back that this token was scoring."""
         return self.filter(score_token=token).update(score_token=None, score_lease_until=None)
+
+
+def _lose_calls(chains: Sequence[int]) -> None:
+    """Close what is still open in the ledger: nobody waits for these answers any more."""
+    Call.objects.filter(chain__in=chains, outcome=Call.CALLING).update(
+        outcome=Call.LOST, message="The worker stopped before the answer was kept."
+    )
 
 
 class Chain(models.Model):

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from evaluation import jobs
 from evaluation.benchmarks.editing_server import EditingServer, noisy_turn
-from evaluation.editors import EDITORS, Answer, Editor
+from evaluation.editors import EDITORS, Answer, Editor, Fault
 from evaluation.images import Picture
 from evaluation.jobs import desk, pacing, playing, provenance, rings
 from evaluation.jobs.playing import Player
@@ -136,6 +136,7 @@ def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
     assert time.monotonic() - cancelled[0] < 5
     assert not run.chains.in_flight().exists()
     assert run.finished_at
+    assert set(run.ledger.values_list("outcome", flat=True)) <= {Call.LOST, Fault.UNREACHABLE}
 
 
 def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
@@ -217,6 +218,8 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
         + Trip.objects.filter(restored__isnull=False).count()
     )
     assert run.state == RunState.PLAYING
+    assert not run.ledger.filter(outcome=Call.CALLING).exists()
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == before
 
 
 def test_a_kill_between_answer_and_commit_repeats_that_call_and_no_other(
