@@ -89,7 +89,10 @@ function start() {
   function draw() {
     const part = region();
     const before = best(source);
-    const after = best(restoredOrEdited());
+    const shownNow = restoredOrEdited();
+    const after = best(shownNow);
+    // Says that no thumbnail stands in any more.
+    viewer.toggleAttribute("data-full", Boolean(awake && picture(source.full) && picture(shownNow.full)));
     main.classList.toggle("pixels", Boolean(part.spot));
     if (before && after) {
       if (shown.difference) {

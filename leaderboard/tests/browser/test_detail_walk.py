@@ -41,8 +41,8 @@ def strip(run):
 
 
 def look(page, view="main"):
-    """What the viewer shows, once it stands still."""
-    page.wait_for_load_state("networkidle")
+    """What the viewer shows, once it shows pictures in full size."""
+    page.wait_for_selector("#viewer[data-full]")
     return page.evaluate(LOOK, view)
 
 
@@ -62,8 +62,8 @@ def test_from_the_model_to_a_case_through_its_trips(run, visit, size, scheme):
     page.wait_for_url(re.compile(r"/runs/\d+/cases/\d+/"))
     seen.settle()
     assert seen.faults() == []
-    last = look(page)
     page.locator("#trip").focus()
+    last = look(page)
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("() => document.querySelector('[data-say=trip]').textContent === '4'")
     assert look(page)["hash"] != last["hash"]
@@ -147,8 +147,8 @@ def trip_zero(page):
 def test_flicker_shows_the_source_and_the_return_in_turn(strip, visit):
     seen = visit(strip)
     page = seen.page
-    seen.settle()
     page.locator("#trip").focus()
+    look(page)
     page.keyboard.press("f")
     shown = set()
     for _ in range(14):
