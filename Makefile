@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two processes, each with a database, a Valkey and a folder of its own.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: up test check bench format clean browser
@@ -11,9 +13,8 @@ up: $(VENV)/.worker
 	@exec $(BIN)/python manage.py up
 
 test: $(VENV)/.dev browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile evaluation $(ARGS)
-	$(BIN)/python -m pytest leaderboard convergebench_site $(ARGS)
-	$(BIN)/python -m convergebench_site.with_postgres $(BIN)/python -m pytest -m "not browser and not no_database" leaderboard convergebench_site $(ARGS)
+	$(PYTEST) $(ARGS)
+	$(BIN)/python -m convergebench_site.with_postgres $(PYTEST) -m "database and not browser" leaderboard convergebench_site $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -11,6 +11,14 @@ from pathlib import Path
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what touches the database: that part runs again on PostgreSQL."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db"}:
+            item.add_marker("database")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real results beside the project; tests skip where it is absent."""
