@@ -9,6 +9,7 @@ import uuid
 from typing import Any, cast
 
 from django import forms
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.core.exceptions import ValidationError
 
 from evaluation.editors.base import EditorError
@@ -47,6 +48,14 @@ def can_be_key(text: str) -> bool:
 class PlainCharField(forms.CharField):
     def to_python(self, value: Any) -> str:
         return plain_text(super().to_python(value) or "")
+
+
+class SuiteChoiceField(forms.ModelChoiceField):
+    """Suites, each with how many edits it takes: that is what a submitter pays for."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        edits = intcomma(obj.edit_count)
+        return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
 
 
 class SubmissionForm(forms.ModelForm):
@@ -104,7 +113,11 @@ class SubmissionForm(forms.ModelForm):
         max_value=64,
         help_text="How many edits your endpoint takes at the same time.",
     )
-    suite = forms.ModelChoiceField(queryset=Suite.objects.none(), empty_label=None)
+    suite = SuiteChoiceField(
+        queryset=Suite.objects.none(),
+        empty_label=None,
+        help_text="Your endpoint gets one request for each edit, and a few more where it fails.",
+    )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
     # People leave it empty because they do not see it.
     website = forms.CharField(
@@ -121,7 +134,7 @@ class SubmissionForm(forms.ModelForm):
     def __init__(self, *args: Any, remote_address: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.remote_address = remote_address
-        suites = Suite.objects.playable().defer("definition")
+        suites = Suite.objects.playable().with_edits().defer("definition")
         cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
         self.initial.setdefault("idempotency_key", uuid.uuid4())
         for name, field in self.fields.items():

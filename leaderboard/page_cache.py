@@ -49,6 +49,12 @@ def keep_page(stamp: Callable[[], str], parameters: Sequence[str] = ()) -> Calla
     return mark
 
 
+def not_kept(response: HttpResponse) -> HttpResponse:
+    """For addresses with mistakes, of which there is no end: the page is made, but not kept."""
+    response["Cache-Control"] = "no-store"
+    return response
+
+
 class KeptPages:
     """Middleware: answers from kept pages, and keeps new ones."""
 
@@ -93,7 +99,8 @@ def _keep(path: str) -> Keep | None:
 
 
 def _key(request: HttpRequest, keep: Keep) -> str:
-    values = [request.GET.getlist(name) for name in keep.parameters] if request.GET else []
+    # The last value of each, as views read it: repeating a parameter makes no new page.
+    values = [request.GET.get(name) for name in keep.parameters] if request.GET else []
     # An address with other parameters shows the same page, but search engines shall skip it.
     parts = (__version__, keep.stamp(), request.get_host(), request.path, bool(request.GET), values)
     return f"page:{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()}"

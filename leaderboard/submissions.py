@@ -231,7 +231,15 @@ NEXT = {
 
 
 def _tell(submission: Submission) -> None:
-    """A mail to the submitter, once the change is committed; nothing where mail is not set up."""
+    """A mail to the submitter when there is news; nothing where mail is not set up.
+
+    A test made again is news only by its end, and only where that end is another one.
+    """
+    news = submission.state != submission.told_state
+    if not news or (submission.state == State.PROBING and submission.told_state):
+        return
+    submission.told_state = submission.state
+    Submission.objects.filter(pk=submission.pk).update(told_state=submission.state)
     address = settings.SITE_URL.rstrip("/") + submission.get_absolute_url()
     text = f"{NEXT[State(submission.state)]}\n\n{submission.message}\n\n{address}\n"
     subject = f"ConvergeBench: {submission.name}: {submission.get_state_display()}"

@@ -80,8 +80,19 @@ class SubmissionAdmin(SimpleHistoryAdmin):
         *("editing_model", "reviewed_by", "remote_address", "created_at", "updated_at"),
     )
 
+    actions = ("test_again",)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
+
+    @admin.action(description="Test the endpoint again", permissions=["change"])
+    def test_again(self, request: HttpRequest, queryset: Any) -> None:
+        for submission in queryset:
+            try:
+                submissions.probe_again(submission)
+                messages.success(request, f"{submission} is being tested again.")
+            except submissions.NotPossible as error:
+                messages.error(request, f"{submission}: {error}")
 
     @admin.display(description="test")
     def probe_result(self, row: Submission) -> str:

@@ -199,6 +199,13 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
         """Frozen suites of our own, most important first."""
         return self.frozen().filter(elsewhere=False)
 
+    def with_edits(self) -> SuiteQuerySet:
+        """Suites that know, as `edit_count`, how many edits one run of them takes."""
+        cases = models.Count("cases", distinct=True)
+        return self.annotate(
+            edit_count=cases * models.F("repeats") * models.F("trips") * models.Value(2)
+        )
+
 
 class Suite(models.Model):
     """A list of cases with N and a working size; immutable once frozen."""

@@ -69,11 +69,36 @@ def test_a_visitor_to_whom_a_message_is_due_gets_a_page_of_their_own(client, sui
     assert "Cache-Control" not in client.get("/")
 
 
-def test_addresses_with_mistakes_are_not_kept(client, suite, django_assert_max_num_queries):
-    assert client.get("/?metric=nonsense")["Cache-Control"] == "no-store"
-    assert not [key for key in cache._cache if "page:" in key]
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("/", "/categories/", "/board.png", "/models/first/", "/models/first/?suite=nonsense"),
+        *("/cases/{case}/", "/cases/{case}/?every=nonsense"),
+    ],
+)
+def test_addresses_with_mistakes_are_not_kept(client, suite, address):
+    address = address.format(case=suite.cases.first().pk)
+    address += "" if "?" in address else "?metric=nonsense"
+    answer = client.get(address)
+    assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
+    assert not kept_pages()
+
+
+def test_a_page_with_mistakes_costs_no_more(client, suite, django_assert_max_num_queries):
     with django_assert_max_num_queries(6):
         client.get("/?metric=nonsense")
+
+
+def test_repeating_a_parameter_makes_no_new_page(client, suite):
+    client.get("/models/first/?metric=lpips")
+    before = kept_pages()
+    client.get("/models/first/?metric=a&metric=b&metric=lpips")
+    assert before
+    assert kept_pages() == before
+
+
+def kept_pages():
+    return {key for key in cache._cache if "page:" in key}
 
 
 def test_head_is_answered_like_get_without_the_page(client, suite):

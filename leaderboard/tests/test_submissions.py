@@ -393,3 +393,50 @@ def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
         "ConvergeBench: Fine Editor 2: Waiting for review",
     ]
     assert all(CANARY not in message.body for message in mail.outbox)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
+    client, suite, server, settings, valkey
+):
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    client.post(reverse("submit"), fields(suite, endpoint_url=server))
+    submission = Submission.objects.get()
+    jobs.probe(submission.pk)
+    told = len(mail.outbox)
+
+    for _ in range(2):
+        submissions.probe_again(Submission.objects.get())
+        jobs.probe(submission.pk)
+    assert Submission.objects.get().state == State.REVIEW
+    assert len(mail.outbox) == told
+
+    Submission.objects.update(endpoint_url="http://127.0.0.1:9/v1")
+    submissions.probe_again(Submission.objects.get())
+    jobs.probe(submission.pk)
+    assert [message.subject for message in mail.outbox[told:]] == [
+        "ConvergeBench: Fine Editor 2: The test failed"
+    ]
+
+
+def test_an_admin_has_endpoints_tested_again(owner, reviewed):
+    rejected = Submission.objects.create(
+        name="Over", email="a@example.org", suite=reviewed.suite, state=State.REJECTED
+    )
+    answer = owner.post(
+        reverse("admin:leaderboard_submission_changelist"),
+        {"action": "test_again", "_selected_action": [reviewed.pk, rejected.pk]},
+        follow=True,
+    ).content.decode()
+    assert "Fine Editor 2 is being tested again" in answer
+    assert "Over: This cannot be done" in answer
+    assert set(Submission.objects.values_list("state", flat=True)) == {
+        State.PROBING,
+        State.REJECTED,
+    }
+
+
+def test_each_suite_on_the_form_says_how_many_edits_it_takes(client, suite):
+    edits = suite.cases.count() * suite.repeats * suite.trips * 2
+    assert f"{suite}: {edits} edits" in client.get(reverse("submit")).content.decode()

@@ -32,7 +32,7 @@ from leaderboard.charts import (
     retention_finding,
     retention_table,
 )
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 50
@@ -53,9 +53,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if request.GET:
         # One board for search engines, not one for each way of sorting it.
         response["X-Robots-Tag"] = "noindex"
-    if asked and asked.remarks:
-        response["Cache-Control"] = "no-store"  # there is no end of addresses with mistakes
-    return response
+    return not_kept(response) if asked and asked.remarks else response
 
 
 def download(asked: Asked, form: str) -> HttpResponse:

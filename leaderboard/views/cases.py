@@ -13,7 +13,7 @@ from evaluation.images import encode_jpeg
 from leaderboard import strips, wording
 from leaderboard.board import METRICS, stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.pictures import as_picture
 
 #: Strips before "show all": the page stays light however many models there are.
@@ -73,7 +73,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     names = [name for name in METRICS if any(name in c.results for c in chains)]
     metric = _metric(request, names)
     chains.sort(key=lambda chain: _goodness(chain, metric), reverse=True)
-    every = "every" in request.GET
+    every = request.GET.get("every") == "1"
     shown = chains if every else chains[:FIRST_STRIPS]
     trips = Trip.objects.filter(chain__in=shown, number__in=numbers)
     by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in shown}
@@ -95,7 +95,9 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
         "place": place,
         "count": count,
     }
-    return _page(request, "leaderboard/case.html", context)
+    response = _page(request, "leaderboard/case.html", context)
+    asked = {request.GET.get("metric", ""), request.GET.get("every", "")}
+    return not_kept(response) if asked - {"", "1", *names} else response
 
 
 @require_safe

@@ -12,7 +12,7 @@ from leaderboard import breakdowns, wording
 from leaderboard.board import RANKED, YARDSTICK, board_rows, stamp
 from leaderboard.board_form import PARAMETERS, Asked, read
 from leaderboard.models import Case
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
 
 #: Lines of the table of models, and columns of the table of pairs.
 FIRST_ROWS, PAIR_COLUMNS = 50, 10
@@ -25,9 +25,7 @@ def index(request: HttpRequest) -> HttpResponse:
     response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
     if request.GET:
         response["X-Robots-Tag"] = "noindex"
-    if asked and asked.remarks:
-        response["Cache-Control"] = "no-store"  # there is no end of addresses with mistakes
-    return response
+    return not_kept(response) if asked and asked.remarks else response
 
 
 def page(asked: Asked) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.board import RANKED, UNRANKED, board_rows, stamp
 from leaderboard.board_form import PARAMETERS, read
 from leaderboard.board_picture import draw
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.sitemaps import SITEMAPS
 
 
@@ -53,4 +53,6 @@ def board_picture(request: HttpRequest) -> HttpResponse:
     rows = board_rows(asked.filters, asked.runs) if asked else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
-    return HttpResponse(draw(shown, asked.filters if asked else None), content_type="image/png")
+    picture = draw(shown, asked.filters if asked else None)
+    response = HttpResponse(picture, content_type="image/png")
+    return not_kept(response) if asked and asked.remarks else response

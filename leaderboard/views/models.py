@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from leaderboard import portraits, sparks, strips
 from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
 
 LEVEL = 0.5
 #: Cases shown at either end, and pairs before they are folded away.
@@ -37,15 +37,17 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     for one in runs:
         one.editing_model = model
     standing_runs = _by_suite(runs)
-    run = standing_runs.get(request.GET.get("suite", "")) or _most_telling(standing_runs)
+    suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
+    run = standing_runs.get(suite) or _most_telling(standing_runs)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
     context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
     if run:
-        context |= portrait(run, request.GET.get("metric", "")) | history(runs)
+        context |= portrait(run, metric) | history(runs)
     response = render(request, "leaderboard/model.html", context)
     if request.GET:
         response["X-Robots-Tag"] = "noindex"
-    return response
+    unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
+    return not_kept(response) if unknown else response
 
 
 def portrait(run: Run, asked: str) -> dict[str, Any]:
