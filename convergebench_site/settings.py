@@ -88,6 +88,7 @@ INSTALLED_APPS = [
     "django_rq",
     "django_structlog",
     "import_export",
+    "ninja",
     "simple_history",
 ]
 

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
-from leaderboard.api import api
+from leaderboard.api.routes import api
 
 admin.site.site_header = "ConvergeBench"
 admin.site.site_title = "ConvergeBench"

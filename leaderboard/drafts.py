@@ -13,7 +13,7 @@ from evaluation.images import Picture
 from evaluation.suites import Suite as CoreSuite
 from evaluation.suites import SuiteError
 from leaderboard.benchmark import store_suite
-from leaderboard.models import EditingModel, EditPair, SourceImage, Suite
+from leaderboard.models import EditingModel, EditPair, Run, SourceImage, Suite
 from leaderboard.models.suites import Curation
 
 SECONDS_PER_EDIT = 10.0
@@ -51,7 +51,8 @@ class Preview:
 def estimate(model: EditingModel, edits: int) -> Estimate:
     """Edits, price and hours; the pace is that of the model's last runs where there are any."""
     seconds = SECONDS_PER_EDIT
-    last = model.runs.filter(edits_done__gt=0).order_by("-created_at").first()
+    runs = Run.objects.filter(editing_model=model.pk, edits_done__gt=0)
+    last = runs.order_by("-created_at").first() if model.pk else None
     if last and last.seconds_per_edit:
         seconds = last.seconds_per_edit
     usd = None if model.price_per_edit is None else model.price_per_edit * edits

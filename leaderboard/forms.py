@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from evaluation.editors.base import EditorError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from leaderboard import submissions
-from leaderboard.models import EditingModel, Submission, Suite
+from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 
 MAX_EXTRA_BYTES = 4_000
 MAX_KEY = 500
@@ -131,15 +131,32 @@ class SubmissionForm(forms.ModelForm):
             *("endpoint_url", "contract", "model_id", "price_per_edit", "max_in_flight", "suite"),
         )
 
-    def __init__(self, *args: Any, remote_address: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        remote_address: str | None = None,
+        sender: ApiToken | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.remote_address = remote_address
+        self.remote_address, self.sender = remote_address, sender
         suites = Suite.objects.playable().with_edits().defer("definition")
         cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
         self.initial.setdefault("idempotency_key", uuid.uuid4())
         for name, field in self.fields.items():
             if self.is_bound and name in self.errors:
                 field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
+
+    def sent_before(self) -> Submission | None:
+        """What the same form became when it was sent the first time; that needs no new checks."""
+        try:
+            key = forms.UUIDField().clean(self.data.get("idempotency_key"))
+        except ValidationError:
+            return None
+        return Submission.objects.filter(idempotency_key=self._key(key)).first()
+
+    def _key(self, key: uuid.UUID) -> str:
+        return self.sender.own_key(key.hex) if self.sender else key.hex
 
     def clean_name(self) -> str:
         name = self.cleaned_data["name"]
@@ -218,8 +235,8 @@ class SubmissionForm(forms.ModelForm):
             "send_response_format": values["send_response_format"],
             "size": values["size"],
         }
-        submission.idempotency_key = values["idempotency_key"].hex
-        submission.remote_address = self.remote_address
+        submission.idempotency_key = self._key(values["idempotency_key"])
+        submission.remote_address, submission.api_token = self.remote_address, self.sender
         return submissions.save_once(submission)
 
 

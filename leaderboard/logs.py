@@ -13,6 +13,8 @@ SECRET_NAMES = re.compile(
     r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
+#: Addresses that are secrets themselves: whoever has one can act for its owner.
+SECRET_ADDRESS = re.compile(r"(/(?:submissions|try)/)[\w-]{20,}")
 
 
 def scrub(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -30,7 +32,7 @@ def _scrubbed(value: Any) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [_scrubbed(inner) for inner in value]
-    return value
+    return SECRET_ADDRESS.sub(rf"\1{HIDDEN}", value) if isinstance(value, str) else value
 
 
 def configure(options: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
         "label": known["label"],
         "now": NOW[RunState(run.state)],
         "why": run.reason_text if run.state in (RunState.PAUSED, RunState.FAILED) else "",
-        "next": _next(run),
+        "next": what_next(run),
         "edits": f"{run.edits_done:,} of {run.edits_total:,}",
         "chains": f"{run.chains_done:,} of {run.chains_total:,}",
         "scored": f"{run.trips_scored:,} of {run.edits_total // 2:,}",
@@ -80,7 +80,8 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _next(run: Run) -> str:
+def what_next(run: Run) -> str:
+    """What comes after the present state, in a sentence; empty where nothing does."""
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It goes on by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."

@@ -225,7 +225,7 @@ NEXT = {
     State.REVIEW: "The test passed. A person looks at it next.",
     State.ASKED: "We have a question; please answer it on this submission's page.",
     State.APPROVED: "Your model is being evaluated. This submission's page shows the progress.",
-    State.REJECTED: "We will not evaluate this model. The reason is below.",
+    State.REJECTED: "We will not evaluate this model. The reviewers say why.",
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }
 

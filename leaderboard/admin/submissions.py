@@ -71,13 +71,20 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     date_hierarchy = "created_at"
     readonly_fields = (
         *("state", "probe_steps", "others", "key_state", "remote_address", "token", "created_at"),
-        *("updated_at", "editing_model", "reviewed_by", "reply", "options"),
+        *("updated_at", "editing_model", "reviewed_by", "reply", "options", "api_token"),
     )
     fields = (
         *("name", "organisation", "email", "paper_url", "code_url", "open_weights", "licence"),
         *("endpoint_url", "contract", "model_id", "options", "key_state", "price_per_edit"),
         *("max_in_flight", "suite", "state", "probe_steps", "others", "message", "reply"),
-        *("editing_model", "reviewed_by", "remote_address", "created_at", "updated_at"),
+        *(
+            "editing_model",
+            "reviewed_by",
+            "remote_address",
+            "api_token",
+            "created_at",
+            "updated_at",
+        ),
     )
 
     actions = ("test_again",)

@@ -1,5 +1,1 @@
-"""The API: everything the pages show, as JSON, for everybody."""
-
-from leaderboard.api.endpoints import api
-
-__all__ = ["api"]
+"""The API: everything the pages show, as JSON, for everybody; and submissions by machine."""

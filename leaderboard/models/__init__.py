@@ -12,9 +12,11 @@ from leaderboard.models.standings import (
     Standing,
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
+from leaderboard.models.tokens import ApiToken
 from leaderboard.models.tries import TriedChain, TriedPicture
 
 __all__ = [
+    "ApiToken",
     "Calibration",
     "Call",
     "Case",

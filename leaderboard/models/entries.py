@@ -12,6 +12,7 @@ from simple_history.models import HistoricalRecords
 
 from leaderboard.encryption import EncryptedTextField
 from leaderboard.models.suites import SlugManager, Suite
+from leaderboard.models.tokens import ApiToken
 
 
 class EditingModel(models.Model):
@@ -131,6 +132,9 @@ class Submission(models.Model):
     message = models.TextField(blank=True, help_text="Question or reason, shown to the submitter.")
     reply = models.TextField(blank=True, help_text="The submitter's answer.")
     remote_address = models.GenericIPAddressField(null=True, editable=False)
+    api_token = models.ForeignKey(
+        ApiToken, models.SET_NULL, null=True, editable=False, related_name="submissions"
+    )
     reviewed_by = models.ForeignKey(
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from http.server import ThreadingHTTPServer
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,7 +11,6 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from evaluation import jobs
-from evaluation.example_server import Handler
 from leaderboard import submissions
 from leaderboard.forms import skeleton
 from leaderboard.models import EditingModel, Run, SecurityEvent, Submission
@@ -33,22 +30,6 @@ def _fresh_limits():
 @pytest.fixture
 def suite():
     return tiny_suite()
-
-
-@pytest.fixture
-def local(settings):
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-
-
-@pytest.fixture
-def server():
-    """The example server of the page, as it is."""
-    httpd = ThreadingHTTPServer(
-        ("127.0.0.1", 0), type("Quiet", (Handler,), {"log_message": lambda *_: None})
-    )
-    threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{httpd.server_port}/v1"
-    httpd.shutdown()
 
 
 def fields(on, **changes: object) -> dict[str, object]:
@@ -345,7 +326,7 @@ def test_a_new_key_lets_a_run_that_waits_for_it_go_on(owner, reviewed):
     decide(owner, reviewed, "approve")
     run = Run.objects.get()
     jobs.pause(run, "key_rejected", "The endpoint rejected the key")
-    assert "Set a new one below" in owner.get(reviewed.get_absolute_url()).content.decode()
+    assert "Set a new one and" in owner.get(reviewed.get_absolute_url()).content.decode()
     owner.post(
         reverse("submission_act", args=[reviewed.token]), {"act": "key", "api_key": "sk-new"}
     )

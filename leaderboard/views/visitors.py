@@ -25,8 +25,11 @@ def client_address(request: HttpRequest) -> str | None:
     return None
 
 
-def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
-    """A 429 page when this address asks too often; the true limits are the daily quotas."""
+def wait(request: HttpRequest, what: str, rate: str = RATE) -> int:
+    """How many seconds this address has to wait before it may ask again; 0 when it may now.
+
+    The true limits are the daily quotas.
+    """
     usage = get_usage(
         request,
         group=what,
@@ -34,10 +37,16 @@ def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse |
         rate=rate,
         increment=True,
     )
-    if not usage or not usage["should_limit"]:
+    return max(1, usage["time_left"]) if usage and usage["should_limit"] else 0
+
+
+def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
+    """A 429 page when this address asks too often."""
+    seconds = wait(request, what, rate)
+    if not seconds:
         return None
     response = render(
-        request, "leaderboard/too_many.html", {"minutes": -(-usage["time_left"] // 60)}, status=429
+        request, "leaderboard/too_many.html", {"minutes": -(-seconds // 60)}, status=429
     )
-    response["Retry-After"] = str(usage["time_left"])
+    response["Retry-After"] = str(seconds)
     return response

@@ -1,15 +1,15 @@
-"""The API's addresses. Reading needs no account; `/docs` tries them out."""
+"""Results: everything the pages show. Reading needs no account."""
 
 from typing import Annotated, Any
 
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from ninja import NinjaAPI, Path, Query, Router
+from ninja import Path, Query, Router
 from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
-from ninja.throttling import AnonRateThrottle
 
-from evaluation import __version__
+from leaderboard.api.run_status import RunStatusOut
 from leaderboard.api.schemas import (
     BoardOut,
     BoardRowOut,
@@ -35,16 +35,6 @@ Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 #: How every request may fail: not found, not understood, too many.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
 
-api = NinjaAPI(
-    title="ConvergeBench",
-    version=__version__,
-    description=(
-        "Every number of the board, with the curves, trips, scores and pictures behind it. "
-        "Reading needs no account. A half-life of `null` was not reached within the suite's trips."
-    ),
-    urls_namespace="api",
-    throttle=[AnonRateThrottle("300/m")],
-)
 router = Router(tags=["results"])
 
 
@@ -165,6 +155,13 @@ def run(request: HttpRequest, run_id: Id) -> Any:
     return RunOut.of(_run(run_id))
 
 
+@router.get("/runs/{run_id}/status", response={200: RunStatusOut, **PROBLEMS})
+def run_status(request: HttpRequest, run_id: Id) -> Any:
+    """How far a run is: edits, trips scored, place in the queue, time left, what comes next."""
+    runs = Run.objects.visible_to(AnonymousUser()).select_related("editing_model", "suite")
+    return RunStatusOut.of(_found(runs.defer("suite__definition").filter(pk=run_id), "run"))
+
+
 @router.get("/runs/{run_id}/standings", response={200: list[StandingOut], **PROBLEMS})
 @paginate(Rows)
 def standings(
@@ -217,6 +214,3 @@ def _found(rows: QuerySet[Any], what: str) -> Any:
     if row is None:
         raise HttpError(404, f"There is no such {what}.")
     return row
-
-
-api.add_router("", router)

@@ -1,0 +1,72 @@
+"""API tokens: issued to a person or an organisation, shown once, revoked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+
+from leaderboard.models import ApiToken
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin):
+    list_display = (
+        *("holder", "email", "start", "valid", "submission_count", "last_used_at", "created_at"),
+    )
+    search_fields = ("holder", "email", "start")
+    date_hierarchy = "created_at"
+    actions = ("revoke",)
+    fields = ("holder", "email", "expires_at")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(n_submissions=Count("submissions"))
+
+    def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        known = ("start", "issued_by", "created_at", "last_used_at", "revoked_at")
+        return (*self.fields, *known) if obj else self.fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        return [name for name in self.get_fields(request, obj) if name not in self.fields]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # a token is revoked: its submissions still say whose they are
+
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
+        if not change:
+            obj.issued_by = request.user
+            request.new_secret = obj.draw()  # type: ignore[attr-defined]
+        super().save_model(request, obj, form, change)
+
+    def response_add(self, request: HttpRequest, obj: ApiToken, *args: Any) -> HttpResponse:
+        """The secret, once: not as a message, which would lie in a cookie until it is shown."""
+        context = {
+            **self.admin_site.each_context(request),
+            "token": obj,
+            "secret": request.new_secret,  # type: ignore[attr-defined]
+            "title": f"A token for {obj.holder}",
+            "opts": self.opts,
+        }
+        return never_cache(render)(request, "admin/leaderboard/apitoken/issued.html", context)
+
+    @admin.display(description="valid", boolean=True)
+    def valid(self, token: ApiToken) -> bool:
+        over = token.expires_at is not None and token.expires_at <= timezone.now()
+        return token.revoked_at is None and not over
+
+    @admin.display(description="submissions", ordering="n_submissions")
+    def submission_count(self, token: Any) -> int:
+        return token.n_submissions
+
+    @admin.action(description="Revoke", permissions=["change"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        tokens = list(queryset.filter(revoked_at=None))
+        for token in tokens:
+            ApiToken.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
+            self.log_change(request, token, "Revoked.")
+        messages.success(request, f"{len(tokens)} token(s) revoked; they are refused from now on.")

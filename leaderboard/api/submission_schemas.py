@@ -1,0 +1,180 @@
+"""What a submission by machine is made of, and what is answered of it.
+
+The fields are read off the form of the page, so that there is one list of them, one set of
+limits and one set of words.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import datetime
+from typing import Any, Literal
+
+from django import forms
+from ninja import Field, Schema
+from pydantic import create_model
+
+from evaluation.editors.contracts import CONTRACTS
+from leaderboard import submission_state, submissions
+from leaderboard.api.run_status import RunStatusOut
+from leaderboard.api.schemas import absolute
+from leaderboard.board import suite_key
+from leaderboard.forms import SubmissionForm
+from leaderboard.models import ApiToken, Submission
+
+#: Not for machines: the trap for those that fill in every field they find.
+LEFT_OUT = ("website",)
+#: Where JSON has a better type than a form, or the sender's token says it already.
+OTHERWISE: dict[str, tuple[Any, Any]] = {
+    "contract": (
+        Literal[tuple(CONTRACTS)],
+        Field(description="How your endpoint is called; /submit/ explains each."),
+    ),
+    "extra": (
+        dict[str, Any],
+        Field({}, description="A JSON object, merged into every request to your endpoint."),
+    ),
+    "suite": (
+        str,
+        Field(max_length=80, description="smoke-v1, or smoke for its newest; see /suites."),
+    ),
+    "email": (
+        str | None,
+        Field(None, max_length=254, description="Default: that of your API token."),
+    ),
+    "idempotency_key": (
+        uuid.UUID | None,
+        Field(None, description="The same key again gives the same submission again."),
+    ),
+}
+#: The first that fits; DecimalField is an IntegerField to Django.
+TYPES = (
+    (forms.BooleanField, bool),
+    (forms.DecimalField, float),
+    (forms.IntegerField, int),
+)
+
+
+def _field(name: str, field: forms.Field) -> tuple[Any, Any]:
+    """The type and limits of one field of the form, for JSON."""
+    if name in OTHERWISE:
+        return OTHERWISE[name]
+    kind = next((kind for cls, kind in TYPES if isinstance(field, cls)), str)
+    label = str(field.label or name.replace("_", " ").capitalize())
+    about = {
+        "description": f"{label}. {field.help_text}".strip(),
+        "max_length": getattr(field, "max_length", None) if kind is str else None,
+        "ge": getattr(field, "min_value", None),
+        "le": getattr(field, "max_value", None),
+    }
+    if field.required and field.initial is None:
+        return kind, Field(**about)
+    if kind is bool:
+        return bool, Field(bool(field.initial), **about)
+    return kind | None, Field(field.initial, **about)
+
+
+SubmissionIn: Any = create_model(
+    "SubmissionIn",
+    __base__=Schema,
+    **{
+        name: _field(name, field)
+        for name, field in SubmissionForm.base_fields.items()
+        if name not in LEFT_OUT
+    },
+)
+
+
+def form_data(sent: Any, sender: ApiToken, suite_id: int | None) -> dict[str, Any]:
+    """What was sent, as the form takes it."""
+    values = {name: value for name, value in sent.dict().items() if value is not None}
+    return values | {
+        "email": sent.email or sender.email,
+        "extra": json.dumps(sent.extra) if sent.extra else "",
+        "suite": suite_id or "",
+        "idempotency_key": sent.idempotency_key or uuid.uuid4(),
+    }
+
+
+class ProbeStep(Schema):
+    name: str
+    label: str
+    state: str = Field(description="running, passed, warning, failed or skipped")
+    detail: str
+    advice: str = Field(description="How to mend what is wrong.")
+
+
+class Probe(Schema):
+    """The test of the endpoint: one small picture there and back."""
+
+    done: bool
+    passed: bool | None = Field(description="None: not done yet.")
+    steps: list[ProbeStep]
+
+
+class EstimateOut(Schema):
+    """What a run of the suite takes, before it is played."""
+
+    edits: int
+    usd: float | None = Field(description="None: no price was given.")
+    hours: float = Field(description="At 10 s an edit, until your endpoint's own pace is known.")
+
+
+class SubmissionOut(Schema):
+    token: str = Field(description="The submission's own secret: keep it, and keep it to yourself.")
+    page: str = Field(description="The same for people.")
+    status: str = Field(description="Where to ask how it stands.")
+    name: str
+    suite: str
+    state: str = Field(
+        description="probing, probe_failed, review, asked, approved, rejected or withdrawn"
+    )
+    label: str
+    next: str = Field(description="What happens next, in words.")
+    message: str = Field(description="A question or a reason from the reviewers.")
+    ended: bool = Field(description="Nothing more will happen; stop asking.")
+    probe: Probe
+    reviews_before: int | None = Field(description="Submissions that are reviewed before this one.")
+    estimate: EstimateOut
+    run: RunStatusOut | None = Field(description="None: not approved yet.")
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, submission: Submission) -> SubmissionOut:
+        known = submission_state.state(submission)
+        whole = submission_state.estimate(submission)
+        run = submissions.run_of(submission)
+        passed = submission.probe.get("ok") if known["probed"] else None
+        return cls(
+            token=submission.token,
+            page=absolute(submission.get_absolute_url()),
+            status=absolute(f"/api/v1/submissions/{submission.token}"),
+            name=submission.name,
+            suite=suite_key(submission.suite),
+            probe=Probe(done=known["probed"], passed=passed, steps=known["probe"]),
+            reviews_before=submission_state.reviews_before(submission),
+            estimate=EstimateOut(
+                edits=whole.edits,
+                usd=None if whole.usd is None else float(whole.usd),
+                hours=round(whole.hours, 2),
+            ),
+            run=RunStatusOut.of(run) if run else None,
+            created_at=submission.created_at,
+            updated_at=submission.updated_at,
+            **{name: known[name] for name in ("state", "label", "next", "message", "ended")},
+        )
+
+
+class KeyIn(Schema):
+    api_key: str = Field(description="Replaces the key of your endpoint; never shown again.")
+
+
+class ReplyIn(Schema):
+    reply: str = Field(description="Your answer to the reviewers' question.")
+
+
+class Act(Schema):
+    detail: str = Field(description="What was done, in words.")
+    state: str

@@ -1,0 +1,164 @@
+"""Submissions by machine: what the page /submit/ does, called the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Path, Router, Status
+from ninja.errors import HttpError, Throttled, ValidationError
+from ninja.pagination import paginate
+from ninja.security import HttpBearer
+
+from leaderboard import submission_acts as acts
+from leaderboard.api.results import PROBLEMS, Listed, Rows
+from leaderboard.api.schemas import Problem
+from leaderboard.api.submission_schemas import (
+    Act,
+    KeyIn,
+    ReplyIn,
+    SubmissionIn,
+    SubmissionOut,
+    form_data,
+)
+from leaderboard.board import find_suite
+from leaderboard.forms import SubmissionForm
+from leaderboard.models import ApiToken, Submission, Suite
+from leaderboard.submissions import NotPossible
+from leaderboard.views.visitors import client_address, wait
+
+Token = Annotated[str, Path(max_length=43, description="The submission's own token.")]
+#: Of an act that the submission's state does not allow.
+REFUSED = {**PROBLEMS, 409: Problem}
+
+
+class ApiTokenAuth(HttpBearer):
+    """An API token, as `Authorization: Bearer cbt_…`."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
+        found = ApiToken.objects.holding(token)
+        # Tokens cannot be guessed; this keeps those who try from costing us anything.
+        if found is None and (seconds := wait(request, "api-token", "60/h")):
+            raise Throttled(seconds)
+        return found
+
+
+router = Router(tags=["submissions"])
+signed = ApiTokenAuth()
+
+
+@router.post(
+    "",
+    auth=signed,
+    response={201: SubmissionOut, 401: Problem, **PROBLEMS},
+    summary="Submit a model",
+)
+def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> Any:
+    """Checked like the form at /submit/; a valid one is saved and its endpoint tested at once."""
+    sender: ApiToken = request.auth
+    suite = find_suite(submission.suite, list(Suite.objects.playable().defer("definition")))
+    form = SubmissionForm(
+        form_data(submission, sender, suite.pk if suite else None),
+        remote_address=client_address(request),
+        sender=sender,
+    )
+    saved = form.sent_before()
+    if saved is None:
+        _not_too_often(request, "submit")
+        if not form.is_valid():
+            raise _problem(form)
+        saved = form.save()
+    _keep_private(response)
+    return Status(201, SubmissionOut.of(saved))
+
+
+@router.get(
+    "",
+    auth=signed,
+    response={200: list[SubmissionOut], 401: Problem, **PROBLEMS},
+    summary="Your submissions",
+)
+@paginate(Rows)
+def submitted(request: Any) -> Any:
+    """What was submitted with this API token, newest first."""
+    rows = Submission.objects.filter(api_token=request.auth).select_related("suite")
+    return Listed(rows.order_by("-created_at", "-pk"), SubmissionOut)
+
+
+@router.get("/{token}", response={200: SubmissionOut, **PROBLEMS}, summary="Where it stands")
+def status(request: HttpRequest, response: HttpResponse, token: Token) -> Any:
+    """State, test, place in the queue, progress, estimate, and what happens next."""
+    _keep_private(response)
+    return SubmissionOut.of(_submission(token))
+
+
+@router.post("/{token}/test", response={200: Act, **REFUSED}, summary="Test the endpoint again")
+def test(request: HttpRequest, token: Token) -> Any:
+    return _act(request, token, acts.test_again)
+
+
+@router.post("/{token}/key", response={200: Act, **REFUSED}, summary="Set a new key")
+def key(request: HttpRequest, token: Token, key: KeyIn) -> Any:
+    """A run that waits for the key goes on; a test that failed is made again."""
+    return _act(request, token, lambda submission: acts.new_key(submission, key.api_key))
+
+
+@router.post("/{token}/reply", response={200: Act, **REFUSED}, summary="Answer a question")
+def reply(request: HttpRequest, token: Token, reply: ReplyIn) -> Any:
+    return _act(request, token, lambda submission: acts.reply(submission, reply.reply))
+
+
+@router.post("/{token}/withdraw", response={200: Act, **REFUSED}, summary="Withdraw")
+def withdraw(request: HttpRequest, token: Token) -> Any:
+    """Ends the evaluation, deletes the key and takes the model off the board."""
+    return _act(request, token, acts.withdraw)
+
+
+def _act(request: HttpRequest, token: str, act: Callable[[Submission], str]) -> Act:
+    submission = _submission(token)
+    _not_too_often(request, "act")
+    try:
+        done = act(submission)
+    except NotPossible as error:
+        raise HttpError(409, str(error)) from None
+    submission.refresh_from_db(fields=["state"])
+    return Act(detail=done, state=submission.state)
+
+
+def _submission(token: str) -> Submission:
+    rows = Submission.objects.select_related("suite", "editing_model").defer("suite__definition")
+    found = rows.filter(token=token).first()
+    if found is None:
+        raise HttpError(404, "There is no such submission.")
+    return found
+
+
+def _not_too_often(request: HttpRequest, what: str) -> None:
+    """The limits of the page, counted together with it."""
+    if seconds := wait(request, what):
+        raise Throttled(seconds)
+
+
+def _problem(form: SubmissionForm) -> Exception:
+    """What is wrong with the form, as the API says such things."""
+    errors = form.errors.get_json_data()
+    for error in errors.get("__all__", ()):
+        if error["code"] == "quota":
+            return HttpError(429, error["message"])
+    return ValidationError(
+        [
+            {
+                "type": error["code"] or "invalid",
+                "loc": ["body", "submission", *([] if name == "__all__" else [name])],
+                "msg": error["message"],
+            }
+            for name, found in errors.items()
+            for error in found
+        ]
+    )
+
+
+def _keep_private(response: HttpResponse) -> None:
+    """Answers with a submission's token are nobody else's to keep."""
+    response["Cache-Control"] = "private, no-cache"

@@ -1,0 +1,29 @@
+"""An API token from the shell, for sites whose admin nobody opens."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.core.validators import validate_email
+
+from leaderboard.models import ApiToken
+
+
+class Command(BaseCommand):
+    help = "Issue an API token for submissions by machine; it is printed once and kept nowhere."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("holder", help="The person or organisation it is for.")
+        parser.add_argument("email", help="Their address, for news of their submissions.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            validate_email(options["email"])
+        except ValidationError:
+            raise CommandError(f"{options['email']} is not an e-mail address") from None
+        token, secret = ApiToken.objects.issue(options["holder"][:120], options["email"])
+        self.stderr.write(f"A token for {token.holder}; it is not shown again:")
+        self.stdout.write(secret)
