@@ -262,6 +262,8 @@ PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
+#: Chains of their own that one address can have scored.
+TRIES_PER_DAY = env.int("TRIES_PER_DAY", default=60)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker that was not heard of for so long has lost its chains.

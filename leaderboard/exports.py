@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from defusedcsv import csv
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db.models import Max
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.html import escape
@@ -18,8 +20,10 @@ from ninja.responses import NinjaJSONEncoder
 from leaderboard import wording
 from leaderboard.api.schemas import BoardOut, BoardRowOut, SuiteOut, absolute
 from leaderboard.board import BoardFilters, BoardRow, suite_key
-from leaderboard.models import Run, Score, Standing, Suite
+from leaderboard.models import Calibration, Run, Score, Standing, Suite
 
+#: Where the files of whole suites are kept.
+FOLDER = "exports"
 BOARD_COLUMNS = (
     *("group", "rank", "rank_low", "rank_high", "model", "slug", "provider", "open_weights"),
     *("metric", "level", "cases", "trips", "half_life", "half_life_low", "half_life_high"),
@@ -122,8 +126,6 @@ def score_rows(run: Run) -> Iterator[tuple[Any, ...]]:
 
 
 def _blanks(run: Run) -> dict[tuple[str, int], float]:
-    from leaderboard.models import Calibration
-
     pixels = run.suite.pictures.values_list("pixels_sha256", flat=True)
     rows = Calibration.objects.filter(pixels_sha256__in=list(pixels))
     return {
@@ -132,8 +134,23 @@ def _blanks(run: Run) -> dict[tuple[str, int], float]:
     }
 
 
-def parquet_name(suite: Suite) -> str:
-    return f"exports/{suite_key(suite)}-{suite.content_hash[:12]}-scores.parquet"
+def parquet_name(suite: Suite) -> str | None:
+    """The file that holds what is public of a suite now; None where nothing is.
+
+    The name changes with the runs on the board and with their numbers, so a run that is
+    published, withdrawn or scored again makes the file of before one that nobody is given.
+    """
+    runs = Run.objects.on_the_board().filter(suite=suite)
+    # Standings are written anew whenever a run is summed up, so their keys tell the sums apart.
+    found = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
+    if not found:
+        return None
+    stamp = hashlib.sha256(repr([suite.content_hash, *found]).encode()).hexdigest()[:16]
+    return f"{FOLDER}/{_stem(suite)}{stamp}.parquet"
+
+
+def _stem(suite: Suite) -> str:
+    return f"{suite_key(suite)}-scores-"
 
 
 def write_parquet(suite: Suite) -> None:
@@ -141,23 +158,45 @@ def write_parquet(suite: Suite) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    runs = Run.objects.on_the_board().filter(suite=suite).select_related("editing_model", "suite")
-    rows = [values for run in runs.order_by("pk") for values in score_rows(run)]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCORE_COLUMNS)
-    table = pa.table(dict(zip(SCORE_COLUMNS, (pa.array(list(c)) for c in columns), strict=True)))
-    table = table.replace_schema_metadata(
-        {
-            "suite": suite_key(suite),
-            "content_hash": suite.content_hash,
-            "written": f"{timezone.now():%Y-%m-%d}",
-        }
-    )
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
     name = parquet_name(suite)
-    if default_storage.exists(name):
-        default_storage.delete(name)
-    default_storage.save(name, ContentFile(buffer.getvalue()))
+    if name and not default_storage.exists(name):
+        runs = Run.objects.on_the_board().filter(suite=suite)
+        runs = runs.select_related("editing_model", "suite").order_by("pk")
+        rows = [values for run in runs for values in score_rows(run)]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCORE_COLUMNS)
+        arrays = (pa.array(list(column)) for column in columns)
+        table = pa.table(dict(zip(SCORE_COLUMNS, arrays, strict=True)))
+        about = {"suite": suite_key(suite), "content_hash": suite.content_hash}
+        about |= {"written": f"{timezone.now():%Y-%m-%d}"}
+        buffer = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(about), buffer, compression="zstd")
+        default_storage.save(name, ContentFile(buffer.getvalue()))
+    _delete_others(suite, name)
+
+
+def _delete_others(suite: Suite, name: str | None) -> None:
+    """Remove the files of what was public before."""
+    try:
+        _, files = default_storage.listdir(FOLDER)
+    except FileNotFoundError:
+        return
+    for file in files:
+        if file.startswith(_stem(suite)) and f"{FOLDER}/{file}" != name:
+            default_storage.delete(f"{FOLDER}/{file}")
+
+
+def ring(suite: Suite) -> None:
+    """Ask a worker for the file; lost rings are rung again by the sweeper."""
+    from evaluation.jobs import rings
+
+    rings.ring(suite.pk, rings.EXPORT, rings.GPU)
+
+
+def stale() -> list[Suite]:
+    """Suites whose file is not there, or not of what is public now."""
+    suites = Suite.objects.frozen().filter(runs__current=True).defer("definition").distinct()
+    names = ((suite, parquet_name(suite)) for suite in suites)
+    return [suite for suite, name in names if name and not default_storage.exists(name)]
 
 
 def bibtex(filters: BoardFilters) -> str:

@@ -37,6 +37,7 @@ from evaluation.recomputing import SHAPE_RESAMPLES, TICKS, chain_numbers
 from evaluation.repeats import repeat_spread
 from evaluation.resampling import Replicates, replicate
 from evaluation.scoring import retention
+from leaderboard import exports
 from leaderboard.models import (
     Calibration,
     Case,
@@ -112,7 +113,11 @@ def rebuild(run: Run) -> None:
 
 
 def refresh_ranks(suite: Suite) -> None:
-    """Decide which run stands for each model of the suite, and rank them all in one pass."""
+    """Decide which run stands for each model of the suite, and rank them all in one pass.
+
+    Called whenever a run ends, is published, withdrawn or cleared, so this is also where the
+    suite's file of scores is asked for anew.
+    """
     with transaction.atomic():
         _choose_current(suite)
         runs = [
@@ -129,6 +134,7 @@ def refresh_ranks(suite: Suite) -> None:
         pictures = _pictures_by_scope(suite)
         for (_, _, scope), standings in groups.items():
             _rank(standings, enough=pictures.get(scope, 0) >= MIN_PICTURES)
+        exports.ring(suite)
 
 
 def _chains(run: Run) -> list[Chain]:

@@ -46,8 +46,8 @@ def estimate(submission: Submission) -> drafts.Estimate:
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
-    run = submissions.run_of(submission)
-    return drafts.estimate(model, run.edits_total if run else submission.suite.core.edits)
+    suite = submission.suite
+    return drafts.estimate(model, 2 * suite.trips * suite.repeats * suite.cases.count())
 
 
 def _next(submission: Submission, run: Run | None) -> str:

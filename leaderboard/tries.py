@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from evaluation.images import ImageError, Picture
@@ -104,6 +105,18 @@ def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
 def natural(name: str) -> list[Any]:
     parts = re.split(r"([0-9]+)", name)
     return [int(part) if part.isascii() and part.isdigit() else part.casefold() for part in parts]
+
+
+def over_quota(address: str | None) -> str | None:
+    """That this address used up its day, in words; None when there is room."""
+    limit = settings.TRIES_PER_DAY
+    count = TriedChain.objects.kept().filter(remote_address=address).count()
+    if count < limit:
+        return None
+    return (
+        f"{count} chains came from your network address in the last 24 hours; the limit is "
+        f"{limit}. On your own machine there is none: convergebench score-chain."
+    )
 
 
 def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> TriedChain:

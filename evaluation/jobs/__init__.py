@@ -33,6 +33,7 @@ __all__ = [
     "CannotMove",
     "cancel",
     "estimate",
+    "export",
     "pause",
     "play",
     "play_again",
@@ -109,3 +110,13 @@ def try_chain(chain_id: int) -> None:
     from evaluation.jobs import trying
 
     trying.score(chain_id)
+
+
+def export(suite_id: int) -> None:
+    """Write the public scores of a suite as a file."""
+    from leaderboard import exports
+    from leaderboard.models import Suite
+
+    suite = Suite.objects.defer("definition").filter(pk=suite_id).first()
+    if suite is not None:
+        exports.write_parquet(suite)

@@ -20,7 +20,7 @@ from redis.retry import Retry
 from rq import Queue, Worker
 
 EDITS, GPU = "edits", "gpu"
-PLAY, SCORE, PROBE, TRY = "play", "score", "probe", "try_chain"
+PLAY, SCORE, PROBE, TRY, EXPORT = "play", "score", "probe", "try_chain", "export"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({PROBE, TRY})
 #: After a ring that was not heard, a process rings no more for this long.

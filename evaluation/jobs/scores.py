@@ -25,7 +25,7 @@ from evaluation.jobs.desk import persistently
 from evaluation.jobs.signals import asked_to_stop
 from evaluation.metrics.worst_window import worst_place
 from evaluation.suites import EditPair
-from leaderboard import exports, standings
+from leaderboard import standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
@@ -300,14 +300,6 @@ class ScoreJob:
             control.pause(run, "internal", f"Sums: {type(error).__name__}: {error}")
         else:
             log.info("run finished", run=run.pk)
-            self._export(run)
-
-    def _export(self, run: Run) -> None:
-        """The suite's scores as a file; a run is finished with or without it."""
-        try:
-            exports.write_parquet(run.suite)
-        except Exception:
-            log.exception("scores not exported", run=run.pk)
 
     def _state(self) -> str | None:
         rows = Run.objects.filter(pk=self.run.pk).values_list("state", flat=True)

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from evaluation.jobs import control, rings
+from leaderboard import exports
 from leaderboard.models import Chain, Run, Submission, TriedChain
 from leaderboard.models.runs import RunState
 
@@ -33,3 +34,5 @@ def sweep() -> None:
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         rings.ring(pk, rings.TRY, rings.GPU)
     TriedChain.objects.expired().delete()
+    for suite in exports.stale():
+        exports.ring(suite)

@@ -13,7 +13,8 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
 from leaderboard.admin.base import NoticesConflicts
-from leaderboard.models import EditingModel, SecurityEvent
+from leaderboard.models import EditingModel, SecurityEvent, Suite
+from leaderboard.standings import refresh_ranks
 
 
 class EditingModelForm(NoticesConflicts):
@@ -68,6 +69,12 @@ class EditingModelAdmin(SimpleHistoryAdmin):
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return {} if obj else self.prepopulated_fields
+
+    def save_model(self, request: HttpRequest, obj: EditingModel, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if change and "status" in form.changed_data:  # it joins the board or leaves it
+            for suite in Suite.objects.filter(runs__editing_model=obj).distinct():
+                refresh_ranks(suite)
 
     @admin.display(description="runs", ordering="n_runs")
     def run_count(self, row: Any) -> int:

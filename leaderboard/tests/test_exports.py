@@ -6,10 +6,16 @@ import csv
 import io
 import json
 
+import django_rq
 import pytest
+from django.contrib.auth.models import User
+from django.core.files.storage import default_storage
+from django.urls import reverse
 
-from leaderboard import exports
-from leaderboard.models import EditingModel
+from evaluation import jobs
+from leaderboard import exports, submissions
+from leaderboard.models import EditingModel, Run, Submission
+from leaderboard.standings import refresh_ranks
 from leaderboard.tests.boards import make_model, make_run, make_suite
 from leaderboard.tests.test_standings import played
 from leaderboard.tests.test_standings import suite as _suite
@@ -67,17 +73,86 @@ def test_a_private_runs_scores_are_not_found(client, suite):
     assert client.get(f"/runs/{run.pk}/scores.csv").status_code == 404
 
 
-def test_a_suites_scores_come_as_parquet_once_a_worker_wrote_them(client, suite):
+def models_in(client, suite) -> set[str]:
+    """Whose scores the suite's Parquet file holds; empty where there is none."""
     pq = pytest.importorskip("pyarrow.parquet")
-    run = played(suite, "m", 0.1)
-    type(run).objects.update(current=True)
-    address = f"/suites/{suite.slug}/{suite.version}/scores.parquet"
-    assert client.get(address).status_code == 404
-    exports.write_parquet(suite)
-    exports.write_parquet(suite)
-    found = pq.read_table(io.BytesIO(b"".join(client.get(address).streaming_content)))
-    assert found.num_rows == 160
+    answer = client.get(f"/suites/{suite.slug}/{suite.version}/scores.parquet")
+    if answer.status_code == 404:
+        return set()
+    found = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
     assert found.schema.metadata[b"content_hash"].decode() == suite.content_hash
+    assert found.num_rows == 160 * len(set(found["model"].to_pylist()))
+    return set(found["model"].to_pylist())
+
+
+def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
+    run = played(suite, "one", 0.1)
+    refresh_ranks(suite)
+    assert models_in(client, suite) == set()  # no worker has written it yet
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"one"}
+    played(suite, "two", 0.2)
+    refresh_ranks(suite)
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"one", "two"}
+
+    # A run that is withdrawn is in no file from that moment on, worker or not.
+    Run.objects.filter(pk=run.pk).update(published=False)
+    refresh_ranks(suite)
+    assert models_in(client, suite) == set()
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"two"}
+
+
+def test_only_the_newest_file_of_a_suite_is_kept(suite):
+    for name in ("one", "two"):
+        played(suite, name, 0.1)
+        refresh_ranks(suite)
+        jobs.export(suite.pk)
+    stem = exports.parquet_name(suite).split("/")[1].rsplit("-", 1)[0]
+    files = [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
+    assert [f"exports/{file}" for file in files] == [exports.parquet_name(suite)]
+    Run.objects.update(published=False)
+    jobs.export(suite.pk)
+    assert not [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("way", ["withdraw the run", "hide the model", "withdraw the submission"])
+def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way):
+    run = played(suite, "m", 0.1)
+    refresh_ranks(suite)
+    queue = django_rq.get_queue("gpu")
+    queue.empty()
+    client.force_login(User.objects.create_superuser("owner"))
+    if way == "withdraw the run":
+        page = reverse("admin:leaderboard_run_changelist")
+        client.post(page, {"action": "withdraw", "_selected_action": [run.pk]})
+    elif way == "hide the model":
+        page = reverse("admin:leaderboard_editingmodel_change", args=[run.editing_model_id])
+        form = client.get(page).context["adminform"].form
+        values = {name: form[name].value() for name in form.fields}
+        values = {name: value for name, value in values.items() if value not in (None, False)}
+        answer = client.post(page, values | {"status": "hidden", "options": "{}"})
+        assert answer.status_code == 302, answer.context["errors"]
+    else:
+        submission = Submission.objects.create(
+            name="m",
+            email="a@b.example",
+            suite=suite,
+            editing_model=run.editing_model,
+            state=Submission.State.APPROVED,
+        )
+        submissions.withdraw(submission)
+    assert [job.rsplit("-", 2)[0] for job in queue.get_job_ids()] == [f"export-{suite.pk}"]
+
+
+def test_a_file_that_was_never_asked_for_is_found_missing(suite):
+    played(suite, "m", 0.1)
+    refresh_ranks(suite)
+    assert exports.stale() == [suite]
+    jobs.export(suite.pk)
+    assert exports.stale() == []
 
 
 def test_a_citation_names_suite_version_hash_and_view(client):

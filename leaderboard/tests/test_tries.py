@@ -148,6 +148,18 @@ def test_after_a_day_the_chain_is_gone(client, valkey):
     assert not TriedChain.objects.exists()
 
 
+def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
+    settings.TRIES_PER_DAY = 1
+    source, one = worn(1)
+    assert send(client, {"a.png": source, "b.png": one}).status_code == 302
+    again = send(client, {"a.png": source, "b.png": one})
+    assert again.status_code == 429
+    assert "the limit is 1" in again.content.decode()
+    assert TriedChain.objects.count() == 1
+    TriedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
+    assert send(client, {"a.png": source, "b.png": one}).status_code == 302
+
+
 def test_nobody_guesses_an_address(client):
     assert client.get("/try/abc/").status_code == 404
 

@@ -42,8 +42,10 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
         Suite.objects.frozen().defer("definition"), slug=slug, version=version
     )
     name = exports.parquet_name(suite)
+    if name is None:
+        raise Http404("no run of this suite is public")
     if not default_storage.exists(name):
-        raise Http404("no run of this suite is finished yet")
+        raise Http404("a worker is about to write this file; come back in a minute")
     return FileResponse(
         default_storage.open(name),
         as_attachment=True,

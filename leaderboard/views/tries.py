@@ -25,17 +25,22 @@ def index(request: HttpRequest) -> HttpResponse:
         return render(request, "leaderboard/try.html", {"limits": tries})
     if too_many := limited(request, "try"):
         return too_many
+    address = client_address(request)
+    if full := tries.over_quota(address):
+        return _refused(request, full, status=429)
     try:
         chain = tries.keep(
             _uploads(request),
             name=plain_text(request.POST.get("name", ""))[:80],
-            remote_address=client_address(request),
+            remote_address=address,
         )
     except tries.Unusable as error:
-        return render(
-            request, "leaderboard/try.html", {"error": str(error), "limits": tries}, status=422
-        )
+        return _refused(request, str(error), status=422)
     return redirect(chain)
+
+
+def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
+    return render(request, "leaderboard/try.html", {"error": why, "limits": tries}, status=status)
 
 
 def _uploads(request: HttpRequest) -> list[tries.Upload]:
