@@ -29,7 +29,7 @@ from evaluation.jobs import rings, signals
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.network import NetworkMetric
 from evaluation.torch_compat import ready_torchvision
-from leaderboard.models import Chain
+from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
 
@@ -124,6 +124,7 @@ class RunWorker(Worker):
         token = rings.token_of(job.id)
         try:
             chains = Chain.objects.release(token) + Chain.objects.release_scores(token)
+            Run.objects.release_finish(token)
             log.warning("work horse died", job=job.id, chains=chains)
             self._sweep()
         except Exception:  # the sweeper does the same a little later
@@ -192,6 +193,8 @@ def preload(queue: str) -> None:
 
     if queue == rings.GPU:
         try:
+            for module in ("pyarrow.parquet", "pandas"):  # of the export that ends a run
+                importlib.import_module(module)
             for name in settings.METRICS or METRICS:
                 metric = metric_class(name)
                 if issubclass(metric, NetworkMetric):

@@ -70,7 +70,8 @@ def play(run_id: int) -> None:
     if missing:
         control.pause(run, "configuration", f"The editor is not set up: {'; '.join(missing)}")
         return
-    if run.state == RunState.QUEUED and run.move(RunState.PLAYING):
+    began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
+    if began or not run.started_at:  # whoever began it may have been killed before it was written
         provenance.record(run, editor)
     player = Player(run, editor, queue, token, inbox)
     if queue == rings.GPU:

@@ -6,7 +6,6 @@ import dataclasses
 import pkgutil
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +21,7 @@ from evaluation.estimate import estimate as core_estimate
 from evaluation.jobs import rings
 from leaderboard import submissions
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
-from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
@@ -72,12 +71,13 @@ def start(
     return run
 
 
-def pause(run: Run, reason: str, text: str = "", resume_at: datetime | None = None) -> bool:
-    """Stop making calls; what is in flight is still kept. Without `resume_at` a person resumes it."""
+def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
+    """Stop making calls; what is in flight is still kept. Without `seconds` a person resumes it."""
     text = (text or REASONS.get(reason, reason))[:500]
+    resume_at = None if seconds is None else after(seconds)
     moved = run.move(RunState.PAUSED, reason=reason, reason_text=text, resume_at=resume_at)
     if moved:
-        log.warning("run paused", run=run.pk, reason=reason, text=text, resume_at=resume_at)
+        log.warning("run paused", run=run.pk, reason=reason, text=text, resume_at=run.resume_at)
         if resume_at is None and reason != "person":
             mail_admins(f"Run {run.pk} needs you: {reason}", f"{run}\n{text}", fail_silently=True)
     return moved
@@ -125,7 +125,8 @@ def score_again(run: Run) -> None:
     """Score with the metrics as they are now. Scores of other versions stay beside the new ones."""
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
-    run.chains.update(trips_scored=0)
+    # Without their tokens, so that a job still at it cannot write scores of the old metrics.
+    run.chains.update(trips_scored=0, score_token=None, score_lease_until=None)
     run.metrics, run.trips_scored = {}, 0
     run.save(update_fields=["metrics", "trips_scored"])
     run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
@@ -150,8 +151,11 @@ def estimate(editing_model: EditingModel, suite: Suite) -> Estimate:
     )
 
 
+@transaction.atomic
 def recount(run: Run) -> None:
     """Set the run's counters by counting, where they were kept up by adding."""
+    # Whoever adds to them meanwhile waits for this row, and adds to the new ones.
+    Run.objects.select_for_update().only("pk").get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
         calls=Count("pk"),
         spent=Sum("cost"),

@@ -286,8 +286,8 @@ class Desk:
         if self.run.budget_calls is not None or self.run.budget_usd is not None:
             # Read and added to under one lock, so that no two jobs spend the same call.
             run = Run.objects.select_for_update().only(*_BUDGET_FIELDS).get(pk=self.run.pk)
-            if not price and run.calls:
-                price = (run.spent_usd / run.calls).quantize(Decimal("0.00001"))
+            if run.calls:  # the list may say nothing, or less than calls really cost
+                price = max(price, (run.spent_usd / run.calls).quantize(Decimal("0.00001")))
             room = self._room(run, price, sums)
         delays = self.pace.slots(max(0, min(len(asked), room)))
         granted = [event.work for event in asked[: len(delays)]]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluation.cheats import HalfErrors, Sign, repeated_answers, signs_in
+from evaluation.jobs.storing import stored_safely
 from evaluation.suites import EditPair
 from leaderboard.models import Chain, Run, Trip
 from leaderboard.models.runs import Outcome
@@ -73,7 +74,9 @@ def _alike(chains: list[Chain]) -> list[dict[str, Any]]:
     }
     chosen = Trip.objects.filter(chain__in=by_picture.values(), number=1, edited__isnull=False)
     trips = chosen.select_related("edited", "chain__case")
-    answers = {trip.chain.case.slug: [trip.edited.read()] for trip in trips if trip.edited}
+    answers = {
+        trip.chain.case.slug: [stored_safely(trip.edited.read)] for trip in trips if trip.edited
+    }
     return [
         {"kind": "same answer", "text": f"to different pictures: {', '.join(group)}"}
         for group in repeated_answers(answers)

@@ -8,11 +8,12 @@ with each failure and is forgotten at the next answer.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from evaluation.editors.base import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
@@ -31,24 +32,27 @@ AHEAD = 1.0
 
 
 class Pacer:
-    """One job's view of its endpoint's pace."""
+    """One job's view of its endpoint's pace.
+
+    Times in the row are the database's: a worker whose clock is wrong holds up nobody.
+    """
 
     def __init__(self, editing_model: EditingModel) -> None:
         self.editing_model = editing_model
-        self.blocked_until: datetime | None = None
         self.failures = 0
         self.fault: Fault | None = None
+        self._blocked_until = 0.0  # on the monotonic clock
 
     @property
     def blocked(self) -> float:
         """Seconds until calls may be made again."""
-        if self.blocked_until is None:
-            return 0.0
-        return max(0.0, (self.blocked_until - timezone.now()).total_seconds())
+        return max(0.0, self._blocked_until - time.monotonic())
 
-    def heard(self, blocked_until: datetime | None, failures: int) -> None:
-        """What the row says by now, read with the run's state."""
-        self.blocked_until, self.failures = blocked_until, failures
+    def heard(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
+        """What the row says, read at `now` by the database's clock."""
+        self.failures = failures
+        left = (blocked_until - now).total_seconds() if blocked_until else 0.0
+        self._blocked_until = time.monotonic() + left
 
     def note(self, told: Sequence[Told | Arrived]) -> None:
         """Take in how calls ended; belongs into the transaction that records them."""
@@ -57,7 +61,7 @@ class Pacer:
         answered = len(told) > len(errors)
         if not unwell and not (answered and self.failures):
             return
-        pace = self._row()
+        pace, now = self._row()
         if unwell and self.blocked <= 0:
             # What was in flight when the block began says nothing new.
             pace.failures_in_a_row += 1
@@ -66,10 +70,10 @@ class Pacer:
             pace.failures_in_a_row = 0
         if unwell:
             pace.last_error = unwell[-1].message[:500]
-            until = timezone.now() + timedelta(seconds=_block(unwell, pace.failures_in_a_row))
+            until = now + timedelta(seconds=_block(unwell, pace.failures_in_a_row))
             pace.blocked_until = max(pace.blocked_until or until, until)
         pace.save()
-        self.heard(pace.blocked_until, pace.failures_in_a_row)
+        self.heard(pace.blocked_until, pace.failures_in_a_row, now)
 
     def slots(self, wanted: int) -> list[float]:
         """For up to `wanted` calls, in how many seconds each may start."""
@@ -80,8 +84,7 @@ class Pacer:
             return [0.0] * wanted
         if not wanted:
             return []
-        pace = self._row()
-        now = timezone.now()
+        pace, now = self._row()
         start = max(now, pace.next_call_at or now)
         delays: list[float] = []
         while len(delays) < wanted and (delay := (start - now).total_seconds()) <= AHEAD:
@@ -92,9 +95,11 @@ class Pacer:
             pace.save(update_fields=["next_call_at"])
         return delays
 
-    def _row(self) -> Pace:
+    def _row(self) -> tuple[Pace, datetime]:
+        """The row, locked, and the time by the database's clock."""
         rows = Pace.objects.select_for_update()
-        return rows.get_or_create(editing_model=self.editing_model)[0]
+        pace = rows.get_or_create(editing_model=self.editing_model)[0]
+        return pace, Pace.objects.filter(pk=pace.pk).values_list(Now(), flat=True).get()
 
 
 def rest(pacer: Pacer) -> float:
@@ -107,10 +112,13 @@ def _block(errors: Sequence[EditorError], failures: int) -> float:
     """For how many seconds nobody may call after these errors."""
     limited = [error for error in errors if error.fault is Fault.RATE_LIMITED]
     asked = [error.retry_after for error in limited if error.retry_after is not None]
-    if asked:
-        return min(max(0.0, *asked), LONGEST_BLOCK)
-    if limited:
-        return min(2.0 ** min(failures, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)
-    if failures >= BREAKER:
-        return min(2.0 ** min(failures - BREAKER + 2, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)
-    return 0.0
+    if limited and not asked:
+        return _growing(failures)
+    # Whoever says "again at once" time after time is not taken at his word.
+    wait = _growing(failures - BREAKER + 2) if failures >= BREAKER else 0.0
+    return min(max(wait, *asked), LONGEST_BLOCK) if asked else wait
+
+
+def _growing(round_: int) -> float:
+    """Twice as long each round, give or take, so that workers do not come back all at once."""
+    return min(2.0 ** min(round_, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TypeVar
@@ -14,7 +13,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from evaluation.cheats import is_blank
 from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
@@ -35,6 +34,7 @@ from evaluation.jobs.desk import (
     persistently,
 )
 from evaluation.jobs.signals import asked_to_stop
+from evaluation.jobs.storing import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Position, chain_seed, round_trips
 from leaderboard.models import Call, Chain, Run, StoredImage, Trip
@@ -56,14 +56,6 @@ LIMITS = Limits(attempts=5, seconds=86_400)
 #: An edit that failed so often is given up, even when nothing else proves the endpoint well.
 MOST_ATTEMPTS = 25
 SCORE_RING_SECONDS = 2.0
-
-
-class StorageError(Exception):
-    """A picture could not be written or read."""
-
-
-class PictureGone(Exception):
-    """The picture a chain stands at is no longer there: the chain is lost, by our fault."""
 
 
 class Player:
@@ -141,7 +133,7 @@ class Player:
         pace = "editing_model__pace__"
         fields = ["state", "budget_calls", "budget_usd", f"{pace}blocked_until"]
         fields.append(f"{pace}failures_in_a_row")
-        rows = Run.objects.filter(pk=self.run.pk).values_list(*fields)
+        rows = Run.objects.filter(pk=self.run.pk).values_list(*fields, Now())
         row = persistently(lambda: rows.first())
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
             # Mid-edit, now: what is in flight is not waited for.
@@ -149,8 +141,8 @@ class Player:
             self._close()
             self.editor.close()
             return
-        _, self.run.budget_calls, self.run.budget_usd, blocked_until, failures = row
-        self.desk.pace.heard(blocked_until, failures or 0)
+        _, self.run.budget_calls, self.run.budget_usd, blocked_until, failures, now = row
+        self.desk.pace.heard(blocked_until, failures or 0, now)
         if row[0] not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
             self._close()
         elif self.desk.pace.blocked > LONG_BLOCK and not self.desk.closing:
@@ -201,7 +193,7 @@ class Player:
         if self.desk.closing:
             return Left(work)
         if isinstance(error, StorageError):
-            self._pause("storage", f"Pictures cannot be stored: {error}", 300)
+            self._pause("storage", str(error), STORAGE_REST)
         elif not isinstance(error, EditorError):
             log.error("play failed", run=self.run.pk, chain=work.chain.pk, exc_info=error)
             self._pause("internal", f"{type(error).__name__}: {error}")
@@ -220,8 +212,7 @@ class Player:
         return Call.objects.filter(**same).count()
 
     def _pause(self, reason: str, text: str, seconds: float | None = None) -> None:
-        resume_at = timezone.now() + timedelta(seconds=seconds) if seconds is not None else None
-        persistently(lambda: control.pause(self.run, reason, text, resume_at))
+        persistently(lambda: control.pause(self.run, reason, text, seconds))
         self._close()
 
     def _close(self) -> None:
@@ -242,7 +233,7 @@ class Player:
         try:
             halves = round_trips(
                 with_retries(partial(self._attempt, work), LIMITS, stop=self.stop),
-                Position(_stored(work.picture.read), work.number, work.direction),
+                Position(stored_safely(work.picture.read), work.number, work.direction),
                 forward=work.chain.case.forward,
                 backward=work.chain.case.backward,
                 trips=self.trips,
@@ -250,7 +241,7 @@ class Player:
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
-                stored = _stored(partial(StoredImage.objects.store, picture))
+                stored = stored_safely(partial(StoredImage.objects.store, picture))
                 blank = is_blank(picture.image)
                 put(Arrived(work, call, half, stored, usable=not blank))
                 if blank:
@@ -321,13 +312,3 @@ def _close_call(
     call.outcome, call.message = outcome, message[:500]
     call.seconds = time.monotonic() - started
     call.cost = None if cost is None else round(Decimal(cost), 5)
-
-
-def _stored(access: Callable[[], T]) -> T:
-    """What `access` returns; whatever goes wrong with storage is a StorageError."""
-    try:
-        return access()
-    except FileNotFoundError as error:
-        raise PictureGone(f"A picture is gone from storage: {error.filename or error}") from error
-    except Exception as error:
-        raise StorageError(f"{type(error).__name__}: {error}") from error

@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 import structlog
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
 from numpy.typing import NDArray
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from evaluation import change_seen as seen
 from evaluation import cheats
 from evaluation.images import Picture, fit, is_reframed
-from evaluation.jobs import control, flags, rings
+from evaluation.jobs import control, flags, leases, rings
 from evaluation.jobs.desk import persistently
 from evaluation.jobs.signals import asked_to_stop
+from evaluation.jobs.storing import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.metrics.worst_window import worst_place
 from evaluation.suites import EditPair
 from leaderboard import standings
@@ -99,6 +100,11 @@ class ScoreJob:
             except MetricsChanged as change:
                 control.pause(self.run, "metric_version", str(change))
                 return False
+            except StorageError as error:
+                control.pause(self.run, "storage", str(error), STORAGE_REST)
+                return False
+            except (OperationalError, InterfaceError):
+                raise  # the database is away: the sweeper rings again when it is back
             except Exception as error:  # a person must see it; to go round again would not help
                 log.exception("score failed", run=self.run.pk)
                 control.pause(self.run, "internal", f"Scoring: {type(error).__name__}: {error}")
@@ -128,8 +134,8 @@ class ScoreJob:
             try:
                 edited = [_read(trip.edited) for trip in part]
                 restored = [_read(trip.restored) for trip in part]
-            except FileNotFoundError as error:
-                self._lose(chain, f"A picture is gone from storage: {error.filename or error}")
+            except PictureGone as error:
+                self._lose(chain, str(error))
                 return
             scores = self._distances(part, source, restored)
             pair = self.pairs[chain.case.pair_slug]
@@ -137,7 +143,7 @@ class ScoreJob:
                 _measure(trip, source, before, y, x, pair)
                 for stored, picture in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored.write_thumbnail(picture)
+                        stored_safely(partial(stored.write_thumbnail, picture))
                 before = x
             try:
                 persistently(partial(self._write, chain, part, scores))
@@ -272,8 +278,13 @@ class ScoreJob:
             run.move(RunState.PLAYING)
             control.ring(run)
             return
-        if run.chains.unscored().exists() or not run.claim_finish(self.token):
+        if run.chains.unscored().exists():
             return  # another worker has the rest
+        with leases.claimed(run, self.token) as ours:
+            if ours:
+                self._draw_sums(run)
+
+    def _draw_sums(self, run: Run) -> None:
         try:
             # Also where every chain broke at once: its zeros are results, by these metrics.
             for chain in run.chains.select_related("case__picture__stored"):
@@ -291,10 +302,14 @@ class ScoreJob:
             with transaction.atomic():
                 # A run scored again keeps its day: it must not pass for newer than it is.
                 when = {"finished_at": run.finished_at} if run.finished_at else {}
-                run.move(RunState.FINISHED, published=publish, token=None, lease_until=None, **when)
+                run.move(RunState.FINISHED, published=publish, **when)
                 standings.refresh_ranks(run.suite)
         except MetricsChanged as change:
             control.pause(run, "metric_version", str(change))
+        except StorageError as error:
+            control.pause(run, "storage", str(error), STORAGE_REST)
+        except (OperationalError, InterfaceError):
+            raise  # the database is away: the sweeper rings again when it is back
         except Exception as error:
             log.exception("finish failed", run=run.pk)
             control.pause(run, "internal", f"Sums: {type(error).__name__}: {error}")
@@ -366,4 +381,4 @@ def _rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
 def _read(stored: StoredImage | None) -> Picture:
     if stored is None:
         raise LookupError("a trip that counts as played lacks a picture")
-    return stored.read()
+    return stored_safely(stored.read)

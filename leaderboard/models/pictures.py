@@ -90,8 +90,9 @@ class StoredImage(models.Model):
             return Picture(file.read(), self.mime, self.width, self.height)
 
     def write_thumbnail(self, picture: Picture | None = None) -> None:
-        """Make the small copy; whoever has decoded the picture anyway passes it."""
-        write(self.thumbnail_name, thumbnail((picture or self.read()).image))
+        """Make the small copy, once; whoever has decoded the picture anyway passes it."""
+        if not default_storage.exists(self.thumbnail_name):
+            write(self.thumbnail_name, thumbnail((picture or self.read()).image))
 
     def write_copy(self) -> None:
         """Make the full-size copy that pages show, where it is not there yet."""

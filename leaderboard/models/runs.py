@@ -87,6 +87,10 @@ class RunQuerySet(models.QuerySet["Run"]):
             fields = {"resume_at": None, "finished_at": Now()} | fields
         return self.filter(state__in=froms).update(state=to, **fields)
 
+    def release_finish(self, token: UUID) -> int:
+        """Let others draw the sums that this token had claimed; of how many runs."""
+        return self.filter(token=token).update(token=None, lease_until=None)
+
     def public(self) -> RunQuerySet:
         """Runs that anybody may look at."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
@@ -184,7 +188,7 @@ class Run(models.Model):
         """True for the one worker that may draw the sums of this run now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
-        return bool(mine.update(token=token, lease_until=after(10 * settings.LEASE_SECONDS)))
+        return bool(mine.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
 
     @property
     def is_ended(self) -> bool:

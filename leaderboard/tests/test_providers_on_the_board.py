@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from evaluation import jobs
+from evaluation import catalog, jobs
 from evaluation.editors import load_editor
+from evaluation.images import Picture
 from evaluation.jobs import rings
 from evaluation.tests.fake_providers import FAKES, KEY, FakeProvider, by_editor
+from evaluation.tests.fake_providers.server import Edit
+from leaderboard import benchmark
 from leaderboard.models import Call, EditingModel, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.tests import factories
+from leaderboard.tests.crew import Crew
 
 PRICE = "0.04"
 
@@ -31,16 +36,27 @@ def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeProvider]]:
-    """All providers at once; behind each is the reference editor that adds noise."""
+    """All providers at once; behind each is the reference editor that saves as JPEG."""
+    edit = remembered(by_editor(load_editor("jpeg")))
     with ExitStack() as stack:
-        fakes = {
-            name: stack.enter_context(fake(edit=by_editor(load_editor("noise"))))
-            for name, fake in FAKES.items()
-        }
+        fakes = {name: stack.enter_context(fake(edit=edit)) for name, fake in FAKES.items()}
         for fake in fakes.values():
             for name, value in fake.environment.items():
                 monkeypatch.setenv(name, value)
         yield fakes
+
+
+def remembered(edit: Edit) -> Edit:
+    """The same edit; what another provider was asked already is not drawn again."""
+    answers: dict[tuple[str, str], Picture] = {}
+
+    def remembering(picture: Picture, prompt: str, seed: int | None) -> Picture:
+        asked = picture.sha256, prompt
+        if asked not in answers:
+            answers[asked] = edit(picture, prompt, seed)
+        return answers[asked]
+
+    return remembering
 
 
 def hosted(fake: FakeProvider) -> EditingModel:
@@ -79,3 +95,28 @@ def test_a_hosted_model_is_played_scored_and_ranked(
     on_board(run, 8)
     assert fakes[name].edits == 8
     assert {trip.chain.run_id for trip in Trip.objects.select_related("chain")} == {run.pk}
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_smoke_runs_of_all_providers_through_real_workers_end_on_the_board(
+    fakes: dict[str, FakeProvider], tmp_path: Path, valkey: Any
+) -> None:
+    smoke = benchmark.load_suite(catalog.suite("smoke"), benchmark.Loaded())
+    assert smoke is not None
+    runs = [jobs.start(hosted(fake), smoke) for fake in fakes.values()]
+    unwell = (RunState.PAUSED, RunState.FAILED)
+
+    def all_finished() -> bool:
+        states = Run.objects.values_list("state", "reason_text")
+        assert not [text for state, text in states if state in unwell]
+        return {state for state, _ in states} == {RunState.FINISHED}
+
+    with Crew(tmp_path, PUBLISH_AT_ONCE=1, METRICS="psnr", LEASE_SECONDS=30) as crew:
+        crew.hire("edits")
+        crew.hire("gpu")
+        crew.wait(all_finished, seconds=900)  # a busy machine makes no test fail
+        assert KEY not in crew.logs()
+    for run in runs:
+        on_board(run, smoke.core.edits)
+    assert {fake.edits for fake in fakes.values()} == {smoke.core.edits}
