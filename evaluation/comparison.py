@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from scipy.stats import norm
 
 from evaluation.half_life import ChainResult, Floats, Summary, summarise
 from evaluation.ranking import (
@@ -118,7 +118,8 @@ def _more_cases(estimate: float, values: Floats, bounds: Interval | None, cases:
         return None
     if bounds.low > 0 or bounds.high < 0:
         return 0
-    reach = norm.ppf((1 + CONFIDENCE) / 2) + norm.ppf(POWER)
+    normal = NormalDist()
+    reach = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
     needed = cases * (reach * float(np.nanstd(values)) / estimate) ** 2
     if needed > MOST_TIMES * cases:
         return None

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from evaluation.half_life import Floats
 
@@ -112,6 +111,8 @@ def _fits(curve: Floats) -> dict[str, _Fit]:
 
 def _least(error: Callable[[float], float]) -> tuple[float, float]:
     """The rate with the least error: the best of a grid, then refined between its neighbours."""
+    from scipy.optimize import minimize_scalar
+
     best = int(np.argmin([error(rate) for rate in RATES]))
     bounds = RATES[max(0, best - 1)], RATES[min(len(RATES) - 1, best + 1)]
     found = minimize_scalar(error, bounds=bounds, method="bounded")

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import theilslopes
 
 IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "idempotent",
@@ -94,6 +93,8 @@ def summarise_dynamics(found: Sequence[Dynamics]) -> DynamicsSummary:
 
 def _contraction(steps: Sequence[float]) -> tuple[float | None, float | None, float | None]:
     """exp of the Theil-Sen slope of ln s(n), over the steps that moved at all."""
+    from scipy.stats import theilslopes
+
     if len(steps) < 2:
         return None, None, None
     numbers = np.flatnonzero(steps) + 1.0

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import pearsonr
 
 from evaluation.half_life import COMPLETED, LOST, TOLERANCE, ChainResult, Floats, carried, event
 
@@ -106,6 +105,8 @@ def _ill_posed(jump: Floats, after: Floats) -> Floats:
 
 
 def _discrimination(own: Floats, rest: Floats) -> tuple[float | None, bool]:
+    from scipy.stats import pearsonr
+
     known = ~np.isnan(rest).all(axis=1)
     own, rest = own[known], rest[known]
     if own.size < MIN_RUNS_CORRELATED:

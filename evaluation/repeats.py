@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import friedmanchisquare
 
 from evaluation.half_life import LOST, ChainResult, event
 
@@ -58,6 +57,8 @@ def _components(groups: Sequence[Sequence[float]]) -> tuple[float | None, float 
 
 
 def _friedman(blocks: Sequence[dict[int, float]]) -> tuple[float | None, float | None]:
+    from scipy.stats import friedmanchisquare
+
     if len(blocks) < 2 or len(blocks[0]) < 3:
         return None, None
     columns = np.array([[block[repeat] for repeat in sorted(block)] for block in blocks])

@@ -17,7 +17,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.half_life import TOLERANCE, ChainResult, Floats, area, carried, check, event
+from evaluation.half_life import (
+    TOLERANCE,
+    ChainResult,
+    Floats,
+    area,
+    carried,
+    check,
+    event,
+    product_limit,
+)
 
 RESAMPLES = 2_000
 SEED = 2026
@@ -170,12 +179,9 @@ class Table:
             rows = np.flatnonzero((self.design.stratum == stratum) & (self.share > 0))
             rows = rows[np.lexsort((~self.ended[rows], self.time[rows]))]
             own = weights[:, rows]
-            at_risk = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-            hazard = own * self.ended[rows]
-            np.divide(hazard, at_risk, out=hazard, where=at_risk > 0)
-            survival = np.cumprod(1 - hazard, axis=1)
+            survival = product_limit(own, self.ended[rows])
             before = np.column_stack([np.ones(len(own)), survival[:, :-1]])
-            mass[:, rows] = before * hazard * at_risk[:, :1]
+            mass[:, rows] = (before - survival) * own.sum(axis=1, keepdims=True)
         return mass[:, self.order]
 
     def _means_with_lost(self, counts: Floats) -> tuple[Floats, Floats]:

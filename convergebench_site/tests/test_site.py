@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib")
+HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib", "scipy.stats")
+#: Of a web process that has imported every page.
+RESIDENT_BYTES = 150e6
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -77,11 +79,15 @@ def test_the_pages_import_nothing_heavy():
         "os.environ['DJANGO_SETTINGS_MODULE'] = 'convergebench_site.settings'; django.setup();"
         "import convergebench_site.urls, convergebench_site.wsgi, leaderboard.views as views;"
         "[importlib.import_module(f'leaderboard.views.{m.name}') for m in pkgutil.iter_modules(views.__path__)];"
-        f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+        "import psutil;"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules];"
+        "print(json.dumps([heavy, psutil.Process().memory_info().rss]))"
     )
     done = python(code)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []
+    heavy, resident = json.loads(done.stdout)
+    assert heavy == []
+    assert resident < RESIDENT_BYTES
 
 
 def test_production_settings_pass_djangos_own_deployment_check():
