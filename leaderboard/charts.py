@@ -33,6 +33,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where numbers of others come from."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True)
 class Chart:
     """A figure with the finding as its title and its numbers as a table; see _chart.html."""
 
@@ -42,6 +50,7 @@ class Chart:
     table: Table
     subtitle: str = ""
     height: str = field(default="tall")  # "tall" or "short": the room kept before it loads
+    sources: Sequence[Source] = ()
 
 
 @dataclass(frozen=True)

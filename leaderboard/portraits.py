@@ -10,7 +10,6 @@ from typing import Any
 
 from evaluation import catalog
 from evaluation.jpeg import LOSSLESS
-from evaluation.metrics import MetricError, metric_class
 from leaderboard import breakdowns, wording
 from leaderboard.board import METRICS, suite_key
 from leaderboard.charts import Chart, Curve, retention_curves, retention_table
@@ -66,14 +65,9 @@ def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLi
 
 def own_values(standing: Standing, trips: int) -> list[str]:
     """The metric's own value at the trips people read, with its unit."""
-    shown = standing.curve.get("shown") or []
-    try:
-        scale = metric_class(standing.metric.name)
-        digits, unit = scale.digits, scale.unit
-    except MetricError:
-        digits, unit = 3, ""
+    shown, name = standing.curve.get("shown") or [], standing.metric.name
     values = [shown[n] if n < len(shown) else None for n in wording.ticks(trips)]
-    return ["–" if v is None else f"{v:.{digits}f} {unit}".rstrip() for v in values]
+    return ["–" if value is None else wording.own_value(value, name) for value in values]
 
 
 def curves_chart(standings: Mapping[str, Standing], chosen: str, trips: int) -> Chart | None:

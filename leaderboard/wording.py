@@ -40,6 +40,16 @@ def ticks(trips: int) -> list[int]:
     return sorted({number for number in TICKS if number < trips} | {trips})
 
 
+def own_value(value: float, metric: str) -> str:
+    """A value on the metric's own scale, with its unit: "31.2 dB"."""
+    try:
+        scale = metric_class(metric)
+        digits, unit = scale.digits, scale.unit
+    except MetricError:
+        digits, unit = 3, ""
+    return f"{value:.{digits}f} {unit}".rstrip()
+
+
 def half_life(value: float | None, trips: int) -> str:
     """ "7.3", or "> 20" where it was not reached."""
     return f">\u00a0{trips}" if value is None else f"{value:.1f}"

@@ -17,6 +17,7 @@ from leaderboard.api.schemas import (
     ChainOut,
     ModelOut,
     Problem,
+    PublishedFigureOut,
     RunOut,
     StandingOut,
     SuiteOut,
@@ -25,7 +26,16 @@ from leaderboard.api.schemas import (
 )
 from leaderboard.board import board_rows, find_suite, suites
 from leaderboard.board_form import read
-from leaderboard.models import Case, Chain, EditingModel, Run, Standing, Suite, Trip
+from leaderboard.models import (
+    Case,
+    Chain,
+    EditingModel,
+    PublishedFigure,
+    Run,
+    Standing,
+    Suite,
+    Trip,
+)
 from leaderboard.models.standings import LEVELS
 
 #: An id in an address; larger numbers than a database can hold are simply not found.
@@ -195,6 +205,18 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
         .prefetch_related("scores__metric")
     )
     return Listed(rows.order_by("chain__repeat", "number", "pk"), TripOut)
+
+
+@router.get(
+    "/published-figures",
+    response={200: list[PublishedFigureOut], **PROBLEMS},
+    summary="Published elsewhere",
+)
+@paginate(Rows)
+def published_figures(request: HttpRequest, metric: str = Query("", max_length=20)) -> Any:
+    """Numbers that others published, each with its source: the context lines of the charts."""
+    rows = PublishedFigure.objects.order_by("model_name", "metric", "trip", "pk")
+    return Listed(rows.filter(metric=metric) if metric else rows, PublishedFigureOut)
 
 
 def _models() -> QuerySet[EditingModel]:

@@ -9,7 +9,16 @@ from django.conf import settings
 from ninja import Field, Schema
 
 from leaderboard.board import BoardRow
-from leaderboard.models import Case, Chain, EditingModel, Run, Standing, Suite, Trip
+from leaderboard.models import (
+    Case,
+    Chain,
+    EditingModel,
+    PublishedFigure,
+    Run,
+    Standing,
+    Suite,
+    Trip,
+)
 from leaderboard.models.pictures import StoredImage
 
 
@@ -364,3 +373,21 @@ class TripOut(Schema):
                 for score in trip.scores.all()
             },
         )
+
+
+class PublishedFigureOut(Schema):
+    """A number somebody else published: context, not a measurement of ours."""
+
+    model: str
+    metric: str
+    trip: int
+    value: float = Field(description="As published, on the metric's own scale.")
+    source: str
+    source_url: str
+    published_on: date | None
+    notes: str
+
+    @classmethod
+    def of(cls, figure: PublishedFigure) -> PublishedFigureOut:
+        same = ("metric", "trip", "value", "source", "source_url", "published_on", "notes")
+        return cls(model=figure.model_name, **{name: getattr(figure, name) for name in same})

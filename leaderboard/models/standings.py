@@ -123,6 +123,7 @@ class PublishedFigure(models.Model):
     source_url = models.URLField(max_length=500)
     published_on = models.DateField(null=True, blank=True)
     notes = models.CharField(max_length=300, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ("model_name", "metric", "trip")

@@ -48,6 +48,11 @@ def swatch(item: LegendItem) -> SafeString:
 
 DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "9 4"}
 MARKERS = {
+    # Open ones have a hole: the inner line turns the other way.
+    "circle-open": "M15 1a4 4 0 1 0 .01 0zM15 2.8a2.2 2.2 0 1 1-.01 0z",
+    "square-open": "M11.5 1.5v7h7v-7zM13 3h4v4h-4z",
+    "diamond-open": "M15 .5l-4.5 4.5 4.5 4.5 4.5-4.5zM15 2.8l2.2 2.2-2.2 2.2-2.2-2.2z",
+    "triangle-up-open": "M15 .5l-5 8.5h10zM15 3.6l2.3 4h-4.6z",
     "circle": "M15 1.5a3.5 3.5 0 1 0 .01 0z",
     "square": "M12 2h6v6h-6z",
     "diamond": "M15 1l4 4-4 4-4-4z",

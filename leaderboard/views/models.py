@@ -10,8 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard import portraits, sparks, strips
+from leaderboard import portraits, published, sparks, strips
 from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
+from leaderboard.charts import Chart
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
 
@@ -79,6 +80,7 @@ def portrait(run: Run, asked: str) -> dict[str, Any]:
         "refused": _share(standing.counts, "refused"),
         "lines": lines,
         "chart": portraits.curves_chart(standings, chosen, trips),
+        "published": _published(run, standing),
         "damage": portraits.damage(standing, lines, trips),
         "jpeg": portraits.jpeg_sentence(standing, trips),
         "parts": [line for line in parts if line.part.group != "Edit pair"],
@@ -92,6 +94,14 @@ def portrait(run: Run, asked: str) -> dict[str, Any]:
         "endings": portraits.endings(standing.counts),
         "axis": sparks.axis_ticks(trips),
     }
+
+
+def _published(run: Run, standing: Standing) -> Chart | None:
+    """The model's values beside those that others published; theirs come as a suite, too."""
+    if run.suite.elsewhere:
+        return None
+    name, shown = run.editing_model.name, standing.curve.get("shown") or ()
+    return published.chart(name, shown, standing.metric.name, run.suite.trips)
 
 
 def history(runs: Sequence[Run]) -> dict[str, Any]:
