@@ -19,6 +19,7 @@ from cryptography.fernet import Fernet
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
+from whitenoise.compress import Compressor
 
 from evaluation import __version__
 
@@ -190,6 +191,9 @@ if DEBUG or TESTING:
     _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {"default": _files, "staticfiles": {"BACKEND": _static}}
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+# Maps of vendored scripts: no page asks for them, and they are most of what there is to compress.
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 # More than a brought chain may have, so that its page says what is wrong.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
