@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         say_json(found)
         return 0
     rows = [
-        [e["name"], e["title"], e["editor"], _price(e["price"]), "; ".join(e["missing"]) or "ready"]
+        [e["name"], e["title"], e["editor"], _price(e), "; ".join(e["missing"]) or "ready"]
         for e in found
     ]
     say(table(["name", "model", "editor", "per edit", "to run it"], rows))
@@ -45,6 +45,7 @@ def _entries() -> list[dict[str, Any]]:
             "name": row["slug"],
             "title": row["name"],
             "editor": row["editor"],
+            "paid": row.get("access") == "api",
             "price": row.get("price_per_edit"),
             "missing": _missing(lambda row=row: load_row(row)),
         }
@@ -58,6 +59,7 @@ def _entries() -> list[dict[str, Any]]:
                     "name": name,
                     "title": "",
                     "editor": name,
+                    "paid": None,
                     "price": None,
                     "missing": _missing(lambda name=name: load_editor(name)),
                 }
@@ -74,8 +76,10 @@ def _missing(load: Any) -> list[str]:
         return ["give its settings with --option NAME=VALUE"]
 
 
-def _price(price: Any) -> str:
-    return "" if price is None else f"${float(price):.3f}"
+def _price(entry: dict[str, Any]) -> str:
+    if entry["price"] is None:
+        return "unknown" if entry["paid"] else ""
+    return f"${float(entry['price']):.3f}"
 
 
 def find_editor(name: str, options: dict[str, Any]) -> tuple[Editor, dict[str, Any]]:

@@ -84,7 +84,11 @@ def run(args: argparse.Namespace) -> int:
             price=record["price"],
         )
         if not folder.complete:
-            _ask(_estimate(folder, record, parallel), record, args)
+            expected = _estimate(folder, record, parallel)
+            note(f"{record['name']}: {expected}")
+            if args.budget is not None and player.spent + (expected.money or 0) > args.budget:
+                note(f"the budget of ${args.budget:,.2f} does not reach that far: it will pause")
+            _ask(expected, record, args)
             _play(folder, player)
             folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
     _tell(folder, player.spent, args.json)
@@ -180,8 +184,7 @@ def _estimate(folder: RunFolder, record: dict[str, Any], parallel: int) -> Estim
 
 
 def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
-    """Say what is to come; where it costs money, ask first."""
-    note(f"{record['name']}: {expected}")
+    """Where it costs money, ask first."""
     if args.yes or record["free"] or (expected.money or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evaluation.editors.failures import ErrorBody, bad_answer
-from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.hosted import Edited, HostedEditor, Meanings, Request, is_host, meanings
 from evaluation.editors.payloads import data_uri, from_base64
 
 
@@ -24,6 +24,11 @@ class Ark(HostedEditor):
         setup=r"ModelNotOpen|InvalidEndpointOrModel",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if is_host(self.url, "volces.com"):  # its keys are others than BytePlus's
+            self.provider = "Volcano Engine"  # type: ignore[misc]
+
     def _ask(self, request: Request) -> Edited:
         answer = self.post("images/generations", request, self._payload(request))
         data = answer.get("data")
@@ -34,7 +39,7 @@ class Ark(HostedEditor):
         if not items:
             raise bad_answer(f"{self.provider} answered without a picture")
         notes = {
-            "request_id": answer.get("request_id") or answer.get("id"),
+            "request_id": answer.get("request_id"),
             "usage": answer.get("usage"),
             "stated_size": items[0].get("size"),
         }

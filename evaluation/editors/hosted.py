@@ -185,7 +185,10 @@ class HostedEditor(Editor):
         """The JSON answer to a POST; failures by status are raised."""
         headers |= self._authorisation(request.key)
         reply = self.wire.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
-        return self._checked(reply)
+        answer = self._checked(reply)
+        if named := reply.headers.get("x-request-id"):  # where the body does not name it
+            answer.setdefault("request_id", named)
+        return answer
 
     def poll(self, url: Any, request: Request) -> dict[str, Any]:
         """The JSON at an address the provider gave us to wait on; sees past brief faults."""

@@ -124,8 +124,7 @@ def test_an_edit_comes_back_with_what_it_took(
     assert answer.picture.sha256 != picture.sha256
     assert 0 < answer.seconds < 5
     assert answer.cost is not None
-    if fake.name != "ark":  # Ark answers with no id
-        assert answer.notes["request_id"]
+    assert answer.notes["request_id"]
 
 
 def test_an_answer_of_another_size_or_type_is_taken_as_it_is(

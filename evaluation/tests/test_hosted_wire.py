@@ -268,6 +268,15 @@ def test_the_environment_may_name_another_address(monkeypatch: pytest.MonkeyPatc
         assert stated.describe()["url"] == "https://other.example.org"
 
 
+def test_a_missing_key_is_asked_for_by_the_name_of_whoever_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ARK_API_KEY", raising=False)
+    for slug, giver in {"seedream-4-0": "BytePlus", "seededit-3-0": "Volcano Engine"}.items():
+        (missing,) = load_row(find_row(editing_models(), slug)).missing()
+        assert missing == f"set the environment variable ARK_API_KEY to your {giver} key"
+
+
 def test_google_api_key_wins_over_gemini_api_key_and_vertex_is_not_used(
     monkeypatch: pytest.MonkeyPatch, send: Send
 ) -> None:

@@ -277,10 +277,16 @@ def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
 def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert main(["play", "--editor", "gpt-image-2", "--suite", "smoke"]) == 1
+    play = ["play", "--editor", "gpt-image-2", "--suite", "smoke"]
+    assert main(play) == 1
     said = capsys.readouterr().err
-    assert "180 edits" in said
+    assert "180 edits, about $11.70" in said
     assert "--yes" in said
+    assert "budget" not in said
+    assert main([*play, "--budget", "5"]) == 1
+    assert "the budget of $5.00 does not reach that far" in capsys.readouterr().err
+    assert main([*play, "--budget", "12"]) == 1
+    assert "budget" not in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_no_error():

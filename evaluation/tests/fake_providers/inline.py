@@ -267,7 +267,8 @@ class FakeArk(FakeProvider):
             item = {"b64_json": encoded(data), "size": "64x48"}
         usage = {"generated_images": 1, "output_tokens": 16384}
         return Reply.of(
-            {"model": self.row["model"], "created": now(), "data": [item], "usage": usage}
+            {"model": self.row["model"], "created": now(), "data": [item], "usage": usage},
+            headers={"X-Request-Id": "ark-1"},
         )
 
     def error(self, status: int, kind: str) -> Reply:
