@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from PIL import Image
 
 from evaluation import change_seen as seen
 from evaluation.cheats import signs
+from evaluation.dynamics import rmse
 from evaluation.editors.base import Answer
 from evaluation.half_life import COMPLETED, METHOD_VERSION, ChainResult
 from evaluation.images import Picture, fit, is_reframed
@@ -219,8 +219,8 @@ def measure(
             verdict = seen.ChangeSeen(None, {"moved": seen.drift(before.image, edited.image)})
     return TripMeasure(
         reframed=is_reframed(restored.size, size),
-        step=_rmse(last, back),
-        from_source=_rmse(source.image, back),
+        step=rmse(np.asarray(last), np.asarray(back)),
+        from_source=rmse(np.asarray(source.image), np.asarray(back)),
         change_seen=verdict.seen,
         change=verdict.measure,
     )
@@ -260,9 +260,3 @@ def _trips(
     for forward, backward in chain.trips:
         yield folder.read(chain, forward), folder.read(chain, backward)
         on_trip(1)
-
-
-def _rmse(a: Image.Image, b: Image.Image) -> float:
-    """Of sRGB in [0, 1]."""
-    difference = np.subtract(np.asarray(a), np.asarray(b), dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255

@@ -20,12 +20,14 @@ from evaluation import change_seen as seen
 from evaluation import recomputing
 from evaluation.bundle import Bundle, ChainLine, HalfRow, SourceLine, TripLine
 from evaluation.cheats import mean_square
+from evaluation.dynamics import rmse
 from evaluation.images import ImageError, Picture, fit, is_reframed
 from evaluation.metrics import METRICS
 from evaluation.metrics.network import NetworkMetric
 from evaluation.metrics.worst_window import worst_place
 from evaluation.pictures import pixel_sha256
 from evaluation.scoring import Scorer
+from evaluation.standings import chain_numbers
 from evaluation.suites import EditPair
 
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
@@ -230,8 +232,8 @@ class Verification:
         }
         found = {
             "reframed": is_reframed(restored.size, source.size),
-            "step": _rmse(_values(before, source.size), back),
-            "from_source": _rmse(original, back),
+            "step": rmse(_values(before, source.size), back),
+            "from_source": rmse(original, back),
             "worst_window": list(worst_place(original, back)),
         }
         yield _compared(line, "what the trip did", stated, found, CLASSICAL)
@@ -303,12 +305,12 @@ class Verification:
                 if chains is None:
                     yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
                     continue
-                for one in chains:
-                    numbers = recomputing.chain_numbers(one.result, one.distances, trips)
-                    line = f"chain {one.chain.name}"
-                    own = one.chain.results.get(metric)
-                    yield _compared(line, f"retention and events by {metric}", own, numbers)
-                for key, found in recomputing.standings(metric, chains, trips):
+                for line, chain in chains:
+                    own, found = line.results.get(metric), chain_numbers(chain, trips)
+                    what = f"retention and events by {metric}"
+                    yield _compared(f"chain {line.name}", what, own, found)
+                measured = [chain for _, chain in chains]
+                for key, found in recomputing.standings(metric, measured, trips):
                     expected.add(key)
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
@@ -397,9 +399,3 @@ def _short(value: Any) -> str:
 
 def _values(picture: Picture, size: tuple[int, int]) -> NDArray[np.uint8]:
     return np.asarray(fit(picture.image, size))
-
-
-def _rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """Of sRGB in [0, 1]."""
-    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255

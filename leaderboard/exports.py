@@ -18,7 +18,7 @@ from django.utils.html import escape
 from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import wording
-from leaderboard.api.schemas import BoardOut, BoardRowOut, SuiteOut, absolute
+from leaderboard.api.schemas import BoardOut, absolute
 from leaderboard.board import BoardFilters, BoardRow, suite_key
 from leaderboard.models import Calibration, Run, Score, Standing, Suite
 
@@ -77,15 +77,7 @@ def _board_values(row: BoardRow, filters: BoardFilters) -> list[Any]:
 
 def board_json(rows: Sequence[BoardRow], filters: BoardFilters, remarks: list[str]) -> HttpResponse:
     """The board exactly as the API gives it."""
-    board = BoardOut(
-        suite=SuiteOut.of(filters.suite),
-        metric=filters.metric,
-        level=filters.level,
-        cases=filters.scope,
-        remarks=remarks,
-        page=absolute(f"/?{filters.query()}"),
-        rows=[BoardRowOut.of(row) for row in rows],
-    )
+    board = BoardOut.of(filters, rows, remarks)
     response = _download("application/json", f"convergebench-{suite_key(filters.suite)}.json")
     response.write(json.dumps(board.model_dump(), cls=NinjaJSONEncoder))
     return response

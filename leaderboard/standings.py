@@ -1,4 +1,4 @@
-"""From scores to standings: the one place where the site computes what it shows.
+"""Standings of the site's runs: computed by the core, stored and ranked here.
 
 `rebuild(run)` writes a run's numbers with their intervals, `refresh_ranks(suite)`
 ranks all runs of a suite from the resamples that `rebuild` kept. Both can be
@@ -7,12 +7,9 @@ repeated at any time and give the same rows.
 
 from __future__ import annotations
 
-import itertools
-import statistics
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,23 +17,12 @@ from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
-from evaluation.breakdown import CaseSummary, case_summaries, scopes
-from evaluation.curve_shape import curve_shape
-from evaluation.dynamics import Dynamics, dynamics, summarise_dynamics
-from evaluation.half_life import (
-    LEVELS,
-    METHOD_VERSION,
-    ChainResult,
-    Summary,
-    summarise,
-)
-from evaluation.jpeg import jpeg_equivalent
-from evaluation.metrics import metric_class
-from evaluation.ranking import MIN_PICTURES, Bounds, Interval, Ranks, board_key
-from evaluation.recomputing import SHAPE_RESAMPLES, TICKS, chain_numbers
-from evaluation.repeats import repeat_spread
-from evaluation.resampling import Replicates, replicate
-from evaluation.scoring import retention
+from evaluation.breakdown import CaseSummary, case_summaries
+from evaluation.half_life import METHOD_VERSION
+from evaluation.ranking import MIN_PICTURES, Ranks, board_key
+from evaluation.resampling import Replicates
+from evaluation.standings import MeasuredChain, Place, ScoredTrip, chain_numbers, measured_chain
+from evaluation.standings import standings as computed
 from leaderboard import exports
 from leaderboard.models import (
     Calibration,
@@ -55,36 +41,6 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 EXTREMES = 6
 
 
-@dataclass
-class Measured:
-    """One chain by one metric: distances and retention of its scored trips."""
-
-    chain: Chain
-    trips: list[Trip]
-    distances: list[float] = field(default_factory=list)
-    retentions: list[float] = field(default_factory=list)
-    blank: float = 0.0
-    ladder: Mapping[str, float] = field(default_factory=dict)
-
-    def result(self) -> ChainResult:
-        """What the statistics need of it."""
-        case, count = self.chain.case, len(self.retentions)
-        # A chain still in play is censored where it stands.
-        outcome = self.chain.outcome if self.chain.state == ChainState.PLAYED else Outcome.LOST
-        judged = self.trips[: count + 1]
-        return ChainResult(
-            picture=case.picture.slug,
-            pair=case.pair_slug,
-            category=case.category,
-            kind=case.kind,
-            repeat=self.chain.repeat,
-            retention=tuple(self.retentions),
-            outcome=outcome or Outcome.LOST,
-            change_seen=tuple(trip.change_seen for trip in judged),
-            reframed=tuple(trip.reframed for trip in judged),
-        )
-
-
 @transaction.atomic
 def rebuild(run: Run) -> None:
     """Write the run's chain results and standings anew, replacing what was there."""
@@ -97,14 +53,11 @@ def rebuild(run: Run) -> None:
         measured = _measure(run, chains, metric)
         if measured is None:
             continue
-        by_chain = [(m, m.result()) for m in measured]
-        for one, result in by_chain:
-            results[one.chain.pk][metric.name] = chain_numbers(result, one.distances, trips)
-        part = [result for _, result in by_chain]
-        played = {result.key for result in part if result.played}
+        for chain, one in zip(chains, measured, strict=True):
+            results[chain.pk][metric.name] = chain_numbers(one, trips)
+        played = {one.result.key for one in measured if one.result.played}
         complete = complete or wanted <= played
-        if played:
-            _write_standings(run, metric, measured, part)
+        _write_standings(run, metric, chains, measured)
     for chain in chains:
         chain.results = results[chain.pk]
     Chain.objects.bulk_update(chains, ["results"], batch_size=200)
@@ -163,167 +116,80 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
     return found
 
 
-def _measure(run: Run, chains: Sequence[Chain], metric: MetricVersion) -> list[Measured] | None:
+def _measure(
+    run: Run, chains: Sequence[Chain], metric: MetricVersion
+) -> list[MeasuredChain] | None:
     """Every chain by this metric; None where the metric does not cover the suite's pictures."""
     pixels = {chain.case.picture.pixels_sha256 for chain in chains}
     calibrations = {
         row.pixels_sha256: row
         for row in Calibration.objects.filter(metric=metric, pixels_sha256__in=pixels)
     }
-    scores: dict[int, dict[int, float]] = defaultdict(dict)
-    rows = Score.objects.filter(trip__chain__run=run, metric=metric)
-    for chain_id, number, distance in rows.values_list(
-        "trip__chain_id", "trip__number", "distance"
-    ):
-        scores[chain_id][number] = distance
+    scores = Score.objects.filter(trip__chain__run=run, metric=metric)
+    distances = dict(scores.values_list("trip_id", "distance"))
     measured = []
     for chain in chains:
-        one = Measured(chain, list(chain.trips.all()))
-        measured.append(one)
         calibration = calibrations.get(chain.case.picture.pixels_sha256)
-        if calibration is None:
-            if any(trip.scored_at for trip in one.trips):
-                return None
-            continue
-        one.blank, one.ladder = calibration.blank, calibration.ladder
-        for number in range(1, run.suite.trips + 1):
-            measured_here = scores[chain.pk].get(number)
-            kept = retention(measured_here, one.blank)
-            if measured_here is None or kept is None:
-                break
-            one.distances.append(measured_here)
-            one.retentions.append(kept)
-        scored = sum(1 for trip in one.trips if trip.scored_at)
-        if len(one.retentions) < scored:
-            return None  # the metric could not score some pictures of this suite
+        one = measured_chain(
+            _place(chain),
+            # A chain still in play is censored where it stands.
+            (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
+            [
+                ScoredTrip(
+                    trip.number,
+                    trip.scored_at is not None,
+                    distances.get(trip.pk),
+                    trip.change_seen,
+                    trip.reframed,
+                    trip.step,
+                    trip.from_source,
+                )
+                for trip in chain.trips.all()
+            ],
+            calibration.blank if calibration else None,
+            calibration.ladder if calibration else {},
+        )
+        if one is None:
+            return None
+        measured.append(one)
     return measured
 
 
+def _place(chain: Chain) -> Place:
+    case = chain.case
+    return Place(case.picture.slug, case.pair_slug, case.category, case.kind, chain.repeat)
+
+
 def _write_standings(
-    run: Run, metric: MetricVersion, measured: Sequence[Measured], results: Sequence[ChainResult]
+    run: Run, metric: MetricVersion, chains: Sequence[Chain], measured: Sequence[MeasuredChain]
 ) -> None:
     trips = run.suite.trips
     standings, resamples = [], []
-    for scope, part in scopes(results).items():
-        pictures = {result.picture for result in part if result.played}
-        enough = len(pictures) >= MIN_PICTURES
-        about_run: dict[str, Any] = {}
-        for level in LEVELS:
-            summary = summarise(part, trips, level)
-            if summary.usable_trips is None or summary.auc is None:
-                continue
-            # Single pairs get no bootstrap: they have few pictures, and are many.
-            replicates = (
-                None if scope.startswith("pair:") else replicate({"": part}, trips, level)[""]
-            )
-            bounds = Bounds.of(replicates) if replicates and enough else Bounds()
-            standing = _standing(run, metric, scope, summary, bounds)
-            if scope == "all" and replicates:
-                standing.curve["shown"] = _own_scale(metric, measured, results, trips)
-                # The same at every level, so computed once.
-                about_run = about_run or _about_run(measured, summary, replicates)
-                standing.details = about_run | _about_cases(measured, results, trips, level)
-            standings.append(standing)
-            if replicates:
-                resamples.append(_packed(standing, replicates))
+    for found in computed(metric.name, measured, trips):
+        standing = Standing(
+            run=run,
+            metric=metric,
+            level=found.level,
+            scope=found.scope,
+            method_version=METHOD_VERSION,
+            **found.numbers,
+        )
+        if found.scope == "all":
+            standing.details |= _extremes(chains, measured, trips, found.level)
+        standings.append(standing)
+        if found.replicates:
+            resamples.append(_packed(standing, found.replicates))
     Standing.objects.bulk_create(standings)
     Resamples.objects.bulk_create(resamples)
 
 
-def _standing(
-    run: Run, metric: MetricVersion, scope: str, summary: Summary, bounds: Bounds
-) -> Standing:
-    half, usable, auc = (
-        bounds.half_life or _NOTHING,
-        bounds.usable_trips or _NOTHING,
-        bounds.auc or _NOTHING,
-    )
-    band = [interval or _NOTHING for interval in bounds.curve or ()]
-    assert summary.usable_trips is not None and summary.auc is not None  # noqa: S101, PT018
-    return Standing(
-        run=run,
-        metric=metric,
-        level=summary.level,
-        scope=scope,
-        half_life=summary.half_life,
-        half_life_low=half.low,
-        half_life_high=half.high,
-        has_interval=bounds.half_life is not None,
-        usable_trips=summary.usable_trips,
-        usable_trips_low=usable.low,
-        usable_trips_high=usable.high,
-        auc=summary.auc,
-        auc_low=auc.low,
-        auc_high=auc.high,
-        curve={
-            "mean": _rounded(summary.curve),
-            "low": _rounded(interval.low for interval in band),
-            "high": _rounded(interval.high for interval in band),
-        },
-        counts={
-            "cases": summary.cases,
-            "chains": summary.chains,
-            "completed": summary.outcomes["completed"],
-            "crossed": summary.events["crossed"],
-            "blank": summary.outcomes["blank"],
-            "failed": summary.outcomes["failed"],
-            "change_not_seen": summary.change_not_seen,
-            "refused": summary.refused,
-            "lost": summary.lost,
-            "censored": summary.censored,
-            "reframed": summary.reframed,
-            "recovered": summary.recovered,
-            "change_seen": summary.change_seen,
-        },
-        method_version=METHOD_VERSION,
-    )
-
-
-_NOTHING = Interval(None, None)
-
-
-def _rounded(values: Iterable[float | None]) -> list[float | None]:
-    return [None if value is None else round(value, 4) for value in values]
-
-
-def _own_scale(
-    metric: MetricVersion, measured: Sequence[Measured], results: Sequence[ChainResult], trips: int
-) -> list[float | None]:
-    """The metric's own scale after each trip: the mean distance over cases, then shown.
-
-    A broken chain carries its blank card on, as its retention carries 0.
-    """
-    scale = metric_class(metric.name)()
-    shown: list[float | None] = [None]
-    for number in range(1, trips + 1):
-        distances = []
-        for one, result in zip(measured, results, strict=True):
-            if number <= len(one.distances):
-                distances.append(one.distances[number - 1])
-            elif result.outcome in ("refused", "blank", "failed"):
-                distances.append(one.blank)
-        shown.append(scale.shown(statistics.fmean(distances)) if distances else None)
-    return _rounded(shown)
-
-
-def _about_run(
-    measured: Sequence[Measured], summary: Summary, replicates: Replicates
+def _extremes(
+    chains: Sequence[Chain], measured: Sequence[MeasuredChain], trips: int, level: float
 ) -> dict[str, Any]:
-    """Where the chains head, what shape the curve has, and the JPEG of equal loss."""
-    moved = [_dynamics(one) for one in measured if _steps(one)]
-    return {
-        "jpeg": {str(n): _jpeg(measured, n) for n in TICKS if n <= summary.trips},
-        "dynamics": asdict(summarise_dynamics(moved)),
-        "shape": asdict(curve_shape(summary.curve, replicates.curve[:SHAPE_RESAMPLES])),
-    }
-
-
-def _about_cases(
-    measured: Sequence[Measured], results: Sequence[ChainResult], trips: int, level: float
-) -> dict[str, Any]:
-    """The extreme cases, and the spread of reruns where the suite repeats its cases."""
+    """The worst and the best cases, by the keys they have here."""
+    results = [one.result for one in measured]
     cases = case_summaries(results, trips, level)
-    pk = {(r.picture, r.pair): m.chain.case_id for m, r in zip(measured, results, strict=True)}
+    pk = {(r.picture, r.pair): c.case_id for c, r in zip(chains, results, strict=True)}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
@@ -335,42 +201,7 @@ def _about_cases(
             for case in some
         ]
 
-    repeated = any(result.repeat for result in results)
-    return {
-        "worst": numbers(cases[:EXTREMES]),
-        "best": numbers(cases[::-1][:EXTREMES]),
-        "repeats": asdict(repeat_spread(results, trips, level)) if repeated else None,
-    }
-
-
-def _steps(one: Measured) -> list[float]:
-    """s(n) of the scored trips, as far as they go without a gap."""
-    steps = (trip.step for trip in one.trips)
-    return [
-        float(step)
-        for step in itertools.takewhile(lambda s: s is not None, steps)
-        if step is not None
-    ]
-
-
-def _dynamics(one: Measured) -> Dynamics:
-    steps = _steps(one)
-    last = one.trips[len(steps) - 1].from_source or 0.0
-    return dynamics(steps, last, one.retentions[-1] if one.retentions else None)
-
-
-def _jpeg(measured: Sequence[Measured], number: int) -> float | None:
-    """The JPEG quality of equal loss after n trips, median over cases; None = worse than 1."""
-    qualities = [
-        jpeg_equivalent(one.distances[number - 1], {int(q): d for q, d in one.ladder.items()})
-        or 0.0
-        for one in measured
-        if number <= len(one.distances) and one.ladder
-    ]
-    if not qualities:
-        return None
-    middle = statistics.median(qualities)
-    return round(middle, 1) if middle >= 1 else None
+    return {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
 
 
 def _packed(standing: Standing, replicates: Replicates) -> Resamples:

@@ -15,10 +15,10 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
-from numpy.typing import NDArray
 
 from evaluation import change_seen as seen
 from evaluation import cheats
+from evaluation.dynamics import rmse
 from evaluation.images import Picture, fit, is_reframed
 from evaluation.jobs import control, flags, leases, rings
 from evaluation.jobs.desk import persistently
@@ -340,7 +340,7 @@ def _measure(
     trip.reframed = is_reframed(restored.size, size)
     original, last = np.asarray(source.image), np.asarray(fit(before.image, size))
     back = np.asarray(fit(restored.image, size))
-    trip.step, trip.from_source = _rmse(last, back), _rmse(original, back)
+    trip.step, trip.from_source = rmse(last, back), rmse(original, back)
     trip.worst_window = list(worst_place(original, back))
     verdict = seen.change_seen(before.image, edited.image, pair)
     trip.change_seen = verdict.seen
@@ -370,12 +370,6 @@ def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:
         trip.change_measure["identity_drift"] = drift
         trip.change_seen = trip.change_measure["moved"] > seen.DRIFTS * drift
     Trip.objects.bulk_update(judged, ["change_seen", "change_measure"], batch_size=200)
-
-
-def _rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """Of sRGB in [0, 1]."""
-    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
 
 
 def _read(stored: StoredImage | None) -> Picture:

@@ -12,7 +12,6 @@ from ninja.pagination import LimitOffsetPagination, paginate
 from leaderboard.api.run_status import RunStatusOut
 from leaderboard.api.schemas import (
     BoardOut,
-    BoardRowOut,
     CaseOut,
     ChainOut,
     ModelOut,
@@ -22,7 +21,6 @@ from leaderboard.api.schemas import (
     StandingOut,
     SuiteOut,
     TripOut,
-    absolute,
 )
 from leaderboard.board import board_rows, find_suite, suites
 from leaderboard.board_form import read
@@ -88,16 +86,7 @@ def leaderboard(
     asked = read(request.GET.dict())
     if asked is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
-    filters = asked.filters
-    return BoardOut(
-        suite=SuiteOut.of(filters.suite),
-        metric=filters.metric,
-        level=filters.level,
-        cases=filters.scope,
-        remarks=asked.remarks,
-        page=absolute(f"/?{filters.query()}"),
-        rows=[BoardRowOut.of(row) for row in board_rows(filters, asked.runs)],
-    )
+    return BoardOut.of(asked.filters, board_rows(asked.filters, asked.runs), asked.remarks)
 
 
 @router.get("/models", response={200: list[ModelOut], **PROBLEMS}, summary="Editing models")

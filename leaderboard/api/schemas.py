@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, datetime
 from typing import Any
 
 from django.conf import settings
 from ninja import Field, Schema
 
-from leaderboard.board import BoardRow
+from leaderboard.board import BoardFilters, BoardRow
 from leaderboard.models import (
     Case,
     Chain,
@@ -200,6 +201,18 @@ class BoardOut(Schema):
     remarks: list[str] = Field(description="What of the query was not understood and ignored.")
     page: str = Field(description="The same board as a page.")
     rows: list[BoardRowOut]
+
+    @classmethod
+    def of(cls, filters: BoardFilters, rows: Iterable[BoardRow], remarks: list[str]) -> BoardOut:
+        return cls(
+            suite=SuiteOut.of(filters.suite),
+            metric=filters.metric,
+            level=filters.level,
+            cases=filters.scope,
+            remarks=remarks,
+            page=absolute(f"/?{filters.query()}"),
+            rows=[BoardRowOut.of(row) for row in rows],
+        )
 
 
 class PictureOut(Schema):
