@@ -32,9 +32,13 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One browser for all tests."""
+    """One browser for the tests of a file.
+
+    No longer than that: while it is open an event loop runs in this thread, and tests
+    of other files that want one of their own would fail.
+    """
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if path is None:
         pytest.skip("needs Chromium, which is not installed here")
