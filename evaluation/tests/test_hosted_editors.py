@@ -332,7 +332,7 @@ BY_URL = sorted(name for name, fake in FAKES.items() if fake.returns_url)
 def test_waiting_ends_well_or_with_its_fault(
     fake: FakeProvider, load: Load, picture: Picture, case: str
 ) -> None:
-    editor = load(timeout=0.4 if case == "poll-forever" else 5.0)
+    editor = load(timeout=0.4 if case == "poll-forever" else 30.0)
     fake.next(case)
     if WAITS[case] is None:
         assert editor.edit(picture, PROMPT).picture.size == SIZE
@@ -363,7 +363,7 @@ FETCHES = {
 def test_a_returned_address_is_fetched_with_care(
     fake: FakeProvider, load: Load, picture: Picture, case: str
 ) -> None:
-    editor = load(timeout=0.5 if case == "picture-drip" else 5.0)
+    editor = load(timeout=0.5 if case == "picture-drip" else 30.0)
     fake.next(case)
     if FETCHES[case] is None:
         assert editor.edit(picture, PROMPT).picture.size == SIZE

@@ -200,7 +200,7 @@ def test_an_altered_suite_in_the_record_is_noticed(tmp_path):
 def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
     command = [
         *(sys.executable, "-m", "evaluation", "play", "--editor", "jpeg", "--suite", "smoke"),
-        *("--trips", "2", "--out", str(tmp_path / "run")),
+        *("--out", str(tmp_path / "run")),
     ]
     calls = tmp_path / "run/calls.jsonl"
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)

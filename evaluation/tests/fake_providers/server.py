@@ -156,7 +156,7 @@ class FakeProvider:
     @property
     def options(self) -> dict[str, Any]:
         """Options for the editor: to be called here, and without patience."""
-        return {**self.row, "base_url": self.base_url, "timeout": 5.0, "poll_every": 0.01}
+        return {**self.row, "base_url": self.base_url, "timeout": 30.0, "poll_every": 0.01}
 
     @property
     def environment(self) -> dict[str, str]:
