@@ -102,6 +102,7 @@ MIDDLEWARE = [
     # Keeps pages with the headers that all below add to them, the content policy among them.
     "leaderboard.page_cache.KeptPages",
     "csp.middleware.CSPMiddleware",
+    "convergebench_site.queue_pages.WithoutInlineBlocks",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

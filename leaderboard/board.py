@@ -100,8 +100,10 @@ class BoardRow:
 
     @property
     def refusals(self) -> float | None:
-        """The share of chains that the model refused."""
+        """The share of chains that the model refused; None where nobody wrote it down."""
         if self.standing is None or not self.standing.counts.get("chains"):
+            return None
+        if self.run.source == Run.Source.PUBLISHED:
             return None
         counts: dict[str, int] = self.standing.counts
         return counts.get("refused", 0) / counts["chains"]

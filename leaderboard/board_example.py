@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leaderboard import wording
 from leaderboard.board import BoardFilters, BoardRow
 from leaderboard.models import Case, Chain, StoredImage, Trip
 
@@ -59,6 +60,6 @@ def _steps(trips: Sequence[Trip], metric: str) -> list[Step]:
     for trip in trips:
         if trip.restored:
             share = kept[trip.number - 1] if trip.number <= len(kept) else None
-            words = "undone" if trip.number == 1 else f"after {trip.number}"
+            words = "undone" if trip.number == 1 else wording.after_trips(trip.number)
             steps.append(Step(trip.restored, words, share))
     return steps

@@ -129,10 +129,17 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
     return f"{leader} and {other} cannot be told apart on {wording.count(comparison.cases, 'case')}"
 
 
+def nobody_reached(comparison: Comparison) -> bool:
+    """Whether both outlast the suite: then no number of cases tells which lasts longer."""
+    return comparison.first.half_life is None and comparison.second.half_life is None
+
+
 def outlook(comparison: Comparison) -> str:
     """What would settle it; empty where it is settled."""
     if comparison.separated:
         return ""
+    if nobody_reached(comparison):
+        return "both outlast this suite: more trips would tell, or a stricter “until”"
     decisive = comparison.half_life if comparison.half_life.estimate else comparison.usable_trips
     if decisive.interval is None:
         return "too few pictures to tell"

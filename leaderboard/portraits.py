@@ -85,8 +85,8 @@ def curves_chart(standings: Mapping[str, Standing], chosen: str, trips: int) -> 
         id="curves",
         title=_finding({name: standings[name] for name in names}, trips),
         subtitle="Share of the picture kept after each round trip, by each metric, mean over the cases. "
-        f"The band is the 95 % interval of {wording.metric_label(names[0])}. "
-        "0 % is a blank card of the picture’s mean colour.",
+        f"The band is the 95\u00a0% interval of {wording.metric_label(names[0])}. "
+        "0\u00a0% is a blank card of the picture’s mean colour.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
     )

@@ -41,6 +41,15 @@ class Jpeg:
         return like_jpeg(self.equivalent)
 
     @property
+    def short(self) -> str:
+        """ "quality 18", for a table whose head says the rest."""
+        if self.equivalent < JPEG_QUALITIES[0]:
+            return "worse than 1"
+        if self.equivalent > JPEG_QUALITIES[-1]:
+            return "better than 95"
+        return f"quality {self.equivalent:.0f}"
+
+    @property
     def caption(self) -> str:
         """What is said below the JPEG."""
         saved = f"The source saved once as JPEG, quality {self.quality}"

@@ -120,6 +120,11 @@ def after(number: int) -> str:
     return f"after {count(number, 'round trip')}"
 
 
+def after_trips(number: int) -> str:
+    """ "after 5 trips", where room is scarce."""
+    return f"after {count(number, 'trip')}"
+
+
 def usd(price: Decimal | float | None) -> str:
     """ "$0.039", with the digits that matter; "–" where no price is known."""
     if price is None:

@@ -111,6 +111,11 @@ class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(suites=Count("suite_pictures", distinct=True))
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        # The pixels of a picture never change: there is a file only for a new one.
+        fields = super().get_fields(request, obj)
+        return [name for name in fields if not (obj and name == "file")]
+
     def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return {} if obj else self.prepopulated_fields
 

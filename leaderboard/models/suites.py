@@ -265,7 +265,9 @@ class Suite(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.title} v{self.version}"
+        # A title may carry its version already, and it is hashed: never "v1 v1".
+        version = f"v{self.version}"
+        return self.title if self.title.split()[-1:] == [version] else f"{self.title} {version}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.pk:

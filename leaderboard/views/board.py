@@ -85,6 +85,9 @@ def page(asked: Asked) -> dict[str, Any]:
         "yardsticks": groups[YARDSTICK],
         "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
+        # A worker writes it whenever a run comes onto the board.
+        "parquet": not filters.suite.elsewhere and any(row.run.current for row in rows),
+        "uneven": filters.suite.elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
@@ -157,8 +160,8 @@ def curves_chart(
         title=retention_finding(
             [Curve.of(r.model.name, r.standing.curve) for r in drawn or known if r.standing], trips
         ),
-        subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95 % band. "
-        "0 % is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
+        subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
+        "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
     )

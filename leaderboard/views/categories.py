@@ -64,6 +64,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "finding": finding(*gap) if gap else "",
         "columns": columns,
         "lines": zip(shown, zip(*by_column, strict=True), strict=True) if by_column else [],
+        "yardsticks_only": bool(shown) and not ranked,
         "more": len(ranked) - len(shown) if ranked else 0,
         "every": filters.query(every=True),
         "pair_columns": shown[:PAIR_COLUMNS],

@@ -105,7 +105,7 @@ def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
         "leader": leader,
         "against": against,
         "span": max((reach(one.comparison) for one in against), default=1),
-        "headline": headline(leader, against, len(rows)),
+        "headline": headline(leader, against, len(rows), filters),
         "semantic": board.semantic_of(rows),
         "chart": curves(rows, filters),
         "parts": parts(asked, rows),
@@ -113,13 +113,18 @@ def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
     }
 
 
-def headline(leader: BoardRow, against: Sequence[Against], count: int) -> str:
+def headline(
+    leader: BoardRow, against: Sequence[Against], count: int, filters: board.BoardFilters
+) -> str:
     """The finding, in one sentence."""
     if len(against) == 1:
         return against[0].verdict
     if not against:
         return f"{wording.count(count, 'model')} side by side"
     tied = [one.other.model.name for one in against if not one.comparison.separated]
+    if tied and all(comparing.nobody_reached(one.comparison) for one in against):
+        lost, trips = wording.lost(filters.level), filters.suite.trips
+        return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:
         return f"{leader.model.name} lasts longest, but cannot be told from {wording.listed(tied)}"
     gap = min(one.comparison.half_life.estimate for one in against)
@@ -140,8 +145,8 @@ def curves(rows: Sequence[BoardRow], filters: board.BoardFilters) -> Chart:
     return Chart(
         id="curves",
         title=retention_finding(drawn, filters.suite.trips),
-        subtitle=f"By {wording.metric_label(filters.metric)}, mean over cases with 95 % band. "
-        "0 % is a blank card of the picture’s mean colour.",
+        subtitle=f"By {wording.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
+        "0\u00a0% is a blank card of the picture’s mean colour.",
         figure=retention_curves(drawn, filters.suite.trips),
         table=retention_table(drawn, filters.suite.trips),
     )
@@ -162,7 +167,9 @@ def parts(asked: Asked, rows: Sequence[BoardRow]) -> dict[str, Any]:
         )
         for part in found
     ]
-    wins = [sum(cells[place].best for _, cells in lines) for place in range(len(rows))]
+    # Where all are equal, nobody wins.
+    decided = [cells for _, cells in lines if not all(cell.best for cell in cells)]
+    wins = [sum(cells[place].best for cells in decided) for place in range(len(rows))]
     return {"lines": lines, "wins": wins, "count": len(lines)}
 
 

@@ -71,7 +71,7 @@ def portrait(run: Run, asked: str) -> dict[str, Any]:
     parts = _parts(run, standing, names)
     pairs = [line for line in parts if line.part.group == "Edit pair"]
     extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
-    shown = _strips(run, [row["case"] for rows in extremes.values() for row in rows])
+    shown = _strips(run, chosen, [row["case"] for rows in extremes.values() for row in rows])
     return common | {
         "metric": chosen,
         "standing": standing,
@@ -144,18 +144,28 @@ def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[portraits
     return portraits.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
 
 
-def _strips(run: Run, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Mini strips of these cases: the source, and the returns at a few trips."""
+def _strips(run: Run, metric: str, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Mini strips of these cases: the source, a few returns with what they keep, how it went."""
     numbers = strips.short_numbers(run.suite.trips)
     cases = Case.objects.select_related("picture__stored").in_bulk(keys)
     trips = Trip.objects.filter(
         chain__run=run, chain__case__in=keys, chain__repeat=0, number__in=numbers
     ).select_related("chain", "restored")
-    pictures: dict[int, list[Trip]] = {}
+    returns: dict[int, list[tuple[Trip, float | None]]] = {}
+    verdicts: dict[int, str] = {}
     for trip in trips.order_by("number"):
-        pictures.setdefault(trip.chain.case_id, []).append(trip)
+        chain, number = trip.chain, trip.number
+        kept = chain.results.get(metric, {}).get("retention", [])
+        share = kept[number - 1] if number <= len(kept) else None
+        returns.setdefault(chain.case_id, []).append((trip, share))
+        verdicts[chain.case_id] = strips.verdict(chain, metric, run.suite.trips)
     return {
-        pk: {"case": case, "source": case.picture.stored, "trips": pictures.get(pk, [])}
+        pk: {
+            "case": case,
+            "source": case.picture.stored,
+            "trips": returns.get(pk, []),
+            "verdict": verdicts.get(pk, ""),
+        }
         for pk, case in cases.items()
     }
 
