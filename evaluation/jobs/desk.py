@@ -231,8 +231,10 @@ class Desk:
                     returned.append({"id": chain.pk, "trips_played": number})
         pictures = {event.stored.pk: event.stored for event in arrived}
         names = ("sha256", "mime", "width", "height", "bytes")
-        rows = [{name: getattr(picture, name) for name in names} for picture in pictures.values()]
-        bulk.insert(StoredImage, rows, ignore=True)
+        # In one order, so that two jobs with the same pictures never wait for each other.
+        stored = [pictures[key] for key in sorted(pictures)]
+        rows = [{name: getattr(picture, name) for name in names} for picture in stored]
+        bulk.insert(StoredImage, rows, touch="created_at")
         bulk.insert(Trip, forward, ignore=True)
         bulk.update(Trip, backward, by=("chain", "number"))
         bulk.update(Chain, returned, by=("id",))

@@ -20,12 +20,17 @@ Row = Mapping[str, Any]
 PLAIN = frozenset({int, float, str, type(None)})
 
 
-def insert(model: type[models.Model], rows: Sequence[Row], *, ignore: bool = False) -> None:
-    """Add rows, given by their fields; all of the same fields. `ignore`: those there already stay."""
+def insert(
+    model: type[models.Model], rows: Sequence[Row], *, ignore: bool = False, touch: str = ""
+) -> None:
+    """Add rows, given by their fields; all of the same fields.
+
+    `ignore`: those there already stay as they are; `touch`: but for this field, as if new.
+    """
     if not rows:
         return
     database = connections[DEFAULT_DB_ALIAS]
-    sql, fields, defaults = _insert(model, tuple(rows[0]), ignore, database.vendor)
+    sql, fields, defaults = _insert(model, tuple(rows[0]), ignore, touch, database.vendor)
     now = timezone.now()
     rest = [
         field.get_db_prep_save(
@@ -77,7 +82,8 @@ def _values(fields: Sequence[Any], row: Row, database: Any) -> list[Any]:
 
 
 def _fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:
-    return [model._meta.get_field(name) for name in names]
+    options = model._meta
+    return [options.pk if name == "pk" else options.get_field(name) for name in names]
 
 
 def _terms(fields: Sequence[Any]) -> list[str]:
@@ -86,7 +92,7 @@ def _terms(fields: Sequence[Any]) -> list[str]:
 
 @lru_cache
 def _insert(
-    model: type[models.Model], names: tuple[str, ...], ignore: bool, vendor: str
+    model: type[models.Model], names: tuple[str, ...], ignore: bool, touch: str, vendor: str
 ) -> tuple[str, list[Any], list[Any]]:
     quote, fields = connection.ops.quote_name, _fields(model, names)
     defaults: list[Any] = [
@@ -97,7 +103,12 @@ def _insert(
     columns = ", ".join(quote(field.column) for field in (*fields, *defaults))
     marks = ", ".join(["%s"] * (len(fields) + len(defaults)))
     sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES ({marks})"  # noqa: S608
-    return sql + (" ON CONFLICT DO NOTHING" if ignore else ""), fields, defaults
+    if touch:
+        key, column = (quote(field.column) for field in _fields(model, ("pk", touch)))
+        sql += f" ON CONFLICT ({key}) DO UPDATE SET {column} = EXCLUDED.{column}"
+    elif ignore:
+        sql += " ON CONFLICT DO NOTHING"
+    return sql, fields, defaults
 
 
 @lru_cache

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import models
+from django.db.models.functions import Now
 from django.urls import reverse
 
 from evaluation.images import Picture, encode_webp, thumbnail
@@ -17,9 +18,8 @@ EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 class StoredImageManager(models.Manager["StoredImage"]):
     def keep(self, picture: Picture) -> StoredImage:
         """The row of this picture: its bytes are in storage before the row exists."""
-        found = self.filter(pk=picture.sha256).first()
-        if found:
-            return found
+        if self.filter(pk=picture.sha256).update(created_at=Now()):
+            return self.get(pk=picture.sha256)
         row = self.store(picture)
         row.write_thumbnail(picture)
         self.add([row])
@@ -38,8 +38,13 @@ class StoredImageManager(models.Manager["StoredImage"]):
         return row
 
     def add(self, rows: Iterable[StoredImage]) -> None:
-        """Rows of stored pictures, where they are not there yet."""
-        self.bulk_create({row.pk: row for row in rows}.values(), ignore_conflicts=True)
+        """Rows of stored pictures; those there already are young again."""
+        self.bulk_create(
+            {row.pk: row for row in rows}.values(),
+            update_conflicts=True,
+            unique_fields=["sha256"],
+            update_fields=["created_at"],
+        )
 
 
 class StoredImage(models.Model):
@@ -50,6 +55,8 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
+    # When it was last stored. What is young is spared by garbage collection, and a row that is
+    # made young again cannot be taken away by one under way: it waits, looks again, and spares it.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     objects = StoredImageManager()

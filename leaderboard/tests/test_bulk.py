@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from uuid import uuid4
 
@@ -41,6 +42,19 @@ def test_rows_that_are_there_already_stay_when_told_so(run: Run) -> None:
     known.refresh_from_db()
     assert known.mime == "image/png"
     assert StoredImage.objects.get(pk="0" * 64).mime == "image/jpeg"
+
+
+def test_rows_that_are_there_already_are_touched_and_else_stay(run: Run) -> None:
+    known = StoredImage.objects.first()
+    assert known
+    long_ago = timezone.now() - timedelta(days=9)
+    StoredImage.objects.update(created_at=long_ago)
+    row = {"sha256": known.pk, "mime": "image/jpeg", "width": 1, "height": 1, "bytes": 1}
+    bulk.insert(StoredImage, [row], touch="created_at")
+    known.refresh_from_db()
+    assert known.mime == "image/png"
+    assert known.created_at > long_ago + timedelta(days=8)
+    assert StoredImage.objects.filter(created_at=long_ago).count() > 0
 
 
 def test_updates_touch_only_the_rows_they_name(run: Run) -> None:

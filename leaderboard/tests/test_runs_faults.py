@@ -165,6 +165,38 @@ def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: Editin
     assert not failures
 
 
+@pytest.mark.django_db(transaction=True)
+def test_garbage_collection_cannot_come_between_a_picture_and_its_trip(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    first = played(started(server))
+    suite, model = first.suite, first.editing_model
+    first.delete()
+    StoredImage.objects.update(created_at=timezone.now() - timedelta(days=9))
+    collectors: list[threading.Thread] = []
+
+    def collect() -> None:
+        garbage.collect(timedelta(days=1))
+        connection.close()
+
+    insert = desk.bulk.insert
+
+    def collecting(table: Any, rows: Any, **options: Any) -> None:
+        if table is Trip and rows and not collectors:
+            collectors.append(threading.Thread(target=collect))
+            collectors[0].start()
+            collectors[0].join(timeout=0.5)
+        insert(table, rows, **options)
+
+    monkeypatch.setattr(desk.bulk, "insert", collecting)
+    again = played(jobs.start(model, suite))
+    collectors[0].join()
+    assert again.state == RunState.SCORING, again.reason_text
+    assert scored(again).state == RunState.FINISHED
+
+
 # The database
 
 
