@@ -77,8 +77,15 @@ def flatness_error(image: Image.Image) -> float:
 
 def similarity(one: Image.Image, other: Image.Image) -> float:
     """Normalised cross-correlation of two pictures of one size, -1..1."""
-    a, b = (np.asarray(image, dtype=np.float32) for image in (one, other))
-    a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
+    return _correlation(_centred(one), _centred(other))
+
+
+def _centred(image: Image.Image) -> np.ndarray:
+    pixels = np.asarray(image, dtype=np.float32)
+    return pixels - pixels.mean(dtype=np.float64)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     scale = float(np.sqrt(float(np.vdot(a, a)) * float(np.vdot(b, b))))
     return float(np.vdot(a, b)) / scale if scale else 1.0
 
@@ -86,10 +93,11 @@ def similarity(one: Image.Image, other: Image.Image) -> float:
 def symmetries(image: Image.Image) -> frozenset[str]:
     """The exact operators that leave this picture nearly as it is."""
     found = set()
+    centred = _centred(image)  # once: a megapixel takes as long as all that follows
     for name in operators.OPERATORS:
         if name in operators.QUARTER_TURNS and image.width != image.height:
             continue
-        if similarity(image, operators.apply(name, image)) > SYMMETRIC:
+        if _correlation(centred, _centred(operators.apply(name, image))) > SYMMETRIC:
             found.add(name)
     return frozenset(found)
 

@@ -120,11 +120,33 @@ def candidate(source: catalog.SourceImage, size: int) -> Candidate:
 
 def prepared(source: Any, image: Image.Image) -> Candidate:
     """The candidate of a prepared image; `source` is a row of the catalogue or of the database."""
+    return from_facts(source, facts(image))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What of a prepared image a suite needs; small enough to keep."""
+
+    sha256: str
+    width: int
+    height: int
+    symmetric_under: frozenset[str]
+
+
+def facts(image: Image.Image) -> Facts:
+    """What the pixels say: their hash and size, and which operators would not show."""
+    return Facts(
+        pictures.pixel_sha256(image), image.width, image.height, curation.symmetries(image)
+    )
+
+
+def from_facts(source: Any, known: Facts) -> Candidate:
+    """The candidate of an image whose facts are known, without its pixels."""
     picture = SourcePicture(
         slug=source.slug,
-        sha256=pictures.pixel_sha256(image),
-        width=image.width,
-        height=image.height,
+        sha256=known.sha256,
+        width=known.width,
+        height=known.height,
         kind=source.kind,
         origin=source.origin,
         title=source.title,
@@ -136,7 +158,7 @@ def prepared(source: Any, image: Image.Image) -> Candidate:
         made=source.made,
         contains=tuple(source.contains),
     )
-    return Candidate(picture, curation.symmetries(image))
+    return Candidate(picture, known.symmetric_under)
 
 
 def balance(suite: Suite) -> dict[Stratum, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from django.core.cache import cache
 from django.db import transaction
+from PIL import Image
 
 from evaluation import pictures, suite_builder
 from evaluation.images import Picture
@@ -17,6 +19,8 @@ from leaderboard.models import EditingModel, EditPair, Run, SourceImage, Suite
 from leaderboard.models.suites import Curation
 
 SECONDS_PER_EDIT = 10.0
+#: What is known of a picture's pixels at a size never changes; a week is a curator's work.
+KEPT_FOR = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,6 @@ class Preview:
     """What a draft would become if it were frozen now."""
 
     suite: CoreSuite
-    prepared: dict[str, Picture]
 
     @property
     def strata(self) -> list[tuple[str, str, int]]:
@@ -82,21 +85,14 @@ def preview(suite: Suite) -> Preview:
         pair_slugs=chosen("pair_slugs"),
     )
     excluded = set(suite.filters.get("without") or ())
-    prepared: dict[str, Picture] = {}
-    candidates = []
-    for source in SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"):
-        if draft.kinds and source.kind not in draft.kinds:
-            continue
-        candidate, picture = _candidate(source, suite.size)
-        if draft.takes_picture(candidate.picture):
-            candidates.append(candidate)
-            prepared[source.slug] = picture
+    active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
+    # What a draft takes is known before a picture is opened.
+    wanted = [source for source in active if draft.takes_picture(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
+    known = facts_of(wanted, suite.size)
+    candidates = [suite_builder.from_facts(source, known[source.slug]) for source in wanted]
     built = suite_builder.build(draft, candidates, pairs)
-    if excluded:
-        built = _without(built, excluded)
-    used = {picture.slug for picture in built.pictures}
-    return Preview(built, {slug: picture for slug, picture in prepared.items() if slug in used})
+    return Preview(_without(built, excluded) if excluded else built)
 
 
 @transaction.atomic
@@ -105,8 +101,13 @@ def freeze(suite: Suite) -> Suite:
     locked = Suite.objects.select_for_update().get(pk=suite.pk)
     if locked.is_frozen:
         raise SuiteError(f"{locked} is frozen already")
-    ready = preview(locked)
-    return store_suite(ready.suite, ready.prepared, row=locked)
+    core = preview(locked).suite
+    used = SourceImage.objects.filter(slug__in=[picture.slug for picture in core.pictures])
+    prepared = {
+        source.slug: Picture.from_image(_prepared(source, locked.size))
+        for source in used.select_related("stored")
+    }
+    return store_suite(core, prepared, row=locked)
 
 
 def next_version(suite: Suite, without: Collection[str] = (), changes: str = "") -> Suite:
@@ -135,9 +136,25 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
     )
 
 
-def _candidate(source: SourceImage, size: int) -> tuple[suite_builder.Candidate, Picture]:
-    image = pictures.prepare(source.stored.read().image, size)
-    return suite_builder.prepared(source, image), Picture.from_image(image)
+def facts_of(sources: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
+    """What the pictures' pixels say at a size, by slug; once computed, it is kept.
+
+    Preparing a hundred pictures takes many seconds, and a curator looks at a draft
+    again and again.
+    """
+    keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in sources}
+    known = cache.get_many(keys.values())
+    found = {}
+    for source in sources:
+        key = keys[source.slug]
+        found[source.slug] = known.get(key) or suite_builder.facts(_prepared(source, size))
+        if key not in known:
+            cache.set(key, found[source.slug], KEPT_FOR)
+    return found
+
+
+def _prepared(source: SourceImage, size: int) -> Image.Image:
+    return pictures.prepare(source.stored.read().image, size)
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from evaluation.comparison import Difference
 from leaderboard import wording
 from leaderboard.models import Standing
 
@@ -56,10 +57,10 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
     )
 
 
-def difference_bar(
-    estimate: float, low: float | None, high: float | None, span: float
-) -> SafeString:
+def difference_bar(difference: Difference, span: float) -> SafeString:
     """A difference with its interval on an axis of -span..span, zero in the middle."""
+    bounds = difference.interval
+    low, high = (bounds.low, bounds.high) if bounds else (None, None)
 
     def place(value: float) -> str:
         return _number(50 + 50 * max(-1, min(1, value / (span or 1))))
@@ -69,7 +70,7 @@ def difference_bar(
         '<svg class="difference" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         '<path d="M50 0V10"/><path d="{}"/><path d="M{} 1v8"/></svg>',
         whisker,
-        place(estimate),
+        place(difference.estimate),
     )
 
 

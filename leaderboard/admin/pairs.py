@@ -22,11 +22,14 @@ from simple_history.admin import SimpleHistoryAdmin
 from evaluation import curation, pictures
 from evaluation.images import Picture, encode_webp
 from evaluation.suites import SourcePicture
+from leaderboard import drafts
 from leaderboard.admin.base import CurationActions, NoticesConflicts
 from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind
 
 PREVIEW_SIZE = 384
+#: Enough to see whether a mirrored picture looks like itself.
+SYMMETRY_SIZE = 128
 
 
 class EditPairForm(NoticesConflicts):
@@ -227,9 +230,11 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
             raise PermissionDenied
         pair = get_object_or_404(EditPair, pk=pk)
         core = pair.as_core()
+        sources = list(SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"))
+        known = drafts.facts_of(sources, SYMMETRY_SIZE) if pair.operator else {}
         rows = []
-        for source in SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"):
-            symmetric = _symmetries(source) if pair.operator else ()
+        for source in sources:
+            symmetric = known[source.slug].symmetric_under if known else ()
             rows.append((source, curation.fits(_as_core(source), core, symmetric)))
         rows.sort(key=lambda row: len(row[1]))
         context = {
@@ -271,7 +276,3 @@ def _as_core(source: SourceImage) -> SourcePicture:
         *(source.licence, source.attribution),
         contains=tuple(source.contains),
     )
-
-
-def _symmetries(source: SourceImage) -> frozenset[str]:
-    return curation.symmetries(pictures.prepare(source.stored.read().image, 128))

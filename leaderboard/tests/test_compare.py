@@ -75,6 +75,22 @@ def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client
     assert "would show a difference of this size" in html or "would settle it" in html
 
 
+def test_too_few_pictures_for_an_interval_still_make_a_page(client):
+    suite = make_suite(pictures=2)
+    for name, half_life in (("Long", 9), ("Short", 3), ("Middle", 6)):
+        make_run(name, suite, half_life, chains=True, scopes=SCOPES)
+    assert "too few pictures to tell" in page(client, "?models=long,short,middle")
+
+
+def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
+    for name in ("One", "Two", "Three"):
+        make_run(name, suite, 1e6, chains=True, scopes=SCOPES)
+    html = page(client, "?models=one,two,three")
+    assert "None of the 3 loses half of the picture within" in html
+    assert "both outlast this suite" in html
+    assert html.count("none alone") == 3
+
+
 def test_a_difference_too_small_to_print_is_still_said_in_words(client, runs):
     assert "Twin lasts a little longer than Long" in page(client, "?models=long,twin")
 

@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 from PIL import Image
@@ -172,6 +173,29 @@ def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
     following = drafts.next_version(suite)
     assert following.version == 2
     assert drafts.preview(following).suite.content_hash != suite.content_hash
+
+
+def test_a_draft_is_looked_at_again_without_opening_a_picture(content, monkeypatch):
+    cache.clear()
+    suite = Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
+    first = drafts.preview(suite).suite
+
+    def opened(*args):
+        raise AssertionError("a picture was opened")
+
+    monkeypatch.setattr(StoredImage, "read", opened)
+    assert drafts.preview(suite).suite == first
+    suite.size = 64
+    with pytest.raises(AssertionError, match="opened"):
+        drafts.preview(suite)
+
+
+def test_a_picture_has_a_page_to_change_it_without_a_new_file(curator, content):
+    source = SourceImage.objects.first()
+    page = reverse("admin:leaderboard_sourceimage_change", args=[source.pk])
+    shown = curator.get(page)
+    assert shown.status_code == 200
+    assert 'name="file"' not in shown.content.decode()
 
 
 def test_a_draft_that_fits_nothing_says_so(curator, content):

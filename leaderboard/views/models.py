@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Q
@@ -43,7 +43,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
     context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
     if run:
-        context |= portrait(run, metric) | history(runs)
+        known = _standings(runs)
+        context |= portrait(run, known.get(run.pk, {}), metric) | history(runs, known)
     response = render(request, "leaderboard/model.html", context)
     if request.GET:
         response["X-Robots-Tag"] = "noindex"
@@ -51,11 +52,18 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     return not_kept(response) if unknown else response
 
 
-def portrait(run: Run, asked: str) -> dict[str, Any]:
+def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
+    """What each run reached on all cases, by the metric's name."""
+    found = Standing.objects.filter(run__in=[run.pk for run in runs], scope="all", level=LEVEL)
+    by_run: dict[int, dict[str, Standing]] = {}
+    for standing in found.select_related("metric"):
+        by_run.setdefault(standing.run_id, {})[standing.metric.name] = standing
+    return by_run
+
+
+def portrait(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[str, Any]:
     """Everything that is said of one run."""
     trips = run.suite.trips
-    whole = list(run.standings.filter(scope="all", level=LEVEL).select_related("metric"))
-    standings = {standing.metric.name: standing for standing in whole}
     names = [name for name in METRICS if name in standings]
     common = {
         "suite": run.suite,
@@ -104,15 +112,11 @@ def _published(run: Run, standing: Standing) -> Chart | None:
     return published.chart(name, shown, standing.metric.name, run.suite.trips)
 
 
-def history(runs: Sequence[Run]) -> dict[str, Any]:
+def history(runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]) -> dict[str, Any]:
     """Every run of the model with its half-life by the first metric it has."""
-    found = Standing.objects.filter(run__in=[run.pk for run in runs], scope="all", level=LEVEL)
-    by_run: dict[int, dict[str, Standing]] = {}
-    for standing in found.select_related("metric").defer("curve", "details", "counts"):
-        by_run.setdefault(standing.run_id, {})[standing.metric.name] = standing
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
-        known = by_run.get(run.pk, {})
+        known = standings.get(run.pk, {})
         name = next((name for name in METRICS if name in known), None)
         lines.append({"run": run, "metric": name, "standing": known[name] if name else None})
     return {"history": lines}
