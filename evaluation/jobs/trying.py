@@ -9,9 +9,9 @@ import structlog
 
 from evaluation.dynamics import dynamics
 from evaluation.half_life import LEVELS, ChainResult, event
-from evaluation.images import Picture
+from evaluation.images import ImageError, Picture
 from evaluation.jpeg import jpeg_equivalent
-from evaluation.metrics import load_metric
+from evaluation.metrics import MetricError, load_metric
 from evaluation.suites import EditPair
 from leaderboard.models import TriedChain
 
@@ -28,8 +28,11 @@ def score(chain_id: int) -> None:
         results = _results(chain)
     except Exception as error:
         log.exception("own chain not scored", chain=chain.pk)
+        # Only what was written for people is shown to them.
+        known = isinstance(error, (ImageError, MetricError))
+        why = f"{error}." if known else "The fault is ours and has been noted; please try again."
         TriedChain.objects.filter(pk=chain.pk).update(
-            state=TriedChain.State.FAILED, error=f"{type(error).__name__}: {error}"[:500]
+            state=TriedChain.State.FAILED, error=why[:500]
         )
         return
     TriedChain.objects.filter(pk=chain.pk).update(state=TriedChain.State.SCORED, results=results)

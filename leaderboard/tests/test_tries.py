@@ -148,6 +148,20 @@ def test_after_a_day_the_chain_is_gone(client, valkey):
     assert not TriedChain.objects.exists()
 
 
+def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, monkeypatch):
+    source, one = worn(1)
+    answer = send(client, {"a.png": source, "b.png": one})
+
+    def broken(*_: object) -> None:
+        raise ImportError("no module at /srv/secret/place")
+
+    monkeypatch.setattr("evaluation.run_scores.score_chain", broken)
+    jobs.try_chain(TriedChain.objects.get().pk)
+    page = client.get(answer.url).content.decode()
+    assert "The fault is ours" in page
+    assert "secret" not in page
+
+
 def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
     settings.TRIES_PER_DAY = 1
     source, one = worn(1)
