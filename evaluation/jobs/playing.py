@@ -160,7 +160,10 @@ class Player:
             return False
         if self.queue == rings.GPU:
             self.between_chains()
-        chains = persistently(lambda: Chain.objects.claim(self.run, self.token, free))
+        # A chain that was taken back from us while its thread waits for an answer carries our
+        # token again when we take it: two threads would play it, and neither be fenced off.
+        ours = list(self.desk.works)
+        chains = persistently(lambda: Chain.objects.claim(self.run, self.token, free, ours))
         self._more = len(chains) == free
         for work in self._works(chains):
             self.desk.works[work.chain.pk] = work

@@ -47,22 +47,23 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return max(0, editing_model.max_in_flight - busy)
 
     @transaction.atomic
-    def claim(self, run: Run, token: UUID, most: int) -> list[Chain]:
-        """Take up to `most` free chains, within the model's limit of calls in flight."""
+    def claim(self, run: Run, token: UUID, most: int, besides: Iterable[int] = ()) -> list[Chain]:
+        """Take up to `most` free chains but these, within the model's limit of calls in flight."""
         # Whoever counts and claims for a model holds its row: two workers never both
         # take the last free place.
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model=model)
-        chosen = self.free().filter(run=run)[: min(most, self.room(model))]
+        chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
+        chosen = chosen[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
         if not keys or not taken.update(
             state=ChainState.PLAYING, token=token, lease_until=after(settings.LEASE_SECONDS)
         ):
             return []
-        _lose_calls(keys)
-        mine = self.held(token).filter(pk__in=keys)
-        return list(mine.select_related("case__picture__stored"))
+        mine = list(self.held(token).filter(pk__in=keys).select_related("case__picture__stored"))
+        _lose_calls([chain.pk for chain in mine])
+        return mine
 
     def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
         """Take up to `most` chains with unscored trips, pictures together."""

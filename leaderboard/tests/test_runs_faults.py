@@ -283,6 +283,30 @@ def test_a_scoring_job_from_before_a_rescore_writes_nothing(server: EditingServe
         job._write(chain, trips, [])
 
 
+def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was held up for longer than its lease claims what the sweeper put back."""
+    server.latency = 0.3
+    taken_back: list[int] = []
+    claim = playing.Player._claim
+
+    def after_a_lapse(player: playing.Player) -> bool:
+        if server.in_flight == 4 and not taken_back:
+            Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+            taken_back.append(Chain.objects.take_back())
+            player._due["claim"] = 0.0
+        return claim(player)
+
+    monkeypatch.setattr(playing.Player, "_claim", after_a_lapse)
+    run = played(started(server, max_in_flight=16))
+    assert taken_back == [4]
+    assert run.state == RunState.SCORING
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+    assert run.ledger.filter(outcome=Call.LOST).count() == 4
+    assert len(server.calls) == 28
+
+
 # Clocks and rate limits
 
 
