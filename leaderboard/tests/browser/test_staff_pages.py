@@ -1,0 +1,66 @@
+"""Pages that come with libraries live under the same content policy as our own."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from leaderboard.tests import factories
+from leaderboard.tests.browser.conftest import WIDE
+from leaderboard.tests.played import QUICK, play
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+LISTS = ("sourceimage", "editpair", "suite", "editingmodel", "run", "submission", "call")
+
+
+@pytest.fixture
+def staff(visit, client, settings, live_server):
+    """A page of somebody who may see everything."""
+    settings.METRICS = QUICK
+    play("noise", factories.tiny_suite(pictures=1, trips=1, size=64))
+    client.force_login(User.objects.create_superuser("root", password="a long password"))
+    seen = visit("/livez", size=WIDE)
+    seen.page.context.add_cookies(
+        [
+            {
+                "name": settings.SESSION_COOKIE_NAME,
+                "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+                "url": live_server.url,
+            }
+        ]
+    )
+    return seen
+
+
+def complaints(seen):
+    """What the browser said of the page, and what the policy stopped on it."""
+    seen.settle()
+    said = seen.complaints + seen.page.evaluate("window.violations")
+    seen.complaints.clear()
+    return said
+
+
+def test_admin_lists_and_forms_break_no_policy(staff):
+    for name in LISTS:
+        staff.open(f"/admin/leaderboard/{name}/")
+        assert complaints(staff) == [], name
+        rows = staff.page.locator("#result_list tbody th a")
+        if rows.count():
+            rows.first.click()
+            staff.page.wait_for_selector("#content h1, #content h2")
+            assert complaints(staff) == [], f"the form of {name}"
+
+
+def test_the_queues_are_shown_without_a_complaint(staff, valkey):
+    staff.open("/admin/queues/")
+    assert staff.page.get_by_role("link", name="edits").is_visible()
+    assert complaints(staff) == []
+    for address in ("queues/0/", "queues/0/finished/", "workers/0/"):
+        staff.open(f"/admin/queues/{address}")
+        assert complaints(staff) == [], address
+
+
+def test_the_page_of_the_api_lists_its_addresses(visit):
+    seen = visit("/api/v1/docs")
+    seen.page.get_by_text("/api/v1/leaderboard").first.wait_for()
+    assert complaints(seen) == []
