@@ -156,6 +156,18 @@ def test_a_chain_without_any_score_still_shows_its_pictures(client, run):
     assert reverse("picture", args=["copy", "0" * 64])[:-64] in page
 
 
+def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
+    first, second, *_ = cases = list(run.suite.cases.order_by("position"))
+    Chain.objects.filter(run=run, case=second).delete()
+    page = client.get(strip_of(run, first)).content.decode()
+    assert f"/runs/{run.pk}/cases/{second.pk}/" not in page
+    assert all(
+        client.get(address).status_code == 200
+        for address in re.findall(rf'href="(/runs/{run.pk}/cases/[0-9]+/)', page)
+    )
+    assert f"of {len(cases) - 1}" in page
+
+
 def test_a_suite_published_elsewhere_has_no_pictures_and_no_fault(client):
     suite = make_suite(pictures=1)
     run = make_run("Other", suite, chains=True)

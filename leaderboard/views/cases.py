@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.cache import cache
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -35,7 +36,8 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
     frames = strips.frames(chain, trips, metric, _ladder(run, case, metric))
-    before, after, place, count = _neighbours(case)
+    # A run may lack cases of its suite: the way leads on to those that it has.
+    before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
         "case": case,
         "source": case.picture.stored,
@@ -79,7 +81,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in shown}
     for trip in trips.select_related("edited", "restored"):
         by_chain[trip.chain_id][trip.number] = trip
-    before, after, place, count = _neighbours(case)
+    before, after, place, count = _neighbours(case, Case.objects.filter(suite=case.suite_id))
     context = {
         "case": case,
         "source": case.picture.stored,
@@ -154,9 +156,9 @@ def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
     return row.ladder if row else {}
 
 
-def _neighbours(case: Case) -> tuple[int | None, int | None, int, int]:
-    """The cases before and after in the suite, this one's place, and how many there are."""
-    keys = list(Case.objects.filter(suite=case.suite_id).values_list("pk", flat=True))
+def _neighbours(case: Case, among: QuerySet[Case]) -> tuple[int | None, int | None, int, int]:
+    """The cases before and after among these, this one's place, and how many there are."""
+    keys = list(among.values_list("pk", flat=True))
     place = keys.index(case.pk)
     before = keys[place - 1] if place else None
     after = keys[place + 1] if place + 1 < len(keys) else None
