@@ -65,17 +65,17 @@ def valkey_server() -> Iterator[ValkeyServer]:
     from django.conf import settings
 
     server = ValkeyServer(settings.REDIS_SOCKET)
-    server.start()
     yield server
     server.kill()
 
 
 @pytest.fixture
-def valkey(valkey_server: ValkeyServer) -> ValkeyServer:
-    """The Valkey of the settings, running and empty."""
-    import redis
+def valkey(valkey_server: ValkeyServer) -> Iterator[ValkeyServer]:
+    """The Valkey of the settings, running and empty; gone after the test.
 
+    What it left in the queues would make the jobs of other tests step aside.
+    """
     if valkey_server.process is None or valkey_server.process.poll() is not None:
         valkey_server.start()
-    redis.Redis(unix_socket_path=valkey_server.socket).flushall()
-    return valkey_server
+    yield valkey_server
+    valkey_server.kill()
