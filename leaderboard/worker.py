@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -193,8 +194,9 @@ def preload(queue: str) -> None:
 
     if queue == rings.GPU:
         try:
-            for module in ("pyarrow.parquet", "pandas"):  # of the export that ends a run
-                importlib.import_module(module)
+            importlib.import_module("pyarrow.parquet")  # of the export that ends a run
+            if importlib.util.find_spec("pandas"):  # which pyarrow loads where it is there
+                importlib.import_module("pandas")
             for name in settings.METRICS or METRICS:
                 metric = metric_class(name)
                 if issubclass(metric, NetworkMetric):
