@@ -73,6 +73,8 @@ def configure(options: dict[str, Any]) -> None:
                 "rq.worker": {"level": "WARNING"},
                 "PIL": {"level": "WARNING"},
                 "matplotlib": {"level": "WARNING"},
+                "google_genai": {"level": "WARNING"},
+                "httpx": {"level": "WARNING"},
                 "httpx2": {"level": "WARNING"},
                 "httpcore2": {"level": "WARNING"},
                 "axes": {"level": "WARNING"},

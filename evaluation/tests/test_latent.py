@@ -63,6 +63,7 @@ def test_the_autoencoder_that_ships_is_small_and_described():
 @pytest.mark.xfail(
     reason="the shipped autoencoder has had four minutes of training; it needs about an hour"
 )
+@pytest.mark.slow
 def test_it_is_clean_after_one_trip_worn_after_five_and_ruined_after_twenty(coffee):
     editor = load_editor("latent")
     errors = [error(coffee, after(editor, coffee, passes)) for passes in (2, 10, 40)]

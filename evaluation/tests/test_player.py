@@ -203,7 +203,13 @@ def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
         *("--out", str(tmp_path / "run")),
     ]
     calls = tmp_path / "run/calls.jsonl"
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        # A shell that started the tests in the background made them deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     deadline = time.monotonic() + 120
     while not calls.is_file() or calls.read_bytes().count(b"\n") < 5:
         assert process.poll() is None

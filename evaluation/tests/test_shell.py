@@ -85,6 +85,7 @@ def yardsticks(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_the_oracle_keeps_everything(yardsticks):
     for result in yardsticks["oracle"].values():
         assert result.summary.half_life is None

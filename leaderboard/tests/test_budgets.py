@@ -71,6 +71,7 @@ def cost(client: Any, address: str) -> tuple[int, int]:
     return len(queries), len(gzip.compress(answer.content))
 
 
+@pytest.mark.slow
 def test_pages_make_the_same_queries_however_large_the_board(client):
     costs = []
     for size in (SMALL, LARGE):

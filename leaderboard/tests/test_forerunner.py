@@ -75,7 +75,7 @@ def test_the_forerunners_own_table_becomes_a_suite_that_nobody_is_ranked_in(shar
     assert 2 < best.usable_trips < 3
     assert -0.2 < best.curve["mean"][10] < 0.1
     page = client.get(f"/?suite={suite.slug}-v1").content.decode()
-    assert "Published elsewhere" in page
+    assert "These results were published by others" in page
     assert "nano_banana (edit-converge-bench)" in page
     # Without a picture anywhere, every page about it still stands.
     run = Run.objects.first()

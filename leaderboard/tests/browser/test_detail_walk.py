@@ -189,6 +189,7 @@ def test_without_script_the_strip_and_its_numbers_are_there(strip, visit):
     assert page.locator(".table").first.is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_the_other_pages_have_no_fault(run, visit, size):
     addresses = [
