@@ -72,6 +72,7 @@ def cost(client: Any, address: str) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.django_db(transaction=True)  # PostgreSQL empties no table in mid-transaction
 def test_pages_make_the_same_queries_however_large_the_board(client):
     costs = []
     for size in (SMALL, LARGE):

@@ -17,7 +17,7 @@ from evaluation.benchmarks.editing_server import Call as ServerCall
 from evaluation.benchmarks.editing_server import EditingServer, Reply
 from evaluation.editors.base import Fault
 from evaluation.images import encode_png
-from evaluation.jobs import playing
+from evaluation.jobs import pacing, playing
 from evaluation.retries import Limits
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
@@ -263,8 +263,9 @@ def test_a_rejected_key_pauses_until_a_person_resumes(
 
 
 def test_an_unreachable_endpoint_pauses_and_resumes_by_itself(
-    server: EditingServer,
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pacing, "_growing", lambda failures: 0.2)
     run = started(server)
     url = run.editing_model.options["url"]
     EditingModel.objects.update(options=run.editing_model.options | {"url": "http://127.0.0.1:9/"})
