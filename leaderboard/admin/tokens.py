@@ -39,7 +39,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         if not change:
-            obj.issued_by = request.user
+            obj.issued_by_id = request.user.pk
             request.new_secret = obj.draw()  # type: ignore[attr-defined]
         super().save_model(request, obj, form, change)
 

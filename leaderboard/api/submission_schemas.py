@@ -62,7 +62,7 @@ def _field(name: str, field: forms.Field) -> tuple[Any, Any]:
         return OTHERWISE[name]
     kind = next((kind for cls, kind in TYPES if isinstance(field, cls)), str)
     label = str(field.label or name.replace("_", " ").capitalize())
-    about = {
+    about: dict[str, Any] = {
         "description": f"{label}. {field.help_text}".strip(),
         "max_length": getattr(field, "max_length", None) if kind is str else None,
         "ge": getattr(field, "min_value", None),
@@ -75,15 +75,12 @@ def _field(name: str, field: forms.Field) -> tuple[Any, Any]:
     return kind | None, Field(field.initial, **about)
 
 
-SubmissionIn: Any = create_model(
-    "SubmissionIn",
-    __base__=Schema,
-    **{
-        name: _field(name, field)
-        for name, field in SubmissionForm.base_fields.items()
-        if name not in LEFT_OUT
-    },
-)
+_fields: dict[str, Any] = {
+    name: _field(name, field)
+    for name, field in SubmissionForm.base_fields.items()
+    if name not in LEFT_OUT
+}
+SubmissionIn: Any = create_model("SubmissionIn", __base__=Schema, **_fields)
 
 
 def form_data(sent: Any, sender: ApiToken, suite_id: int | None) -> dict[str, Any]:
