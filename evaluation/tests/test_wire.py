@@ -165,7 +165,8 @@ def test_a_proxy_of_the_environment_is_used_and_kept_to_the_clock(
         heads.append(read_head(connection))
         if b"/slow" in heads[-1]:
             time.sleep(3)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+        connection.sendall(head + b"{}")
 
     for name in ("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
