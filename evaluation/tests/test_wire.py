@@ -90,11 +90,11 @@ def test_the_clock_runs_over_all_requests_of_a_call(wire: Wire, serve: Serve) ->
     def talk(connection: socket.socket) -> None:
         while True:
             read_head(connection)
-            time.sleep(0.15)
+            time.sleep(0.4)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     url = serve(talk)
-    with wire.call(0.4) as limits:
+    with wire.call(1.1) as limits:
         assert wire.send("GET", url).body == b"{}"
         assert wire.send("GET", url).body == b"{}"
         with pytest.raises(httpx2.TimeoutException):
