@@ -31,6 +31,7 @@ from leaderboard.models import PublishedFigure
 ELSEWHERE = "published elsewhere"
 #: Lines drawn at once, and those the legend can add.
 LINES, MORE_LINES = 4, 4
+OPEN = ("circle", "square", "diamond", "triangle-up")
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,6 @@ def _theirs(line: Line, place: int, metric: str) -> Figure:
     # Two sources may name one model; each has a button of its own.
     trace["legendgroup"] = f"{trace['name']} {place}"
     return trace | ({"visible": "legendonly"} if place >= LINES else {})
-
-
-OPEN = ("circle", "square", "diamond", "triangle-up")
 
 
 def _trace(name: str, x: Any, y: Any, told: Sequence[str]) -> Figure:
