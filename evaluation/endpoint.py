@@ -19,18 +19,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
+import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urljoin
 
 import httpcore2
+import httptools
 
 from evaluation import __version__
 from evaluation.addresses import AddressRefused, Rules, Url
 from evaluation.editors.base import EditorError, Fault
+from evaluation.exchange import Connection, Received, head_of
 from evaluation.guarded_network import (
     CONNECT_SECONDS,
     GuardedNetwork,
@@ -39,11 +43,6 @@ from evaluation.guarded_network import (
 )
 
 MAX_BODY_BYTES = 64 * 2**20
-# Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
-MAX_PIECES = 100_000
-# Shorter than the 5 s after which common servers (uvicorn, Node) hang up, so that
-# an edit is not sent into a connection that is just being closed.
-KEEPALIVE_SECONDS = 4.0
 USER_AGENT = f"ConvergeBench/{__version__}"
 
 logger = logging.getLogger(__name__)
@@ -78,19 +77,16 @@ class GuardedClient:
         *,
         on_security_event: SecurityEvent | None = None,
         max_bytes: int = MAX_BODY_BYTES,
-        max_connections: int = 256,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self.rules = rules or Rules()
         self.max_bytes = max_bytes
         self._on_security_event = on_security_event
+        self._parse = lru_cache(maxsize=64)(self.rules.parse)  # the same few, thousands of times
         self._network = GuardedNetwork(self.rules)
-        self._pool = httpcore2.ConnectionPool(
-            ssl_context=ssl_context or _trusted_authorities(),
-            max_connections=max_connections,
-            keepalive_expiry=KEEPALIVE_SECONDS,
-            network_backend=self._network,
-        )
+        self._ssl_context = ssl_context or _trusted_authorities()
+        self._lock = threading.Lock()
+        self._idle: deque[Connection] = deque()  # the longest idle first
 
     def parse(self, url: str) -> Url:
         """The URL in its parts when it may be called, by its text alone."""
@@ -122,7 +118,7 @@ class GuardedClient:
         start = time.monotonic()
         deadline = start + timeout
         with self._reporting(kind):
-            target = self.rules.parse(url)
+            target = self._parse(url)
             sent = {
                 "Host": target.netloc,
                 "Accept": "*/*",
@@ -132,78 +128,56 @@ class GuardedClient:
             }
             if content or method != "GET":
                 sent["Content-Length"] = str(len(content))
-            request = httpcore2.Request(
-                method,
-                httpcore2.URL(
-                    scheme=target.scheme, host=target.host, port=target.port, target=target.target
-                ),
-                headers=[(k.encode("ascii"), v.encode("latin-1")) for k, v in sent.items()],
-                content=content,
-                # Our streams take these as points in time, not as durations, so that
-                # a slow answer cannot start the clock again with each read.
-                extensions={
-                    "timeout": {
-                        "connect": deadline,
-                        "read": deadline,
-                        "write": deadline,
-                        "pool": timeout,
-                    }
-                },
-            )
-            status, answered, body = self._exchange(request, timeout, deadline)
+            head = head_of(method, target.target, sent)
+            status, answered, body = self._exchange(target, head, content, timeout, deadline)
         reply = Reply(status, answered, body, time.monotonic() - start)
         if 300 <= status < 400:
             self._refuse_redirect(url, reply, deadline)
         return reply
 
     def _exchange(
-        self, request: httpcore2.Request, timeout: float, deadline: float
-    ) -> tuple[int, dict[str, str], bytes]:
+        self, target: Url, head: bytes, content: bytes, timeout: float, deadline: float
+    ) -> Received:
         try:
-            response = self._pool.handle_request(request)
-            try:
-                headers = {
-                    name.decode("latin-1").lower(): value.decode("latin-1")
-                    for name, value in response.headers
-                }
-                return response.status, headers, self._read_body(response, headers, deadline)
-            finally:
-                response.close()
-        except EditorError:
-            raise
+            with self._connection(target, deadline) as connection:
+                return connection.exchange(head, content, self.max_bytes, deadline)
         except Exception as error:
             if self._network.closed:
                 raise closed_error() from error
-            # h11 quotes an unsendable header, which may be the one with the key.
-            quotes_us = isinstance(error, httpcore2.LocalProtocolError)
-            raise _failure(error, timeout) from (None if quotes_us else error)
+            if isinstance(error, EditorError):
+                raise
+            raise _failure(error, timeout) from error
 
-    def _read_body(
-        self, response: httpcore2.Response, headers: Mapping[str, str], deadline: float
-    ) -> bytes:
-        stated = headers.get("content-length", "")
-        if stated.isdecimal() and int(stated) > self.max_bytes:
-            raise _too_large(self.max_bytes)
-        decode = _decoder(headers.get("content-encoding", ""))
-        chunks: list[bytes] = []
-        size = received = 0
-        for chunk in response.iter_stream():
-            received += len(chunk)
-            if decode:
-                chunk = decode(chunk, self.max_bytes + 1 - size)
-            size += len(chunk)
-            if size > self.max_bytes or received > self.max_bytes:
-                raise _too_large(self.max_bytes)
-            if time.monotonic() > deadline:
-                raise httpcore2.ReadTimeout
-            chunks.append(chunk)
-            if len(chunks) > MAX_PIECES:
-                raise protocol_error(f"the body comes in more than {MAX_PIECES:,} pieces")
-        wire = response.extensions["network_stream"]
-        if stated.isdecimal() and wire.body_received > int(stated):
-            wire.close()  # what is left over would be read as the next answer
-            raise protocol_error("the body is longer than its Content-Length")
-        return b"".join(chunks)
+    @contextlib.contextmanager
+    def _connection(self, target: Url, deadline: float) -> Iterator[Connection]:
+        """A connection for one call alone, kept for the next one where it can be."""
+        connection = self._idle_connection(target.origin)
+        if connection is None:
+            authorities = self._ssl_context if target.scheme == "https" else None
+            sock = self._network.connect(target, authorities, deadline)
+            connection = Connection(target.origin, sock)
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                if kept := connection.is_reusable and not self._network.closed:
+                    self._idle.append(connection)
+            if not kept:
+                self._network.drop(connection.sock)
+
+    def _idle_connection(self, origin: str) -> Connection | None:
+        """One to this origin that is still good; those that idled too long are closed."""
+        while True:
+            with self._lock:
+                while self._idle and self._idle[0].has_expired:
+                    self._network.drop(self._idle.popleft().sock)
+                fitting = (one for one in reversed(self._idle) if one.origin == origin)
+                if (connection := next(fitting, None)) is None:
+                    return None
+                self._idle.remove(connection)
+            if not connection.has_expired:
+                return connection
+            self._network.drop(connection.sock)
 
     def _refuse_redirect(self, url: str, reply: Reply, deadline: float) -> None:
         """Raise: a redirect is never followed, and one to a private host is reported."""
@@ -238,7 +212,9 @@ class GuardedClient:
     def close(self) -> None:
         """End every call in flight; later calls fail at once."""
         self._network.close()
-        self._pool.close()
+        with self._lock:
+            while self._idle:
+                self._network.drop(self._idle.pop().sock)
 
 
 @lru_cache(maxsize=1)
@@ -247,50 +223,19 @@ def _trusted_authorities() -> ssl.SSLContext:
     return httpcore2.default_ssl_context()
 
 
-def _decoder(encoding: str) -> Callable[[bytes, int], bytes] | None:
-    """Undoes a Content-Encoding we did not ask for, never giving more bytes than told to."""
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return None
-    if name not in ("gzip", "x-gzip", "deflate"):
-        raise EditorError(
-            f"the answer is compressed ({name[:40]!r}) although identity was asked for",
-            fault=Fault.SERVER_ERROR,
-            permanent=True,
-        )
-    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress
-
-
-def _too_large(limit: int) -> EditorError:
-    return EditorError(
-        f"response too large: more than {limit / 2**20:.3g} MB",
-        fault=Fault.BAD_ANSWER,
-        permanent=True,
-        billed=True,
-    )
-
-
 def _failure(error: Exception, timeout: float) -> EditorError:
     """What a failed exchange means. The exception's own text may quote the peer: it stays out."""
     match error:
-        case httpcore2.ConnectTimeout():
-            return EditorError("no connection within the time limit", fault=Fault.TIMEOUT)
-        case httpcore2.TimeoutException():
+        case TimeoutError():
             return EditorError(
                 f"no complete answer within {timeout:g} s", fault=Fault.TIMEOUT, billed=True
             )
-        case httpcore2.ConnectError():
-            return EditorError(f"cannot connect: {error}", fault=Fault.UNREACHABLE)
-        case httpcore2.RemoteProtocolError():
-            return protocol_error("the answer is not complete, valid HTTP")
-        case httpcore2.NetworkError():
+        case OSError():
             return EditorError(
                 "the connection broke during the call", fault=Fault.UNREACHABLE, billed=True
             )
-        case httpcore2.LocalProtocolError() | UnicodeError() | TypeError():
-            return EditorError(
-                "the request cannot be sent as HTTP", fault=Fault.CONFIGURATION, permanent=True
-            )
+        case httptools.HttpParserError():
+            return protocol_error("the answer is not complete, valid HTTP")
         case zlib.error():
             return protocol_error("the compressed answer cannot be unpacked")
     raise error
