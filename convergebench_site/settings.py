@@ -271,6 +271,8 @@ SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 TRIES_PER_DAY = env.int("TRIES_PER_DAY", default=60)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
+#: A worker with several times as many calls in flight uses as many processors.
+CALLS_PER_PROCESS = env.int("CALLS_PER_PROCESS", default=16)
 #: A worker that was not heard of for so long has lost its chains.
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
 #: After so long a job makes room for other runs that wait in its queue.

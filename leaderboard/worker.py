@@ -6,12 +6,10 @@ by itself for work that nobody rang for, and its work horse dies with it.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -26,15 +24,13 @@ from rq import Queue, Worker, worker_registration
 from rq.job import Job
 
 from evaluation import jobs
-from evaluation.jobs import rings, signals
+from evaluation.jobs import forking, rings, signals
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.network import NetworkMetric
 from evaluation.torch_compat import ready_torchvision
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
-
-PR_SET_PDEATHSIG = 1
 
 
 class RunWorker(Worker):
@@ -124,7 +120,8 @@ class RunWorker(Worker):
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)
         token = rings.token_of(job.id)
         try:
-            chains = Chain.objects.release(token) + Chain.objects.release_scores(token)
+            chains = sum(Chain.objects.release(one) for one in forking.tokens(token))
+            chains += Chain.objects.release_scores(token)
             Run.objects.release_finish(token)
             log.warning("work horse died", job=job.id, chains=chains)
             self._sweep()
@@ -136,7 +133,10 @@ class RunWorker(Worker):
         super().handle_warm_shutdown_request()
         if self.horse_pid:
             with suppress(ProcessLookupError):
-                os.kill(self.horse_pid, signal.SIGTERM)
+                try:
+                    os.killpg(self.horse_pid, signal.SIGTERM)  # with what it forked
+                except ProcessLookupError:  # too young to lead a group
+                    os.kill(self.horse_pid, signal.SIGTERM)
 
     # The horse.
 
@@ -146,10 +146,7 @@ class RunWorker(Worker):
         super().fork_work_horse(job, queue)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._parent_pid:
-            os._exit(1)  # the parent died before it could be bound to
+        forking.die_with_parent(self._parent_pid)
         super().main_work_horse(job, queue)
 
     def setup_work_horse_signals(self) -> None:

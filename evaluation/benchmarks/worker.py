@@ -117,9 +117,12 @@ def bookkeeping() -> str:
 
 def play(workers: int, each: int) -> tuple[float, float]:
     """Seconds from the run's start to its last answer, and the most megabytes of one worker."""
+    from django.conf import settings
+
     from evaluation.jobs import rings
     from leaderboard.models.runs import RunState
 
+    settings.MAX_CALLS_IN_FLIGHT = each  # decides for how many workers we ring
     with ExitStack() as stack:
         server = stack.enter_context(EditingServer(latency=LATENCY))
         canned = cycle(answers(200))
@@ -129,7 +132,7 @@ def play(workers: int, each: int) -> tuple[float, float]:
             environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}
             process = subprocess.Popen([sys.executable, MANAGE, "work", "edits"], env=environment)
             stack.callback(process.wait)
-            stack.callback(process.kill)
+            stack.callback(process.terminate)  # one that is killed counts as alive for a while
             processes.append(process)
         while rings.workers(rings.EDITS) != workers:
             time.sleep(0.1)
@@ -162,15 +165,13 @@ def start(editor: str, options: dict[str, Any], in_flight: int) -> Any:
 
 
 def megabytes(pid: int) -> float:
-    """The memory of a worker and its horse; pages that both share count once."""
-    total = 0.0
-    children = Path(f"/proc/{pid}/task/{pid}/children")
+    """The memory of a worker and all it forked; pages that several share count once."""
     with suppress(OSError):
-        for one in (str(pid), *children.read_text().split()):
-            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) / 1024
-    return total
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        own = sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return own + sum(megabytes(int(child)) for child in children)
+    return 0.0
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ once, or after a crash.
 from __future__ import annotations
 
 from queue import SimpleQueue
+from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from evaluation.editors.base import EditorError
@@ -52,6 +54,7 @@ log = structlog.get_logger(__name__)
 
 def play(run_id: int) -> None:
     """Play what a run still lacks."""
+    from evaluation.jobs import forking
     from evaluation.jobs.desk import Alarm, Inbox
     from evaluation.jobs.playing import Player
     from evaluation.jobs.scores import ScoreJob
@@ -73,17 +76,30 @@ def play(run_id: int) -> None:
     began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
     if began or not run.started_at:  # whoever began it may have been killed before it was written
         provenance.record(run, editor)
-    player = Player(run, editor, queue, token, inbox)
-    if queue == rings.GPU:
-        player.between_chains = ScoreJob(run, token).score_what_there_is
     log.info("play", run=run.pk)
-    try:
-        player.play()
-    except (OperationalError, InterfaceError):
-        raise  # the database is away: the sweeper rings again when it is back
-    except Exception as error:  # else it would come back every half minute, unseen
-        log.exception("play failed", run=run.pk)
-        control.pause(run, "internal", f"{type(error).__name__}: {error}")
+    processes, most = 1, 1
+    if queue == rings.EDITS:
+        most = min(settings.MAX_CALLS_IN_FLIGHT, run.editing_model.max_in_flight)
+        if rings.in_worker():
+            processes = forking.processes_for(min(most, run.chains.unplayed().count()))
+            most = -(-most // processes)
+
+    def with_token(own: UUID) -> None:
+        player = Player(run, editor, queue, own, inbox, most)
+        if queue == rings.GPU:
+            player.between_chains = ScoreJob(run, own).score_what_there_is
+        try:
+            player.play()
+        except (OperationalError, InterfaceError):
+            raise  # the database is away: the sweeper rings again when it is back
+        except Exception as error:  # else it would come back every half minute, unseen
+            log.exception("play failed", run=run.pk)
+            control.pause(run, "internal", f"{type(error).__name__}: {error}")
+
+    if processes > 1:
+        forking.in_processes(processes, token, with_token)
+    else:
+        with_token(token)
     run.refresh_from_db()
     if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
         run.move(RunState.SCORING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -28,6 +29,7 @@ from evaluation.jobs.desk import (
     Event,
     Inbox,
     Left,
+    OpenCall,
     Stuck,
     Told,
     Work,
@@ -47,6 +49,9 @@ T = TypeVar("T")
 TICK = 0.25
 SWITCH_SECONDS = 0.001
 LOOK_SECONDS = 1.0
+#: Chains begin a few at a time, so that their answers do not all come at once, ever after.
+BEGIN_TOGETHER = 2
+BEGIN_SECONDS = 0.002
 #: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
 GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
@@ -62,18 +67,26 @@ class Player:
     """One play job: claims chains, plays them in threads, and writes down what they hand in."""
 
     def __init__(
-        self, run: Run, editor: Editor, queue: str, token: UUID, inbox: Inbox | None = None
+        self,
+        run: Run,
+        editor: Editor,
+        queue: str,
+        token: UUID,
+        inbox: Inbox | None = None,
+        most: int = 1,
     ) -> None:
         self.run, self.editor, self.queue, self.token = run, editor, queue, token
         self.desk = Desk(run, token, inbox)
-        self.most = 1 if queue == rings.GPU else settings.MAX_CALLS_IN_FLIGHT
+        self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue == rings.GPU else 1)
         self.trips = run.suite.trips
         self.stop = threading.Event()
         self.cancelled = False
         self.last_answer = 0.0
         self.began = time.monotonic()
-        self._due = dict.fromkeys(("look", "renew", "claim", "ring"), 0.0)
+        self._due = dict.fromkeys(("look", "claim", "ring"), 0.0)
+        self._due["renew"] = self.began + settings.LEASE_SECONDS / 3
+        self._to_begin: deque[Work] = deque()
         self._fresh_trips = False
         self._more = True  # whether there were chains left at the last claim
         self.between_chains: Callable[[], object] = lambda: None
@@ -104,7 +117,8 @@ class Player:
         claimed = self._claim()
         if not self.desk.works and not claimed:
             return False
-        events = self.desk.collect(TICK)
+        self._begin_some()
+        events = self.desk.collect(TICK if not self._to_begin else BEGIN_SECONDS)
         self._settle([self._judged(event) for event in events])
         if self.cancelled:
             return False
@@ -154,7 +168,7 @@ class Player:
             self._close()
 
     def _claim(self) -> bool:
-        """Take chains while there is room, and start a thread for each."""
+        """Take chains while there is room."""
         free = self.most - len(self.desk.works)
         if self.desk.closing or free <= 0 or not self._is_due("claim", LOOK_SECONDS):
             return False
@@ -167,8 +181,14 @@ class Player:
         self._more = len(chains) == free
         for work in self._works(chains):
             self.desk.works[work.chain.pk] = work
-            threading.Thread(target=self._play, args=(work,), daemon=True).start()
+            self._to_begin.append(work)
         return bool(chains)
+
+    def _begin_some(self) -> None:
+        """Start the threads of claimed chains."""
+        for _ in range(min(BEGIN_TOGETHER, len(self._to_begin))):
+            work = self._to_begin.popleft()
+            threading.Thread(target=self._play, args=(work,), daemon=True).start()
 
     def _works(self, chains: list[Chain]) -> list[Work]:
         """The claimed chains with the picture each goes on from."""
@@ -289,13 +309,14 @@ class Player:
                 call.bytes = len(answer.picture.data)
                 return answer
 
-    def _may_call(self, work: Work) -> Call:
-        """The ledger's row of the call that may now be made; waits for it."""
+    def _may_call(self, work: Work) -> OpenCall:
+        """The call that may now be made; waits for it."""
         self.desk.inbox.put(Asked(work))
         delay = work.reply.get()
         if delay is None:
             raise Stopped
-        time.sleep(delay)
+        if delay:
+            time.sleep(delay)
         if not work.attempt:
             work.began = time.monotonic()
         work.attempt += 1
@@ -310,7 +331,7 @@ def _there(stored: StoredImage | None) -> StoredImage:
 
 
 def _close_call(
-    call: Call, outcome: str, message: str, started: float, cost: float | Decimal | None
+    call: OpenCall, outcome: str, message: str, started: float, cost: float | Decimal | None
 ) -> None:
     call.outcome, call.message = outcome, message[:500]
     call.seconds = time.monotonic() - started

@@ -97,6 +97,11 @@ def own_token() -> UUID:
     return token_of(job_id) if job_id else uuid4()
 
 
+def in_worker() -> bool:
+    """Whether this process is a worker's own, made for one job."""
+    return "RQ_JOB_ID" in os.environ
+
+
 def connect(queue_name: str) -> Redis:
     """A connection that says at once when Redis is away, instead of trying for seconds."""
     redis = django_rq.get_connection(queue_name)

@@ -7,7 +7,8 @@ fields still decide how their values are stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -39,7 +40,7 @@ def insert(
         for field in defaults
     ]
     with database.cursor() as cursor:
-        cursor.executemany(sql, [_values(fields, row, database) + rest for row in rows])
+        cursor.executemany(sql, [row + rest for row in _values(fields, rows, database)])
 
 
 def update(model: type[models.Model], rows: Sequence[Row], by: Sequence[str]) -> None:
@@ -50,7 +51,7 @@ def update(model: type[models.Model], rows: Sequence[Row], by: Sequence[str]) ->
     names = (*(name for name in rows[0] if name not in by), *by)
     sql, fields = _update(model, names, len(by), database.vendor)
     with database.cursor() as cursor:
-        cursor.executemany(sql, [_values(fields, row, database) for row in rows])
+        cursor.executemany(sql, list(_values(fields, rows, database)))
 
 
 def add(
@@ -60,7 +61,7 @@ def add(
     database = connections[DEFAULT_DB_ALIAS]
     sql, fields = _add(model, tuple(sums), tuple(new), database.vendor)
     with database.cursor() as cursor:
-        cursor.execute(sql, _values(fields, {**sums, **new, "id": pk}, database))
+        cursor.execute(sql, *_values(fields, [{**sums, **new, "id": pk}], database))
 
 
 def locked_keys(model: type[models.Model], **equal: Any) -> set[int]:
@@ -68,17 +69,27 @@ def locked_keys(model: type[models.Model], **equal: Any) -> set[int]:
     database = connections[DEFAULT_DB_ALIAS]
     sql, fields = _locked_keys(model, tuple(equal), database.vendor)
     with database.cursor() as cursor:
-        cursor.execute(sql, _values(fields, equal, database))
+        cursor.execute(sql, *_values(fields, [equal], database))
         return {key for (key,) in cursor.fetchall()}
 
 
-def _values(fields: Sequence[Any], row: Row, database: Any) -> list[Any]:
-    return [
-        value
-        if type(value := row[field.name]) in PLAIN and not isinstance(field, models.JSONField)
-        else field.get_db_prep_save(value, database)
-        for field in fields
-    ]
+def _values(fields: Sequence[Any], rows: Iterable[Row], database: Any) -> Iterator[list[Any]]:
+    """Of each row what the database takes for its fields."""
+    names = [(field, field.name, isinstance(field, models.JSONField)) for field in fields]
+    times: dict[datetime, Any] = {}  # those of one moment are many
+    for row in rows:
+        values = []
+        for field, name, is_json in names:
+            value = row[name]
+            kind = type(value)
+            if kind is datetime:
+                if value not in times:
+                    times[value] = field.get_db_prep_save(value, database)
+                value = times[value]
+            elif kind not in PLAIN or is_json:
+                value = field.get_db_prep_save(value, database)
+            values.append(value)
+        yield values
 
 
 def _fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:

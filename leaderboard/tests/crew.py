@@ -27,6 +27,7 @@ def environment(**extra: Any) -> dict[str, str]:
         "SWEEP_SECONDS": "1",
         "LEASE_SECONDS": "3",
         "OMP_NUM_THREADS": "1",
+        "CALLS_PER_PROCESS": "2",  # so that small runs too are played by several processes
         **{name: str(value) for name, value in extra.items()},
     }
 
@@ -37,6 +38,15 @@ def database_url() -> str:
         return f"sqlite:///{name}"
     server, _, options = os.environ["DATABASE_URL"].partition("?")
     return f"{server.rpartition('/')[0]}/{name}{'?' if options else ''}{options}"
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started and that still live."""
+    try:
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(child) for child in pids]
 
 
 class Crew:
@@ -78,12 +88,7 @@ class Crew:
 
     def horse(self, name: str) -> int | None:
         """The process that does the work for this worker now."""
-        pid = self.processes[name].pid
-        try:
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return int(children[0]) if children else None
+        return next(iter(children(self.processes[name].pid)), None)
 
     def kill(self, name: str, *, horse: bool) -> bool:
         """kill -9 the worker or its horse; whether there was one."""

@@ -314,7 +314,7 @@ def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
 
 def limited(after: float | None) -> desk.Told:
     error = EditorError("slow down", fault=Fault.RATE_LIMITED, retry_after=after)
-    return desk.Told(None, Call(), error)  # type: ignore[arg-type]
+    return desk.Told(None, None, error)  # type: ignore[arg-type]
 
 
 def test_a_worker_whose_clock_is_wrong_holds_up_nobody(

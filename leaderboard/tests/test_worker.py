@@ -14,11 +14,11 @@ import redis
 
 from evaluation import jobs
 from evaluation.benchmarks.editing_server import EditingServer
-from evaluation.jobs import rings
+from evaluation.jobs import forking, rings
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.tests import factories
-from leaderboard.tests.crew import Crew
+from leaderboard.tests.crew import Crew, children
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -124,22 +124,42 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
     crew.wait(lambda: server.in_flight == 4)
     horse = crew.horse("first")
     assert horse
+    family = [horse, *children(horse)]
+    assert len(family) == min(2, forking.PROCESSORS)
     crew.hire("edits", "second")
     crew.hire("gpu")
     first.kill()
     first.wait()
     del crew.processes["first"]
     killed = time.monotonic()
-    crew.wait(lambda: not Path(f"/proc/{horse}").exists(), seconds=10)
+    crew.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), seconds=10)
     crew.wait(lambda: len(server.calls) >= 8, seconds=90)
     assert time.monotonic() - killed < 90
     crew.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) <= 16 + 4
 
 
+@pytest.mark.skipif(forking.PROCESSORS < 2, reason="one processor: a job forks nothing")
+def test_a_process_that_a_job_forked_may_die_alone(crew: Crew, server: EditingServer) -> None:
+    server.latency = 0.5
+    crew.hire("edits")
+    crew.hire("gpu")
+    run = start(server, trips=4)
+    crew.wait(lambda: server.in_flight == 4)
+    horse = crew.horse("edits")
+    assert horse
+    (forked,) = children(horse)
+    assert Chain.objects.in_flight().values("token").distinct().count() == 2
+    os.kill(forked, signal.SIGKILL)
+    crew.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 32 + 2
+    assert run.ledger.filter(outcome=Call.LOST).count() == 2
+    assert "a process of the job died" in crew.logs()
+
+
 def test_two_workers_share_a_run(crew: Crew, server: EditingServer) -> None:
     server.latency = 0.5
-    crew.environment["MAX_CALLS_IN_FLIGHT"] = "2"
+    crew.environment |= {"MAX_CALLS_IN_FLIGHT": "2", "CALLS_PER_PROCESS": "16"}
     crew.hire("edits", "first")
     crew.hire("edits", "second")
     crew.wait(lambda: rings.workers("edits") == 2)
