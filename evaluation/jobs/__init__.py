@@ -79,10 +79,11 @@ def play(run_id: int) -> None:
     log.info("play", run=run.pk)
     processes, most = 1, 1
     if queue == rings.EDITS:
-        most = min(settings.MAX_CALLS_IN_FLIGHT, run.editing_model.max_in_flight)
+        most = settings.MAX_CALLS_IN_FLIGHT
         if rings.in_worker():
-            processes = forking.processes_for(min(most, run.chains.unplayed().count()))
-            most = -(-most // processes)
+            limit = min(most, run.editing_model.max_in_flight, run.chains.unplayed().count())
+            if (processes := forking.processes_for(limit)) > 1:
+                most = -(-limit // processes)
 
     def with_token(own: UUID) -> None:
         player = Player(run, editor, queue, own, inbox, most)
