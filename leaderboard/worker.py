@@ -19,6 +19,7 @@ import django_rq
 import structlog
 from django.conf import settings
 from django.db import connections
+from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, Worker, worker_registration
 from rq.job import Job
@@ -53,6 +54,10 @@ class RunWorker(Worker):
         self._swept = 0.0
 
     # Without Redis.
+
+    def _set_ip_address(self, connection: Redis) -> None:
+        """rq asks Redis for it, and nobody asks for it later."""
+        self.ip_address = "unknown"
 
     def work(self, *args: Any, **options: Any) -> bool:
         """Serve until told to stop; a Redis that goes away is waited for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -41,6 +42,12 @@ def crew(tmp_path: Path, valkey: Any) -> Iterator[Crew]:
         yield crew
 
 
+def listens(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM."""
+    (caught,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def start(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
     options = {"url": server.url, "contract": "huggingface", "timeout": 60}
     model = factories.editing_model("served", "endpoint", options=options, **fields)
@@ -67,13 +74,15 @@ def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
     valkey.kill()
     run = start(server)  # saved, though nobody heard of it
     assert state(run) == RunState.QUEUED
-    edits, gpu = crew.hire("edits"), crew.hire("gpu")
-    time.sleep(3)
-    assert edits.poll() is None  # they wait
-    assert gpu.poll() is None
+    workers = [crew.hire("edits"), crew.hire("gpu")]
+    # Until both have begun to wait: their signals are rq's then.
+    crew.wait(lambda: all(listens(worker.pid) for worker in workers))
+    time.sleep(1)
+    assert [worker.poll() for worker in workers] == [None, None]
     valkey.start()
     crew.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) == 24
+    assert [worker.poll() for worker in workers] == [None, None]
 
 
 def test_redis_may_be_emptied_and_restarted_in_mid_run(
