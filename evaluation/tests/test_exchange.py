@@ -107,7 +107,8 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=12), st.binary(max_size=40))
-@example([b"HTTP/1.1 200 OK", b"Content-Length: 3", b""], b"abc")
+@example([b"HTTP/1.1 200 OK", b"Content-Length: 3", b"", b"abc"], b"")
+@example([b"", b"HTTP/1.1 200 OK", b"Content-Length: 3", b"", b"abc"], b"")
 def test_what_is_accepted_another_parser_reads_alike(lines: list[bytes], rest: bytes) -> None:
     """Nonsense ends in one of the errors that are expected; h11 judges the rest."""
     answer = b"\r\n".join(lines) + rest
@@ -115,20 +116,31 @@ def test_what_is_accepted_another_parser_reads_alike(lines: list[bytes], rest: b
         status, _, body = received(answer)
     except (EditorError, httptools.HttpParserError, zlib.error):
         return
+    try:
+        judged = by_h11(answer)
+    except h11.RemoteProtocolError as error:
+        if "no response line" in str(error):
+            return  # the one thing llhttp forgives: empty lines before a head
+        raise
+    assert status == judged[0]
+    if b"Content-Encoding: gzip" not in lines:
+        assert body == judged[1]
+
+
+def by_h11(answer: bytes) -> tuple[int, bytes]:
+    """Status and body as h11 reads them."""
     judge = h11.Connection(h11.CLIENT)
     judge.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
     judge.send(h11.EndOfMessage())
     judge.receive_data(answer)
     judge.receive_data(b"")
-    seen, status_seen = b"", 0
+    status, body = 0, b""
     while not isinstance(event := judge.next_event(), (h11.EndOfMessage, h11.ConnectionClosed)):
         if isinstance(event, h11.Response):
-            status_seen = event.status_code
+            status = event.status_code
         elif isinstance(event, h11.Data):
-            seen += bytes(event.data)
-    assert status == status_seen
-    if b"Content-Encoding: gzip" not in lines:
-        assert body == seen
+            body += bytes(event.data)
+    return status, body
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nY: b"}, {"X": "ключ"}, {"X\n": "a"}, {"": "a"}])
