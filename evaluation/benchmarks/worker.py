@@ -76,8 +76,9 @@ def measure(folder: Path) -> None:
         ideal = EDITS * LATENCY / CHAINS
         wall, memory = play(workers=1, each=CHAINS)
         print(
-            f"{CHAINS} chains of {TRIPS} trips, {EDITS:,} edits of {1000 * LATENCY:.0f} ms, {CHAINS} in flight, one "
-            f"worker: {wall:.2f} s, {wall / ideal:.2f} x the ideal {ideal:.2f} s (at most 1.15); "
+            f"{CHAINS} chains of {TRIPS} trips, {EDITS:,} edits of {1000 * LATENCY:.0f} ms, "
+            f"{CHAINS} in flight, one worker: {wall:.2f} s, {wall / ideal:.2f} x the ideal "
+            f"{ideal:.2f} s (at most 1.15); "
             f"{memory:.0f} MB (under 400)"
         )
         one, _ = play(workers=1, each=CHAINS // 4)

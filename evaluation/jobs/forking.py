@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import UUID, uuid5
 
 import structlog
@@ -54,7 +55,7 @@ def in_processes(count: int, token: UUID, play: Callable[[UUID], None]) -> None:
         for pid, other in forked.items():
             if status := os.waitpid(pid, 0)[1]:
                 log.warning("a process of the job died", status=status)
-                persistently(lambda lost=other: Chain.objects.release(lost))  # type: ignore[misc]
+                persistently(partial(Chain.objects.release, other))
 
 
 def _as_fork(parent: int, play: Callable[[UUID], None], token: UUID) -> None:

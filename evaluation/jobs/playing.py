@@ -67,13 +67,7 @@ class Player:
     """One play job: claims chains, plays them in threads, and writes down what they hand in."""
 
     def __init__(
-        self,
-        run: Run,
-        editor: Editor,
-        queue: str,
-        token: UUID,
-        inbox: Inbox | None = None,
-        most: int = 1,
+        self, run: Run, editor: Editor, queue: str, token: UUID, inbox: Inbox, most: int
     ) -> None:
         self.run, self.editor, self.queue, self.token = run, editor, queue, token
         self.desk = Desk(run, token, inbox)
