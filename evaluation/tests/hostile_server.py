@@ -15,6 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from evaluation.editors.base import EditorError
+from evaluation.endpoint import GuardedClient
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
+
 
 @dataclass(frozen=True)
 class Received:
@@ -154,3 +159,14 @@ def _read_request(reader: Any) -> Received | None:
         headers[name.lower()] = value.strip()
     body = reader.read(int(headers.get("content-length", 0)))
     return Received(line[0], line[1], headers, body)
+
+
+def failure(
+    client: GuardedClient, url: str, *, timeout: float = 10.0, **options: Any
+) -> EditorError:
+    """The error that a call ends with."""
+    try:
+        client.send("POST", url, content=b"x", timeout=timeout, **options)
+    except EditorError as error:
+        return error
+    raise AssertionError(f"{url} was answered")

@@ -13,7 +13,6 @@ import subprocess
 import time
 import traceback
 import zlib
-from collections.abc import Iterator
 from email.parser import BytesParser
 from email.policy import HTTP
 from pathlib import Path
@@ -46,17 +45,6 @@ GOOD = {
     "huggingface": response(200, EDITED.data, "image/png"),
     "cog": as_json({"status": "succeeded", "output": f"data:image/png;base64,{B64}"}),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[HostileServer]:
-    with HostileServer() as server:
-        yield server
-
-
-@pytest.fixture
-def events() -> list[tuple[str, str]]:
-    return []
 
 
 def endpoint(server: HostileServer, **options: Any) -> Endpoint:

@@ -1,0 +1,33 @@
+"""A hostile server, and the guarded client that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evaluation.addresses import Rules
+from evaluation.endpoint import GuardedClient
+from evaluation.tests.hostile_server import HostileServer
+
+
+@pytest.fixture
+def server() -> Iterator[HostileServer]:
+    with HostileServer() as server:
+        yield server
+
+
+@pytest.fixture
+def events() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def client(events: list[tuple[str, str]]) -> Iterator[GuardedClient]:
+    client = GuardedClient(
+        Rules(allow_local=True),
+        max_bytes=200_000,
+        on_security_event=lambda kind, detail: events.append((kind, detail)),
+    )
+    yield client
+    client.close()
