@@ -126,7 +126,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "leaderboard.context.site",
+                "convergebench_site.context.site",
             ],
         },
     }
@@ -174,7 +174,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 FIXTURE_DIRS = [BASE_DIR / "fixtures"]
 S3_BUCKET = env("S3_BUCKET", default="")
-_files: dict[str, object] = {"BACKEND": "leaderboard.storage.WholeFileStorage"}
+_files: dict[str, object] = {"BACKEND": "convergebench_site.storage.WholeFileStorage"}
 if S3_BUCKET:
     _files = {
         "BACKEND": "storages.backends.s3.S3Storage",
@@ -220,7 +220,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 6
 AXES_COOLOFF_TIME = 1
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "leaderboard.views.visitors.client_address"
+AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_address"
 AXES_ENABLED = not TESTING
 LOGIN_URL = "admin:login"
 
@@ -291,7 +291,7 @@ ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
 
 LOG_LEVEL = env("LOG_LEVEL", default="INFO").upper()
 LOG_JSON = env.bool("LOG_JSON", default=not sys.stderr.isatty() and HTTPS)
-LOGGING_CONFIG = "leaderboard.logs.configure"
+LOGGING_CONFIG = "convergebench_site.logs.configure"
 LOGGING = {"level": LOG_LEVEL, "json": LOG_JSON}
 DJANGO_STRUCTLOG_CELERY_ENABLED = False
 

@@ -8,29 +8,29 @@ import os
 import sys
 
 from evaluation import __version__
-from evaluation.bundle import BundleError
-from evaluation.catalog import CatalogError
-from evaluation.cli.printing import CommandError
+from evaluation.bundle.format import BundleError
+from evaluation.content.catalog import CatalogError
+from evaluation.content.sources import OriginError
+from evaluation.content.suites import SuiteError
 from evaluation.editors.base import EditorError
 from evaluation.images import ImageError
 from evaluation.metrics import MetricError
 from evaluation.metrics.weights import WeightsError
-from evaluation.own_chain import ChainFolderError
-from evaluation.pictures import OriginError
-from evaluation.player import Paused
-from evaluation.run_folder import RunFolderError
-from evaluation.suites import SuiteError
+from evaluation.shell.commands.printing import CommandError
+from evaluation.shell.player import Paused
+from evaluation.shell.run_folder import RunFolderError
+from evaluation.shell.uploaded_chain import ChainFolderError
 
 COMMANDS = {
-    "editors": "evaluation.cli.editors",
-    "suites": "evaluation.cli.suites",
-    "weights": "evaluation.cli.weights",
-    "play": "evaluation.cli.play",
-    "score": "evaluation.cli.score",
-    "report": "evaluation.cli.report",
-    "score-chain": "evaluation.cli.score_chain",
-    "check-endpoint": "evaluation.cli.check_endpoint",
-    "verify": "evaluation.cli.verify",
+    "editors": "evaluation.shell.commands.editors",
+    "suites": "evaluation.shell.commands.suites",
+    "weights": "evaluation.shell.commands.weights",
+    "play": "evaluation.shell.commands.play",
+    "score": "evaluation.shell.commands.score",
+    "report": "evaluation.shell.commands.report",
+    "score-chain": "evaluation.shell.commands.score_chain",
+    "check-endpoint": "evaluation.shell.commands.check_endpoint",
+    "verify": "evaluation.shell.commands.verify",
 }
 # What people can do something about: one line, no traceback.
 EXPECTED = (

@@ -17,13 +17,19 @@ from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
-from evaluation.breakdown import CaseSummary, case_summaries
-from evaluation.half_life import METHOD_VERSION
-from evaluation.ranking import MIN_PICTURES, Ranks, board_key
-from evaluation.resampling import Replicates
-from evaluation.standings import MeasuredChain, Place, ScoredTrip, chain_numbers, measured_chain
-from evaluation.standings import standings as computed
-from leaderboard import exports
+from evaluation.statistics.breakdown import CaseSummary, case_summaries
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.ranking import MIN_PICTURES, Ranks, board_key
+from evaluation.statistics.resampling import Replicates
+from evaluation.statistics.standings import (
+    MeasuredChain,
+    Place,
+    ScoredTrip,
+    chain_numbers,
+    measured_chain,
+)
+from evaluation.statistics.standings import standings as computed
+from leaderboard.exchange import exports
 from leaderboard.models import (
     Calibration,
     Case,
@@ -87,7 +93,7 @@ def refresh_ranks(suite: Suite) -> None:
         pictures = _pictures_by_scope(suite)
         for (_, _, scope), standings in groups.items():
             _rank(standings, enough=pictures.get(scope, 0) >= MIN_PICTURES)
-        exports.ring(suite)
+        exports.enqueue(suite)
 
 
 def _chains(run: Run) -> list[Chain]:

@@ -17,7 +17,7 @@ from leaderboard.views import (
     submissions,
     suites,
     texts,
-    tries,
+    uploaded_chain,
 )
 
 urlpatterns = [
@@ -43,9 +43,9 @@ urlpatterns = [
     path("submissions/<str:token>/", submissions.status, name="submission"),
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
-    path("try/", tries.index, name="try"),
-    path("try/<str:token>/", tries.detail, name="tried"),
-    path("try/<str:token>/state.json", tries.state, name="tried_state"),
+    path("try/", uploaded_chain.index, name="try"),
+    path("try/<str:token>/", uploaded_chain.detail, name="tried"),
+    path("try/<str:token>/state.json", uploaded_chain.state, name="tried_state"),
     path("cite.bib", exports.cite, name="cite"),
     path("badges/<slug:slug>.svg", exports.badge, name="badge"),
     re_path(

@@ -17,11 +17,11 @@ from multiprocessing.connection import Connection
 import numpy as np
 from PIL import Image
 
-from evaluation.addresses import Rules
 from evaluation.editors.endpoint import Endpoint
-from evaluation.endpoint import GuardedClient
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import GuardedClient
 from evaluation.images import Picture
-from evaluation.tests.hostile_server import HostileServer, as_json, response
+from evaluation.testing.hostile_server import HostileServer, as_json, response
 
 
 def noisy_picture(side: int) -> Picture:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import CensoredData, ecdf
 
-from evaluation.half_life import ChainResult, area, carried, event, stratum_weights
-from evaluation.ranking import board
-from evaluation.resampling import RESAMPLES
+from evaluation.statistics.half_life import ChainResult, area, carried, event, stratum_weights
+from evaluation.statistics.ranking import board
+from evaluation.statistics.resampling import RESAMPLES
 
 TRIPS = 20
 CATEGORIES = ("objects", "geometric", "replication")

@@ -21,9 +21,9 @@ from skimage import data
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import weights
 from evaluation.metrics.lpips import Lpips
-from evaluation.scoring import Scorer
 
 TOLERANCE = 1e-4
 METRICS = ("psnr", "ssim", "lpips")

@@ -17,9 +17,9 @@ from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
-from evaluation.benchmarks.editing_server import EditingServer, noisy_turn
 from evaluation.editors.base import Answer, Editor
 from evaluation.images import Picture, encode_png
+from evaluation.testing.editing_server import EditingServer, noisy_turn
 
 CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `v1`
 EDITS = CHAINS * TRIPS * 2
@@ -39,7 +39,7 @@ class Instant(Editor):
 @cache
 def answers(count: int) -> list[bytes]:
     """Pictures made beforehand, so that the endpoint takes no processor from the worker."""
-    from leaderboard.tests import factories
+    from leaderboard.testing import factories
 
     source = encode_png(factories.picture(0, SIZE))
     return [noisy_turn(source, "Mirror", seed) for seed in range(count)]
@@ -120,7 +120,7 @@ def play(workers: int, each: int) -> tuple[float, float]:
     """Seconds from the run's start to its last answer, and the most megabytes of one worker."""
     from django.conf import settings
 
-    from evaluation.jobs import rings
+    from leaderboard import queue
     from leaderboard.models.runs import RunState
 
     settings.MAX_CALLS_IN_FLIGHT = each  # decides for how many workers we ring
@@ -135,7 +135,7 @@ def play(workers: int, each: int) -> tuple[float, float]:
             stack.callback(process.wait)
             stack.callback(process.terminate)  # one that is killed counts as alive for a while
             processes.append(process)
-        while rings.workers(rings.EDITS) != workers:
+        while queue.workers(queue.EDITS) != workers:
             time.sleep(0.1)
         options = {"url": server.url, "contract": "huggingface"}
         run = start("endpoint", options, in_flight=CHAINS)
@@ -158,7 +158,7 @@ def start(editor: str, options: dict[str, Any], in_flight: int) -> Any:
     """A queued run of 64 chains, on a suite that is made at first use."""
     from evaluation import jobs
     from leaderboard.models import EditingModel, Suite
-    from leaderboard.tests import factories
+    from leaderboard.testing import factories
 
     suite = Suite.objects.first() or factories.tiny_suite(CHAINS // 2, trips=TRIPS, size=SIZE)
     number = EditingModel.objects.count()

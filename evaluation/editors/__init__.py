@@ -20,15 +20,15 @@ EDITORS: dict[str, str] = {
     "resample": "evaluation.editors.reference:Resample",
     "colour-drift": "evaluation.editors.reference:ColourDrift",
     "latent": "evaluation.editors.latent:Latent",
-    "ark": "evaluation.editors.ark:Ark",
-    "bfl": "evaluation.editors.bfl:BlackForestLabs",
-    "dashscope": "evaluation.editors.dashscope:DashScope",
+    "ark": "evaluation.editors.providers.ark:Ark",
+    "bfl": "evaluation.editors.providers.bfl:BlackForestLabs",
+    "dashscope": "evaluation.editors.providers.dashscope:DashScope",
     "diffusers": "evaluation.editors.diffusers_pipeline:DiffusersPipeline",
     "endpoint": "evaluation.editors.endpoint:Endpoint",
-    "fal": "evaluation.editors.fal:Fal",
-    "gemini": "evaluation.editors.gemini:Gemini",
-    "openai-images": "evaluation.editors.openai_images:OpenAIImages",
-    "replicate": "evaluation.editors.replicate:Replicate",
+    "fal": "evaluation.editors.providers.fal:Fal",
+    "gemini": "evaluation.editors.providers.gemini:Gemini",
+    "openai-images": "evaluation.editors.providers.openai_images:OpenAIImages",
+    "replicate": "evaluation.editors.providers.replicate:Replicate",
 }
 
 

@@ -163,7 +163,7 @@ class DiffusersPipeline(Editor):
     def _from_disk(self, too_much: set[Placement]) -> _Loaded:
         # Imported here: pages must not pay for torch, and a CUDA context opened
         # before the worker forks would be unusable in the child.
-        from evaluation.torch_compat import ready_torchvision
+        from evaluation.metrics.networks.torch_compat import ready_torchvision
 
         ready_torchvision()
         import diffusers

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from evaluation.addresses import Rules
 from evaluation.editors.base import Answer, Editor
 from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
-from evaluation.endpoint import MAX_BODY_BYTES, GuardedClient, SecurityEvent
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
 from evaluation.images import MAX_BYTES, MAX_PIXELS, ImageError, Picture
 
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from evaluation.content.operators import INVERSES
 from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.drawings import DRAWINGS
-from evaluation.operators import INVERSES
 
 
 class Action(StrEnum):

@@ -22,7 +22,7 @@ from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import Picture
 
-OWN = Path(__file__).resolve().parents[1] / "autoencoder" / "model"
+OWN = Path(__file__).resolve().parent / "autoencoder" / "model"
 # Every known autoencoder halves the picture at most five times.
 STEP = 32
 
@@ -70,7 +70,7 @@ class Latent(RuleEditor):
         # forks would be unusable in the child.
         import torch
 
-        from evaluation.torch_compat import ready_torchvision
+        from evaluation.metrics.networks.torch_compat import ready_torchvision
 
         ready_torchvision()
         from diffusers import AutoModel

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from PIL import Image, ImageChops
 from PIL.PngImagePlugin import PngInfo
 
-from evaluation import operators
+from evaluation.content import operators
 from evaluation.editors import drawings
 from evaluation.editors.base import Answer, Editor
 from evaluation.editors.instructions import Action, Instruction, parse

@@ -15,25 +15,27 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from evaluation.editors.base import EditorError
-from evaluation.jobs import control, provenance, rings
+from evaluation.jobs import control, provenance
 from evaluation.jobs.control import (
     CannotMove,
     cancel,
+    enqueue,
     estimate,
     pause,
     play_again,
     resume,
-    ring,
     score_again,
     start,
 )
-from evaluation.jobs.sweeping import sweep
+from evaluation.jobs.recovery import sweep
+from leaderboard import queue
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
 
 __all__ = [
     "CannotMove",
     "cancel",
+    "enqueue",
     "estimate",
     "export",
     "pause",
@@ -41,12 +43,11 @@ __all__ = [
     "play_again",
     "probe",
     "resume",
-    "ring",
     "score",
     "score_again",
+    "score_uploaded_chain",
     "start",
     "sweep",
-    "try_chain",
 ]
 
 log = structlog.get_logger(__name__)
@@ -55,14 +56,14 @@ log = structlog.get_logger(__name__)
 def play(run_id: int) -> None:
     """Play what a run still lacks."""
     from evaluation.jobs import forking
-    from evaluation.jobs.desk import Alarm, Inbox
-    from evaluation.jobs.playing import Player
-    from evaluation.jobs.scores import ScoreJob
+    from evaluation.jobs.play_job import PlayJob
+    from evaluation.jobs.score_job import ScoreJob
+    from evaluation.jobs.writer import Alarm, Inbox
 
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
         return
-    queue, token = control.queue_of(run.editing_model), rings.own_token()
+    queue_name, token = control.queue_of(run.editing_model), queue.own_token()
     inbox: Inbox = SimpleQueue()
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
@@ -78,16 +79,16 @@ def play(run_id: int) -> None:
         provenance.record(run, editor)
     log.info("play", run=run.pk)
     processes, most = 1, 1
-    if queue == rings.EDITS:
+    if queue_name == queue.EDITS:
         most = settings.MAX_CALLS_IN_FLIGHT
-        if rings.in_worker():
+        if queue.in_worker():
             limit = min(most, run.editing_model.max_in_flight, run.chains.unplayed().count())
             if (processes := forking.processes_for(limit)) > 1:
                 most = -(-limit // processes)
 
     def with_token(own: UUID) -> None:
-        player = Player(run, editor, queue, own, inbox, most)
-        if queue == rings.GPU:
+        player = PlayJob(run, editor, queue_name, own, inbox, most)
+        if queue_name == queue.GPU:
             player.between_chains = ScoreJob(run, own).score_what_there_is
         try:
             player.play()
@@ -104,35 +105,35 @@ def play(run_id: int) -> None:
     run.refresh_from_db()
     if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
         run.move(RunState.SCORING)
-    control.ring(run)
+    control.enqueue(run)
 
 
 def score(run_id: int) -> None:
     """Score what a run has played, and draw its sums when all is there."""
-    from evaluation.jobs.scores import ScoreJob
+    from evaluation.jobs.score_job import ScoreJob
 
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
-        ScoreJob(run, rings.own_token()).run_to_end()
+        ScoreJob(run, queue.own_token()).run_to_end()
 
 
 def probe(submission_id: int) -> None:
     """Test a submitted endpoint."""
-    from evaluation.jobs import probing
+    from evaluation.jobs import probe_job
 
-    probing.probe(submission_id)
+    probe_job.probe(submission_id)
 
 
-def try_chain(chain_id: int) -> None:
+def score_uploaded_chain(chain_id: int) -> None:
     """Score a chain that a visitor brought."""
-    from evaluation.jobs import trying
+    from evaluation.jobs import uploaded_chain_job
 
-    trying.score(chain_id)
+    uploaded_chain_job.score(chain_id)
 
 
 def export(suite_id: int) -> None:
     """Write the public scores of a suite as a file."""
-    from leaderboard import exports
+    from leaderboard.exchange import exports
     from leaderboard.models import Suite
 
     suite = Suite.objects.defer("definition").filter(pk=suite_id).first()

@@ -18,10 +18,10 @@ from django.db.models import Count, F, Q, Sum
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
-from evaluation.jobs import rings
-from leaderboard import submissions
+from leaderboard import queue
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
+from leaderboard.submissions import workflow
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ def start(
         (Chain(run=run, case=case, repeat=n) for n in range(suite.repeats) for case in cases),
         batch_size=500,
     )
-    ring(run)
+    enqueue(run)
     return run
 
 
@@ -91,7 +91,7 @@ def resume(run: Run) -> None:
     Pace.objects.filter(editing_model=run.editing_model_id).update(
         blocked_until=None, failures_in_a_row=0
     )
-    ring(run)
+    enqueue(run)
 
 
 def cancel(run: Run) -> None:
@@ -116,7 +116,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     recount(run)
     if run.state in (RunState.SCORING, RunState.PAUSED):
         run.move(RunState.PLAYING) or run.move(RunState.QUEUED)
-    ring(run)
+    enqueue(run)
     return len(keys)
 
 
@@ -130,7 +130,7 @@ def score_again(run: Run) -> None:
     run.metrics, run.trips_scored = {}, 0
     run.save(update_fields=["metrics", "trips_scored"])
     run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
-    ring(run)
+    enqueue(run)
 
 
 def estimate(editing_model: EditingModel, suite: Suite) -> Estimate:
@@ -176,19 +176,19 @@ def recount(run: Run) -> None:
     run.save(update_fields=fields)
 
 
-def ring(run: Run) -> None:
+def enqueue(run: Run) -> None:
     """Tell the workers what the run needs now, if anything."""
     if run.state in (RunState.QUEUED, RunState.PLAYING):
-        queue = queue_of(run.editing_model)
+        queue_name = queue_of(run.editing_model)
         free = run.chains.free().count()
         room = min(free, Chain.objects.room(run.editing_model))
-        each = 1 if queue == rings.GPU else settings.MAX_CALLS_IN_FLIGHT
+        each = 1 if queue_name == queue.GPU else settings.MAX_CALLS_IN_FLIGHT
         if room or not run.chains.unplayed().exists():
-            rings.ring(run.pk, rings.PLAY, queue, hands=max(1, -(-room // each)))
+            queue.enqueue(run.pk, queue.PLAY, queue_name, copies=max(1, -(-room // each)))
     if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
         unscored = run.chains.free_to_score().count()
         if unscored or run.state == RunState.SCORING:
-            rings.ring(run.pk, rings.SCORE, rings.GPU, hands=max(1, unscored // 8))
+            queue.enqueue(run.pk, queue.SCORE, queue.GPU, copies=max(1, unscored // 8))
 
 
 def queue_of(editing_model: EditingModel) -> str:
@@ -196,7 +196,7 @@ def queue_of(editing_model: EditingModel) -> str:
     try:
         editor: type[Editor] = pkgutil.resolve_name(EDITORS[editing_model.editor])
     except (KeyError, ImportError, AttributeError):
-        return rings.EDITS
+        return queue.EDITS
     return editor.queue
 
 
@@ -204,7 +204,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     """The run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
-    rules = submissions.rules()
+    rules = workflow.rules()
     ours = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evaluation.cheats import HalfErrors, Sign, repeated_answers, signs_in
-from evaluation.jobs.storing import stored_safely
-from evaluation.suites import EditPair
+from evaluation.content.suites import EditPair
+from evaluation.jobs.storage_errors import stored_safely
+from evaluation.measuring.cheating import HalfErrors, Sign, repeated_answers, signs_in
 from leaderboard.models import Chain, Run, Trip
 from leaderboard.models.runs import Outcome
 
@@ -20,7 +20,7 @@ EXAMPLES = 5
 SCORED_ANYWAY = frozenset({"returned its input"})
 
 
-def of(run: Run, pairs: Mapping[str, EditPair]) -> list[dict[str, Any]]:
+def find_flags(run: Run, pairs: Mapping[str, EditPair]) -> list[dict[str, Any]]:
     """The flags of a scored run, each with its evidence."""
     chains = list(run.chains.select_related("case").prefetch_related("trips"))
     found: dict[str, list[tuple[Chain, Sign]]] = defaultdict(list)

@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import connections
 
-from evaluation.jobs.desk import persistently
+from evaluation.jobs.writer import retry_database
 from leaderboard.models import Chain
 
 log = structlog.get_logger(__name__)
@@ -55,7 +55,7 @@ def in_processes(count: int, token: UUID, play: Callable[[UUID], None]) -> None:
         for pid, other in forked.items():
             if status := os.waitpid(pid, 0)[1]:
                 log.warning("a process of the job died", status=status)
-                persistently(partial(Chain.objects.release, other))
+                retry_database(partial(Chain.objects.release, other))
 
 
 def _as_fork(parent: int, play: Callable[[UUID], None], token: UUID) -> None:

@@ -10,14 +10,14 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from evaluation.jobs.desk import persistently
+from evaluation.jobs.writer import retry_database
 from leaderboard.models import Run
 
 
 @contextmanager
 def claimed(run: Run, token: UUID) -> Iterator[bool]:
     """Whether the run is ours to finish; if so it stays ours until the block ends."""
-    if not run.claim_finish(token):
+    if not run.claim_finalising(token):
         yield False
         return
     done = threading.Event()
@@ -25,7 +25,7 @@ def claimed(run: Run, token: UUID) -> Iterator[bool]:
     def renew() -> None:
         while not done.wait(settings.LEASE_SECONDS / 3):
             with suppress(DatabaseError):  # the next time may fare better
-                run.claim_finish(token)
+                run.claim_finalising(token)
             connection.close()  # a thread has one of its own
 
     thread = threading.Thread(target=renew, daemon=True)
@@ -35,4 +35,4 @@ def claimed(run: Run, token: UUID) -> Iterator[bool]:
     finally:
         done.set()
         thread.join()
-        persistently(lambda: Run.objects.release_finish(token))
+        retry_database(lambda: Run.objects.release_finish(token))

@@ -19,7 +19,7 @@ from evaluation.editors.base import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
 
 if TYPE_CHECKING:
-    from evaluation.jobs.desk import Arrived, Told
+    from evaluation.jobs.writer import AnswerReceived, CallFailed
 
 #: Failures in a row that open the circuit.
 BREAKER = 5
@@ -54,7 +54,7 @@ class Pacer:
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
 
-    def note(self, told: Sequence[Told | Arrived]) -> None:
+    def note(self, told: Sequence[CallFailed | AnswerReceived]) -> None:
         """Take in how calls ended; belongs into the transaction that records them."""
         errors = [error for event in told if (error := getattr(event, "error", None))]
         unwell = [error for error in errors if error.fault in HEALS]

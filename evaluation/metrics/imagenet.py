@@ -9,7 +9,7 @@ from PIL import Image
 
 from evaluation.metrics import weights
 from evaluation.metrics.base import Features
-from evaluation.metrics.network import NetworkMetric, as_tensor, cosine_distances
+from evaluation.metrics.networks.base import NetworkMetric, as_tensor, cosine_distances
 
 SIDE = 224
 

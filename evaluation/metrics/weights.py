@@ -18,8 +18,8 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import ClassVar
 
-from evaluation.metrics import alexnet
 from evaluation.metrics.download import Progress, Unusable, download
+from evaluation.metrics.networks import alexnet
 
 __all__ = ["WEIGHTS", "Progress", "Status", "WeightsError", "fetch", "folder", "locate", "status"]
 
@@ -112,7 +112,7 @@ class Weights(ABC):
 
 
 class Lpips(Weights):
-    """Trunk and heads of LPIPS in one file, made by evaluation.metrics.alexnet."""
+    """Trunk and heads of LPIPS in one file, made by evaluation.metrics.networks.alexnet."""
 
     name, label, metric = "lpips-alex", "LPIPS v0.1, AlexNet", "lpips"
     sha256 = "5e38b7c0c0d221003434ffc7840b155755004404161fac8ea42b7eb3192ae278"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.addresses import Rules
-from evaluation.endpoint import GuardedClient
-from evaluation.tests.hostile_server import HostileServer
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import GuardedClient
+from evaluation.testing.hostile_server import HostileServer
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ def loaded_by(code):
 
 
 def test_the_core_is_all_here():
-    assert {"evaluation.images", "evaluation.scoring", "evaluation.metrics.lpips"} <= set(CORE)
+    assert {"evaluation.images", "evaluation.measuring.scoring", "evaluation.metrics.lpips"} <= set(
+        CORE
+    )
 
 
 def test_no_module_of_the_core_loads_django_or_torch():

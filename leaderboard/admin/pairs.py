@@ -19,11 +19,11 @@ from import_export.admin import ImportExportMixin
 from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
-from evaluation import curation, pictures
+from evaluation.content import curation, sources
+from evaluation.content.suites import SourcePicture
 from evaluation.images import Picture, encode_webp
-from evaluation.suites import SourcePicture
-from leaderboard import drafts
 from leaderboard.admin.base import CurationActions, NoticesConflicts
+from leaderboard.content import drafts
 from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind
 
@@ -254,7 +254,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
 
         pair = get_object_or_404(EditPair, pk=pk)
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
-        start = Picture.from_image(pictures.prepare(source.stored.read().image, PREVIEW_SIZE))
+        start = Picture.from_image(sources.prepare(source.stored.read().image, PREVIEW_SIZE))
         editor = load_editor("oracle")
         try:
             answer = editor.edit(start, pair.forward, seed=1).picture
@@ -270,7 +270,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
 
 
 def _as_core(source: SourceImage) -> SourcePicture:
-    width, height = pictures.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
+    width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
     return SourcePicture(
         *(source.slug, "", width, height, source.kind, source.origin, source.title, source.author),
         *(source.licence, source.attribution),

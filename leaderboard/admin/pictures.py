@@ -13,7 +13,7 @@ from import_export.admin import ExportMixin
 from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
-from evaluation import curation
+from evaluation.content import curation
 from evaluation.images import MAX_BYTES
 from leaderboard.admin.base import CurationActions, NoticesConflicts, picture
 from leaderboard.models import SourceImage, StoredImage, Suite

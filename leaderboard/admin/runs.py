@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from evaluation import jobs
-from leaderboard.drafts import estimate
+from leaderboard.content.drafts import estimate
 from leaderboard.models import Call, Run, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.standings import refresh_ranks

@@ -13,8 +13,8 @@ from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard import submissions
 from leaderboard.models import EditingModel, Submission, Suite
+from leaderboard.submissions import workflow
 
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
 
@@ -96,9 +96,9 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def test_again(self, request: HttpRequest, queryset: Any) -> None:
         for submission in queryset:
             try:
-                submissions.probe_again(submission)
+                workflow.probe_again(submission)
                 messages.success(request, f"{submission} is being tested again.")
-            except submissions.NotPossible as error:
+            except workflow.NotPossible as error:
                 messages.error(request, f"{submission}: {error}")
 
     @admin.display(description="test")
@@ -127,7 +127,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 other.name,
                 other.state,
             )
-            for other in submissions.similar(row)
+            for other in workflow.similar(row)
         ]
         return format_html_join(", ", '<a href="{}">{} ({})</a>', found) or "none"
 
@@ -169,7 +169,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             try:
                 messages.success(request, self._decide(request, submission, form.cleaned_data))
                 return redirect("admin:leaderboard_submission_change", pk)
-            except submissions.NotPossible as error:
+            except workflow.NotPossible as error:
                 messages.error(request, str(error))
         price = submission.price_per_edit
         context = {
@@ -180,7 +180,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             "usd": None if price is None else price * edits,
             "steps": submission.probe.get("steps", []),
             "marks": MARKS,
-            "others": submissions.similar(submission),
+            "others": workflow.similar(submission),
             "known": EditingModel.objects.filter(name__iexact=submission.name).first(),
             "opts": self.opts,
         }
@@ -189,7 +189,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def _decide(self, request: HttpRequest, submission: Submission, values: dict[str, Any]) -> str:
         message = values["message"].strip()
         if values["decision"] == "approve":
-            run = submissions.approve(
+            run = workflow.approve(
                 submission,
                 suite=values["suite"],
                 budget_calls=values["budget_calls"],
@@ -200,6 +200,6 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             return f"{submission} is being evaluated as run {run.pk}."
         asked = values["decision"] == "ask"
         to = Submission.State.ASKED if asked else Submission.State.REJECTED
-        submissions.move(submission, to, message=message, reviewed_by=request.user)
+        workflow.move(submission, to, message=message, reviewed_by=request.user)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
         return "The question is asked." if asked else "The submission is rejected."

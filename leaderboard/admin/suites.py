@@ -15,10 +15,10 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 from simple_history.admin import SimpleHistoryAdmin
 
-from evaluation.suites import SuiteError
-from leaderboard import drafts
+from evaluation.content.suites import SuiteError
 from leaderboard.admin.base import NoticesConflicts
-from leaderboard.diagnostics import diagnose_suite
+from leaderboard.content import drafts
+from leaderboard.content.suite_diagnostics import diagnose_suite
 from leaderboard.models import PublishedFigure, SourceImage, Suite
 from leaderboard.models.suites import Category, Kind
 

@@ -22,8 +22,8 @@ from leaderboard.api.schemas import (
     SuiteOut,
     TripOut,
 )
-from leaderboard.board import board_rows, find_suite, suites
-from leaderboard.board_form import read
+from leaderboard.board.query import BoardQuery
+from leaderboard.board.rows import board_rows, find_suite, suites
 from leaderboard.models import (
     Case,
     Chain,
@@ -83,7 +83,7 @@ def leaderboard(
     sort: str = Query("", max_length=20),
 ) -> Any:
     """The same rows, filters and numbers as the page."""
-    asked = read(request.GET.dict())
+    asked = BoardQuery.parse(request.GET.dict())
     if asked is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
     return BoardOut.of(asked.filters, board_rows(asked.filters, asked.runs), asked.remarks)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from ninja import Field, Schema
 
-from leaderboard import run_words
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
-from leaderboard.progress import progress
+from leaderboard.pages import run_status
+from leaderboard.pages.progress import progress
 
 
 class Done(Schema):
@@ -52,8 +52,8 @@ class RunStatusOut(Schema):
         return cls(
             id=run.pk,
             public=run.published,
-            now=run_words.NOW[RunState(run.state)],
-            next=run_words.what_next(run),
+            now=run_status.NOW[RunState(run.state)],
+            next=run_status.what_next(run),
             reason=known["reason_text"],
             edits=Done(done=known["edits"]["done"], total=known["edits"]["total"]),
             trips_scored=Done(done=known["trips"]["scored"], total=known["trips"]["total"]),

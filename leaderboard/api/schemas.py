@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from ninja import Field, Schema
 
-from leaderboard.board import BoardFilters, BoardRow
+from leaderboard.board.rows import BoardFilters, BoardRow
 from leaderboard.models import (
     Case,
     Chain,

@@ -16,12 +16,12 @@ from ninja import Field, Schema
 from pydantic import create_model
 
 from evaluation.editors.contracts import CONTRACTS
-from leaderboard import submission_state, submissions
 from leaderboard.api.run_status import RunStatusOut
 from leaderboard.api.schemas import absolute
-from leaderboard.board import suite_key
-from leaderboard.forms import SubmissionForm
+from leaderboard.board.rows import suite_key
 from leaderboard.models import ApiToken, Submission
+from leaderboard.submissions import status, workflow
+from leaderboard.submissions.forms import SubmissionForm
 
 #: Not for machines: the trap for those that fill in every field they find.
 LEFT_OUT = ("website",)
@@ -140,9 +140,9 @@ class SubmissionOut(Schema):
 
     @classmethod
     def of(cls, submission: Submission) -> SubmissionOut:
-        known = submission_state.state(submission)
-        whole = submission_state.estimate(submission)
-        run = submissions.run_of(submission)
+        known = status.state(submission)
+        whole = status.estimate(submission)
+        run = workflow.run_of(submission)
         passed = submission.probe.get("ok") if known["probed"] else None
         return cls(
             token=submission.token,
@@ -151,7 +151,7 @@ class SubmissionOut(Schema):
             name=submission.name,
             suite=suite_key(submission.suite),
             probe=Probe(done=known["probed"], passed=passed, steps=known["probe"]),
-            reviews_before=submission_state.reviews_before(submission),
+            reviews_before=status.reviews_before(submission),
             estimate=EstimateOut(
                 edits=whole.edits,
                 usd=None if whole.usd is None else float(whole.usd),

@@ -11,7 +11,6 @@ from ninja.errors import HttpError, Throttled, ValidationError
 from ninja.pagination import paginate
 from ninja.security import HttpBearer
 
-from leaderboard import submission_acts as acts
 from leaderboard.api.results import PROBLEMS, Listed, Rows
 from leaderboard.api.schemas import Problem
 from leaderboard.api.submission_schemas import (
@@ -22,11 +21,12 @@ from leaderboard.api.submission_schemas import (
     SubmissionOut,
     form_data,
 )
-from leaderboard.board import find_suite
-from leaderboard.forms import SubmissionForm
+from leaderboard.board.rows import find_suite
 from leaderboard.models import ApiToken, Submission, Suite
-from leaderboard.submissions import NotPossible
-from leaderboard.views.visitors import client_address, wait
+from leaderboard.submissions import actions as acts
+from leaderboard.submissions.forms import SubmissionForm
+from leaderboard.submissions.workflow import NotPossible
+from leaderboard.visitors import client_address, wait
 
 Token = Annotated[str, Path(max_length=43, description="The submission's own token.")]
 #: Of an act that the submission's state does not allow.

@@ -13,7 +13,7 @@ from leaderboard.models.standings import (
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
-from leaderboard.models.tries import TriedChain, TriedPicture
+from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
 
 __all__ = [
     "ApiToken",
@@ -36,7 +36,7 @@ __all__ = [
     "Submission",
     "Suite",
     "SuitePicture",
-    "TriedChain",
-    "TriedPicture",
     "Trip",
+    "UploadedChain",
+    "UploadedPicture",
 ]

@@ -139,11 +139,11 @@ class Submission(models.Model):
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )
     # The state of the last mail: a test made again that ends as before is no news.
-    told_state = models.CharField(max_length=16, choices=State, blank=True, editable=False)
+    notified_state = models.CharField(max_length=16, choices=State, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    history = HistoricalRecords(excluded_fields=["api_key", "told_state"])
+    history = HistoricalRecords(excluded_fields=["api_key", "notified_state"])
 
     class Meta:
         ordering = ("-created_at",)

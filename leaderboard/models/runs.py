@@ -184,7 +184,7 @@ class Run(models.Model):
         self.refresh_from_db(fields=["state", "reason", "reason_text", "resume_at", *fields])
         return moved
 
-    def claim_finish(self, token: UUID) -> bool:
+    def claim_finalising(self, token: UUID) -> bool:
         """True for the one worker that may draw the sums of this run now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)

@@ -11,7 +11,7 @@ from django.db import models
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
-from evaluation import suites as core
+from evaluation.content import suites as core
 from leaderboard.models.pictures import StoredImage
 
 

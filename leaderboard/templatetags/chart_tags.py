@@ -9,8 +9,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString
 
-from leaderboard import charts, sparks
-from leaderboard.charts import Chart, LegendItem
+from leaderboard.pages import charts, inline_svg
+from leaderboard.pages.charts import Chart, LegendItem
 
 register = template.Library()
 
@@ -63,6 +63,6 @@ MARKERS = {
 }
 
 
-register.simple_tag(sparks.half_life_bar)
-register.simple_tag(sparks.sparkline)
-register.simple_tag(sparks.difference_bar)
+register.simple_tag(inline_svg.half_life_bar)
+register.simple_tag(inline_svg.sparkline)
+register.simple_tag(inline_svg.difference_bar)

@@ -6,14 +6,14 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from leaderboard import wording
+from leaderboard import formatting
 from leaderboard.models import Run, StoredImage
-from leaderboard.strips import SHOWN_SIDE, like_jpeg, shown_size
+from leaderboard.pages.strips import SHOWN_SIDE, like_jpeg, shown_size
 
 register = template.Library()
 GONE = SafeString('<span class="gone">no picture</span>')
 register.filter("like_jpeg", like_jpeg)
-register.filter("metric_choice", wording.metric_choice)
+register.filter("metric_choice", formatting.metric_choice)
 
 
 @register.simple_tag

@@ -10,8 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard import exports, sparks, wording
-from leaderboard.board import (
+from leaderboard import formatting
+from leaderboard.board.example import example
+from leaderboard.board.query import PARAMETERS, BoardQuery, sort_labels
+from leaderboard.board.rows import (
     RANKED,
     SORTS,
     UNRANKED,
@@ -23,16 +25,16 @@ from leaderboard.board import (
     semantic_of,
     stamp,
 )
-from leaderboard.board_example import example
-from leaderboard.board_form import PARAMETERS, Asked, read, sort_labels
-from leaderboard.charts import (
+from leaderboard.exchange import exports
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages import inline_svg
+from leaderboard.pages.charts import (
     Chart,
     Curve,
     retention_curves,
     retention_finding,
     retention_table,
 )
-from leaderboard.page_cache import keep_page, not_kept
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 50
@@ -45,7 +47,7 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 @require_safe
 @keep_page(stamp, (*PARAMETERS, "format"))
 def index(request: HttpRequest) -> HttpResponse:
-    asked = read(request.GET)
+    asked = BoardQuery.parse(request.GET)
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
@@ -56,7 +58,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return not_kept(response) if asked and asked.remarks else response
 
 
-def download(asked: Asked, form: str) -> HttpResponse:
+def download(asked: BoardQuery, form: str) -> HttpResponse:
     """The rows of the page as a file."""
     rows = board_rows(asked.filters, asked.runs)
     if form == "csv":
@@ -64,7 +66,7 @@ def download(asked: Asked, form: str) -> HttpResponse:
     return exports.board_json(rows, asked.filters, asked.remarks)
 
 
-def page(asked: Asked) -> dict[str, Any]:
+def page(asked: BoardQuery) -> dict[str, Any]:
     """What the template needs to show this board."""
     filters = asked.filters
     rows = board_rows(filters, asked.runs)
@@ -95,7 +97,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "chart": curves_chart(
             groups[UNRANKED] if filters.suite.elsewhere else ranked, groups[YARDSTICK], filters
         ),
-        "axis": sparks.axis_ticks(filters.suite.trips),
+        "axis": inline_svg.axis_ticks(filters.suite.trips),
         "columns": [heads[name] for name in ORDER],
         "second_line": [heads[name] for name in SECOND_LINE],
         "query": filters.query(),
@@ -116,10 +118,10 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     if not best or not best[0].standing:
         return ""
     trips, first = filters.suite.trips, best[0].standing
-    lasts = wording.in_trips(first.half_life, trips)
+    lasts = formatting.in_trips(first.half_life, trips)
     rivals = [row for row in best[1:] if row.standing and row.standing.rank == 1]
     if rivals and first.rank == 1:
-        names = wording.listed([row.model.name for row in best[: len(rivals) + 1]])
+        names = formatting.listed([row.model.name for row in best[: len(rivals) + 1]])
         return f"{names} share first place; the longest lasts {lasts}."
     return f"{best[0].model.name} leads: it lasts {lasts}."
 
@@ -154,7 +156,7 @@ def curves_chart(
     ]
     if not curves:
         return None
-    label = wording.metric_label(filters.metric)
+    label = formatting.metric_label(filters.metric)
     return Chart(
         id="curves",
         title=retention_finding(
@@ -188,7 +190,7 @@ def columns(filters: BoardFilters, semantic: str | None) -> dict[str, Column]:
     labels = sort_labels(filters.level)
     labels["half_life"] += ", in round trips"
     labels["usable"] += f" of {filters.suite.trips}"
-    labels["semantic"] += f" ({wording.metric_label(semantic)})" if semantic else ""
+    labels["semantic"] += f" ({formatting.metric_label(semantic)})" if semantic else ""
     now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
     found = {}
     for name, label in labels.items():

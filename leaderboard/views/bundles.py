@@ -8,10 +8,10 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpRe
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from evaluation.bundle import BundleError
-from leaderboard import bundles
+from evaluation.bundle.format import BundleError
+from leaderboard.exchange import bundles
 from leaderboard.models import Run
-from leaderboard.views.visitors import limited
+from leaderboard.visitors import limited
 
 #: Above this, pictures come by the command: a page's worker is not kept busy for minutes.
 MOST_PICTURES = 300 * 2**20

@@ -11,10 +11,11 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
-from leaderboard import strips, wording
-from leaderboard.board import METRICS, stamp
+from leaderboard import formatting
+from leaderboard.board.rows import METRICS, stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages import strips
 from leaderboard.views.pictures import as_picture
 
 #: Strips before "show all": the page stays light however many models there are.
@@ -183,7 +184,7 @@ def _line(
             "number": number,
             "picture": trips[number].restored if number in trips else None,
             "kept": retention[number - 1] if number <= len(retention) else None,
-            "alt": f"{model.name} {wording.after(number)}",
+            "alt": f"{model.name} {formatting.after(number)}",
         }
         for number in numbers
     ]

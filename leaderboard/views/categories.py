@@ -8,9 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard import breakdowns, wording
-from leaderboard.board import RANKED, YARDSTICK, board_rows, stamp
-from leaderboard.board_form import PARAMETERS, Asked, read
+from leaderboard import formatting
+from leaderboard.board import breakdowns
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
 from leaderboard.models import Case
 from leaderboard.page_cache import keep_page, not_kept
 
@@ -21,14 +22,14 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 @require_safe
 @keep_page(stamp, PARAMETERS)
 def index(request: HttpRequest) -> HttpResponse:
-    asked = read(request.GET)
+    asked = BoardQuery.parse(request.GET)
     response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
     if request.GET:
         response["X-Robots-Tag"] = "noindex"
     return not_kept(response) if asked and asked.remarks else response
 
 
-def page(asked: Asked) -> dict[str, Any]:
+def page(asked: BoardQuery) -> dict[str, Any]:
     """What the template needs: two heat tables on one scale of shades."""
     filters, trips = asked.filters, asked.filters.suite.trips
     rows = [row for row in board_rows(filters, asked.runs) if row.standing]
@@ -80,11 +81,11 @@ def page(asked: Asked) -> dict[str, Any]:
             )
             for part in pairs
         ],
-        "life": wording.life(filters.level),
+        "life": formatting.life(filters.level),
     }
 
 
 def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:
     """The page in one sentence."""
-    first, last = (wording.edits(part.scope.partition(":")[2]) for part in (easiest, hardest))
+    first, last = (formatting.edits(part.scope.partition(":")[2]) for part in (easiest, hardest))
     return f"{first} keep a picture longest, {last.lower()} wear it out first"

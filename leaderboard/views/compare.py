@@ -10,18 +10,28 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from evaluation.comparison import Comparison
-from leaderboard import board, breakdowns, comparing, wording
-from leaderboard.board import BoardRow
-from leaderboard.board_form import Asked, read
-from leaderboard.charts import (
+from evaluation.statistics.comparison import Comparison
+from leaderboard import formatting
+from leaderboard.board import breakdowns, comparing
+from leaderboard.board.query import BoardQuery
+from leaderboard.board.rows import (
+    RANKED,
+    YARDSTICK,
+    BoardFilters,
+    BoardRow,
+    board_order,
+    board_rows,
+    semantic_of,
+    stamp,
+)
+from leaderboard.models import Case, StoredImage, Trip
+from leaderboard.pages.charts import (
     Chart,
     Curve,
     retention_curves,
     retention_finding,
     retention_table,
 )
-from leaderboard.models import Case, StoredImage, Trip
 
 MOST = 6
 #: Trips shown of the case side by side: few enough for one line.
@@ -30,7 +40,7 @@ SHOWN = (1, 2, 5, 10, 20)
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    asked = read(request.GET)
+    asked = BoardQuery.parse(request.GET)
     if asked is None:
         return render(request, "leaderboard/compare.html", {})
     chosen = [slug for part in request.GET.getlist("models") for slug in part.split(",") if slug]
@@ -38,7 +48,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if len(request.GET.getlist("models")) > 1:
         # Ticked boxes arrive one by one; the address to share has them in one word.
         return redirect(f"{request.path}?{address(asked, chosen)}")
-    rows = board.board_rows(asked.filters, asked.runs)
+    rows = board_rows(asked.filters, asked.runs)
     known = {row.model.slug: row for row in rows if row.standing}
     remarks = [
         f"“{slug[:60]}” has no results here and was left out."
@@ -86,10 +96,10 @@ class Strip:
     ended: str
 
 
-def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
+def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
     """Everything below the choice of models."""
     filters = asked.filters
-    found = comparing.contest(rows, filters, board.stamp())
+    found = comparing.contest(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
     leader = by_run[found.leader] if found else rows[0]
     against = [
@@ -106,7 +116,7 @@ def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
         "against": against,
         "span": max((reach(one.comparison) for one in against), default=1),
         "headline": headline(leader, against, len(rows), filters),
-        "semantic": board.semantic_of(rows),
+        "semantic": semantic_of(rows),
         "chart": curves(rows, filters),
         "parts": parts(asked, rows),
         **side_by_side(asked, rows, found, case),
@@ -114,21 +124,23 @@ def page(asked: Asked, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
 
 
 def headline(
-    leader: BoardRow, against: Sequence[Against], count: int, filters: board.BoardFilters
+    leader: BoardRow, against: Sequence[Against], count: int, filters: BoardFilters
 ) -> str:
     """The finding, in one sentence."""
     if len(against) == 1:
         return against[0].verdict
     if not against:
-        return f"{wording.count(count, 'model')} side by side"
+        return f"{formatting.count(count, 'model')} side by side"
     tied = [one.other.model.name for one in against if not one.comparison.separated]
     if tied and all(comparing.nobody_reached(one.comparison) for one in against):
-        lost, trips = wording.lost(filters.level), filters.suite.trips
+        lost, trips = formatting.lost(filters.level), filters.suite.trips
         return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:
-        return f"{leader.model.name} lasts longest, but cannot be told from {wording.listed(tied)}"
+        return (
+            f"{leader.model.name} lasts longest, but cannot be told from {formatting.listed(tied)}"
+        )
     gap = min(one.comparison.half_life.estimate for one in against)
-    ahead = f", by {wording.in_trips(gap, 0)}" if round(gap, 1) > 0 else ""
+    ahead = f", by {formatting.in_trips(gap, 0)}" if round(gap, 1) > 0 else ""
     return f"{leader.model.name} lasts longest of the {count}{ahead}"
 
 
@@ -140,19 +152,19 @@ def reach(comparison: Comparison) -> float:
     return max(abs(end) for end in ends if end is not None)
 
 
-def curves(rows: Sequence[BoardRow], filters: board.BoardFilters) -> Chart:
+def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
     drawn = [Curve.of(row.model.name, row.standing.curve) for row in rows if row.standing]
     return Chart(
         id="curves",
         title=retention_finding(drawn, filters.suite.trips),
-        subtitle=f"By {wording.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
+        subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour.",
         figure=retention_curves(drawn, filters.suite.trips),
         table=retention_table(drawn, filters.suite.trips),
     )
 
 
-def parts(asked: Asked, rows: Sequence[BoardRow]) -> dict[str, Any]:
+def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
     """Half-lives by category and kind, and how often each model is the best."""
     trips = asked.filters.suite.trips
     by_scope = breakdowns.standings_by_scope(rows)
@@ -174,7 +186,7 @@ def parts(asked: Asked, rows: Sequence[BoardRow]) -> dict[str, Any]:
 
 
 def side_by_side(
-    asked: Asked, rows: Sequence[BoardRow], found: comparing.Contest | None, case: str
+    asked: BoardQuery, rows: Sequence[BoardRow], found: comparing.Contest | None, case: str
 ) -> dict[str, Any]:
     """One case as each model returned it: the one asked for, else where they differ most."""
     duels = found.duels if found else []
@@ -240,11 +252,11 @@ def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric:
     )
 
 
-def suggestions(asked: Asked, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
+def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
     """Comparisons worth a click, as (what it is, address)."""
-    ranked = [row for row in rows if row.group == board.RANKED]
-    ranked.sort(key=board.board_order)
-    yardsticks = [row for row in rows if row.group == board.YARDSTICK]
+    ranked = [row for row in rows if row.group == RANKED]
+    ranked.sort(key=board_order)
+    yardsticks = [row for row in rows if row.group == YARDSTICK]
     found = []
     if len(ranked) > 1:
         found.append(("The first three", ranked[:3]))
@@ -259,7 +271,7 @@ def suggestions(asked: Asked, rows: Sequence[BoardRow]) -> list[tuple[str, str]]
     return [(label, address(asked, [row.model.slug for row in some])) for label, some in found]
 
 
-def address(asked: Asked, slugs: Sequence[str], **more: Any) -> str:
+def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     """The query that leads to this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
     return f"models={','.join(slugs)}&{asked.filters.query(sort='half_life', scope='all', weights='', every=False)}{extra}"

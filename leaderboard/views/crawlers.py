@@ -11,11 +11,11 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.board import RANKED, UNRANKED, board_rows, stamp
-from leaderboard.board_form import PARAMETERS, read
-from leaderboard.board_picture import draw
+from leaderboard.board.picture import draw
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.rows import RANKED, UNRANKED, board_rows, stamp
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.sitemaps import SITEMAPS
+from leaderboard.views.sitemaps import SITEMAPS
 
 
 @require_safe
@@ -49,7 +49,7 @@ def sitemap(request: HttpRequest) -> TemplateResponse:
 @keep_page(stamp, PARAMETERS)
 def board_picture(request: HttpRequest) -> HttpResponse:
     """The board as a PNG; takes the board's parameters."""
-    asked = read(request.GET)
+    asked = BoardQuery.parse(request.GET)
     rows = board_rows(asked.filters, asked.runs) if asked else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]

@@ -15,8 +15,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from leaderboard import exports
-from leaderboard.board_form import read
+from leaderboard.board.query import BoardQuery
+from leaderboard.exchange import exports
 from leaderboard.models import EditingModel, Run, Standing, Suite
 
 
@@ -57,7 +57,7 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
 @require_safe
 def cite(request: HttpRequest) -> HttpResponse:
     """BibTeX of the board as it is filtered now."""
-    asked = read(request.GET)
+    asked = BoardQuery.parse(request.GET)
     if asked is None:
         raise Http404("there is no suite yet")
     return HttpResponse(exports.bibtex(asked.filters), content_type="text/plain; charset=utf-8")

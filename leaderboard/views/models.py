@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard import portraits, published, sparks, strips
-from leaderboard.board import METRICS, SEMANTIC, stamp, suite_key
-from leaderboard.charts import Chart
+from leaderboard.board.rows import METRICS, SEMANTIC, stamp, suite_key
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages import inline_svg, model_page, published, strips
+from leaderboard.pages.charts import Chart
 
 LEVEL = 0.5
 #: Cases shown at either end, and pairs before they are folded away.
@@ -69,13 +69,13 @@ def portrait(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[st
         "suite": run.suite,
         "trips": trips,
         "metrics": names,
-        "reproduce": portraits.reproduce(run),
+        "reproduce": model_page.reproduce(run),
     }
     if not names:
         return common
     chosen = asked if asked in names else names[0]
     standing = standings[chosen]
-    lines = portraits.metric_lines(standings, trips)
+    lines = model_page.metric_lines(standings, trips)
     parts = _parts(run, standing, names)
     pairs = [line for line in parts if line.part.group == "Edit pair"]
     extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
@@ -87,20 +87,20 @@ def portrait(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[st
         "ranked": _ranked(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
         "lines": lines,
-        "chart": portraits.curves_chart(standings, chosen, trips),
+        "chart": model_page.curves_chart(standings, chosen, trips),
         "published": _published(run, standing),
-        "damage": portraits.damage(standing, lines, trips),
-        "jpeg": portraits.jpeg_sentence(standing, trips),
+        "damage": model_page.damage(standing, lines, trips),
+        "jpeg": model_page.jpeg_sentence(standing, trips),
         "parts": [line for line in parts if line.part.group != "Edit pair"],
         "pairs": sorted(pairs, key=lambda line: _life(line.standing)),
         "open_pairs": len(pairs) <= OPEN_PAIRS,
         "worst": [row | shown[row["case"]] for row in extremes["worst"] if row["case"] in shown],
         "best": [row | shown[row["case"]] for row in extremes["best"] if row["case"] in shown],
-        "motion": portraits.motion(standing.details),
-        "shape": portraits.shape_sentence(standing.details),
-        "repeats": portraits.repeats_sentence(standing.details),
-        "endings": portraits.endings(standing.counts),
-        "axis": sparks.axis_ticks(trips),
+        "motion": model_page.motion(standing.details),
+        "shape": model_page.shape_sentence(standing.details),
+        "repeats": model_page.repeats_sentence(standing.details),
+        "endings": model_page.endings(standing.counts),
+        "axis": inline_svg.axis_ticks(trips),
     }
 
 
@@ -138,14 +138,14 @@ def _most_telling(runs: dict[str, Run]) -> Run | None:
     return next(iter(done or runs.values()), None)
 
 
-def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[portraits.PartLine]:
+def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[model_page.PartLine]:
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
     of_chosen = Q(scope__startswith="pair:", metric=standing.metric_id)
     found = run.standings.filter(of_all | of_chosen, level=LEVEL).select_related("metric")
     cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
     titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
     rows = list(found.defer("curve", "details"))
-    return portraits.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
+    return model_page.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
 
 
 def _strips(run: Run, metric: str, keys: Sequence[int]) -> dict[int, dict[str, Any]]:

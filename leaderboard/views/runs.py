@@ -11,9 +11,9 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from leaderboard import portraits, run_words, strips
-from leaderboard.board import METRICS
+from leaderboard.board.rows import METRICS
 from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.pages import model_page, run_status, strips
 
 #: Chains on one page.
 PAGE = 300
@@ -36,16 +36,16 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "model": run.editing_model,
         "suite": run.suite,
         "trips": trips,
-        "live": run_words.live(run),
+        "live": run_status.live(run),
         "metric": metric,
         "standing": standings.get(metric),
-        "chart": portraits.curves_chart(standings, metric, trips),
+        "chart": model_page.curves_chart(standings, metric, trips),
         "page": page,
         "rows": _rows(run, list(page.object_list), metric),
         "order": order if order in ORDERS else "worst",
         "orders": ORDERS,
         "ledger": _ledger(run),
-        "reproduce": portraits.reproduce(run),
+        "reproduce": model_page.reproduce(run),
     }
     response = render(request, "leaderboard/run.html", context)
     if request.GET or not run.is_ended:
@@ -57,7 +57,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
 @cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
     """What the page polls; unchanged it costs a 304."""
-    return JsonResponse(run_words.live(_run(request, run_id)))
+    return JsonResponse(run_status.live(_run(request, run_id)))
 
 
 def _run(request: HttpRequest, run_id: int) -> Run:

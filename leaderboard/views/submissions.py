@@ -13,12 +13,12 @@ from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
-from leaderboard import submission_acts as acts
-from leaderboard import submissions
-from leaderboard.forms import SubmissionForm, curl_line
 from leaderboard.models import Submission, Suite
-from leaderboard.submission_state import state
-from leaderboard.views.visitors import client_address, limited
+from leaderboard.submissions import actions as acts
+from leaderboard.submissions import workflow
+from leaderboard.submissions.forms import SubmissionForm, curl_line
+from leaderboard.submissions.status import state
+from leaderboard.visitors import client_address, limited
 
 EXAMPLE = Path(settings.BASE_DIR) / "evaluation" / "example_server.py"
 
@@ -72,7 +72,7 @@ def status(request: HttpRequest, token: str) -> HttpResponse:
     context = {
         "submission": submission,
         "state": state(submission),
-        "run": submissions.run_of(submission),
+        "run": workflow.run_of(submission),
     }
     response = render(request, "leaderboard/submission.html", context)
     response["X-Robots-Tag"] = "noindex"
@@ -112,6 +112,6 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
     else:
         try:
             messages.success(request, chosen())
-        except submissions.NotPossible as error:
+        except workflow.NotPossible as error:
             messages.error(request, str(error))
     return redirect(submission)

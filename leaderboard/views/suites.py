@@ -13,11 +13,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.board import stamp, suite_key
+from leaderboard.board.rows import stamp, suite_key
 from leaderboard.models import Case, Run, Suite, SuitePicture
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
-from leaderboard.portraits import shell_name
+from leaderboard.pages.model_page import shell_name
 
 
 @require_safe

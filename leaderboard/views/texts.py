@@ -12,11 +12,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.half_life import METHOD_VERSION
-from leaderboard import worked_example
-from leaderboard.board import stamp
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard.board.rows import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page
+from leaderboard.pages import worked_example
 
 
 def release() -> str:

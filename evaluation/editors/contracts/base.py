@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from evaluation.editors.base import EditorError, Fault
-from evaluation.endpoint import GuardedClient, Reply
+from evaluation.http.guarded_client import GuardedClient, Reply
 
 # Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
 PICTURE = f"picture-{secrets.token_hex(16)}"

@@ -17,7 +17,7 @@ from evaluation.editors import failures
 from evaluation.editors.base import EditorError, Fault, Refused
 from evaluation.editors.contracts.base import Call
 from evaluation.editors.failures import bad_answer, shorten
-from evaluation.endpoint import Reply
+from evaluation.http.guarded_client import Reply
 
 MAX_RETRY_AFTER = 24 * 3600.0
 

@@ -16,11 +16,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from PIL import Image, ImageFilter
 
-from evaluation import catalog, pictures
-from evaluation.change_seen import change_seen
+from evaluation.content import catalog, sources
 from evaluation.editors import load_editor
 from evaluation.images import Picture, blank_card, encode_jpeg, encode_webp
-from evaluation.scoring import Scorer, retention
+from evaluation.measuring.change_seen import change_seen
+from evaluation.measuring.scoring import Scorer, retention
 
 FOLDER = settings.BASE_DIR / "static" / "img" / "examples"
 SIZE = 320
@@ -78,8 +78,8 @@ class Command(BaseCommand):
         (self.folder / "examples.json").write_text(text + "\n", encoding="utf-8")
 
     def _source(self, name: str) -> Image.Image:
-        data = pictures.original(CARDS[name])
-        return pictures.prepare(Picture.from_bytes(data).image, SIZE)
+        data = sources.original(CARDS[name])
+        return sources.prepare(Picture.from_bytes(data).image, SIZE)
 
     def _half(self, name: str, metric: str) -> dict[str, Any]:
         """A source beside versions of it that lost half, each in its own way."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.bundle import BundleError
-from leaderboard import bundles
+from evaluation.bundle.format import BundleError
+from leaderboard.exchange import bundles
 from leaderboard.models import Run
 
 

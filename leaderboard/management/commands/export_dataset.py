@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard import datasets
-from leaderboard.board import suite_key
+from leaderboard.board.rows import suite_key
+from leaderboard.exchange import datasets
 from leaderboard.models import Suite
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard.freezing import FreezeError, Freezer
+from leaderboard.exchange.static_site import FreezeError, Freezer
 
 
 class Command(BaseCommand):

@@ -14,13 +14,13 @@ from django.db import transaction
 from django.utils import timezone
 from PIL import Image
 
-from evaluation.half_life import LEVELS, METHOD_VERSION
+from evaluation.content.suites import Case as CoreCase
+from evaluation.content.suites import EditPair as CorePair
+from evaluation.content.suites import SourcePicture
+from evaluation.content.suites import Suite as CoreSuite
 from evaluation.images import Picture
-from evaluation.suites import Case as CoreCase
-from evaluation.suites import EditPair as CorePair
-from evaluation.suites import SourcePicture
-from evaluation.suites import Suite as CoreSuite
-from leaderboard import benchmark
+from evaluation.statistics.half_life import LEVELS, METHOD_VERSION
+from leaderboard.content import loading
 from leaderboard.models import (
     Calibration,
     Case,
@@ -106,7 +106,7 @@ class Command(BaseCommand):
             *("invented", 1, "Invented", trips, 64, tuple(sources), tuple(pairs), tuple(cases)),
             description="Invented numbers for load tests.",
         )
-        return benchmark.store_suite(core, stored)
+        return loading.store_suite(core, stored)
 
     def _run(
         self,

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation import bundle as bundles
-from evaluation.verification import DIFFERENT, Check
-from leaderboard.bundle_imports import import_bundle
+from evaluation.bundle import format as bundles
+from evaluation.bundle.verification import DIFFERENT, Check
+from leaderboard.exchange.bundle_imports import import_bundle
 
 VERIFIED = {
     True: "verified: every number was recomputed and is equal",

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard.figures import COLUMNS, FiguresError, import_figures
+from leaderboard.exchange.published_figures import COLUMNS, FiguresError, import_figures
 
 
 class Command(BaseCommand):

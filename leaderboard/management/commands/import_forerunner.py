@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard import forerunner
+from leaderboard.exchange import edit_converge_bench
 
 
 class Command(BaseCommand):
@@ -17,22 +17,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("csv", type=Path)
-        parser.add_argument("--url", default=forerunner.SOURCE, help="Where it was published.")
+        parser.add_argument(
+            "--url", default=edit_converge_bench.SOURCE, help="Where it was published."
+        )
         parser.add_argument(
             "--date",
             type=datetime.date.fromisoformat,
-            default=forerunner.PUBLISHED_ON,
+            default=edit_converge_bench.PUBLISHED_ON,
             help="When, as 2026-02-01.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            published = forerunner.read(options["csv"])
-        except (forerunner.ForerunnerError, OSError) as error:
+            published = edit_converge_bench.read(options["csv"])
+        except (edit_converge_bench.ForerunnerError, OSError) as error:
             raise CommandError(str(error)) from error
         for remark in published.remarks:
             self.stdout.write(remark)
-        suite, new = forerunner.store(published, options["url"], options["date"])
+        suite, new = edit_converge_bench.store(published, options["url"], options["date"])
         done = "imported" if new else "already here"
         chains = sum(len(played) for played in published.chains.values())
         self.stdout.write(

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from evaluation import catalog
-from leaderboard import benchmark
+from evaluation.content import catalog
+from leaderboard.content import loading
 
 
 class Command(BaseCommand):
@@ -21,14 +21,14 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        loaded = benchmark.Loaded()
-        suites = benchmark.shipped_suites(options["suites"])
+        loaded = loading.Loaded()
+        suites = loading.shipped_suites(options["suites"])
         if unknown := set(options["suites"] or ()) - {suite.slug for suite in suites}:
             raise CommandError(
                 f"no suite called {', '.join(sorted(unknown))} ships with the project"
             )
-        benchmark.load_edit_pairs(loaded)
-        benchmark.load_editing_models(loaded)
+        loading.load_edit_pairs(loaded)
+        loading.load_editing_models(loaded)
         wanted = {picture.slug for suite in suites for picture in suite.pictures}
         sources = [
             source
@@ -37,9 +37,9 @@ class Command(BaseCommand):
         ]
         quiet = options["verbosity"] == 0
         for source in tqdm(sources, desc="source images", unit="picture", disable=quiet or None):
-            benchmark.load_source_image(source, loaded)
+            loading.load_source_image(source, loaded)
         for suite in tqdm(suites, desc="suites", unit="suite", disable=quiet or None):
-            benchmark.load_suite(suite, loaded)
+            loading.load_suite(suite, loaded)
         if loaded.new and not quiet:
             news = ", ".join(f"{number} {what}" for what, number in loaded.new.items())
             self.stdout.write(f"New: {news}.")

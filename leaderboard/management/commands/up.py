@@ -63,7 +63,7 @@ class Command(BaseCommand):
         self._fetch_weights()
         if not options["no_play"]:
             # The doorbell is not there yet; the workers look for runs when they start.
-            logging.getLogger("evaluation.jobs.rings").setLevel(logging.ERROR)
+            logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
             )

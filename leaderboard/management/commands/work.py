@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from evaluation.jobs.rings import EDITS, GPU
+from leaderboard.queue import EDITS, GPU
 
 
 class Command(BaseCommand):
@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument("queue", choices=(EDITS, GPU))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from leaderboard.worker import RunWorker, preload
+        from evaluation.jobs.worker import RunWorker, preload
 
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")

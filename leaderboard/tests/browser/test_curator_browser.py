@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from PIL import Image
 
 from leaderboard.models import EditPair, SourceImage, Suite
-from leaderboard.tests import factories
+from leaderboard.testing import factories
 from leaderboard.tests.browser.conftest import Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -8,9 +8,9 @@ from django.urls import reverse
 
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
-from leaderboard.tests import factories
+from leaderboard.testing import factories
+from leaderboard.testing.played import QUICK, play
 from leaderboard.tests.browser.conftest import PHONE, WIDE
-from leaderboard.tests.played import QUICK, play
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

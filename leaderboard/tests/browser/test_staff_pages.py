@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from leaderboard.tests import factories
+from leaderboard.testing import factories
+from leaderboard.testing.played import QUICK, play
 from leaderboard.tests.browser.conftest import WIDE
-from leaderboard.tests.played import QUICK, play
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 LISTS = ("sourceimage", "editpair", "suite", "editingmodel", "run", "submission", "call")

@@ -16,11 +16,11 @@ from django.core.cache import cache
 from PIL import Image, ImageOps
 
 from evaluation import example_server
-from evaluation.jobs import rings
+from leaderboard import queue
 from leaderboard.models import Run, Submission
-from leaderboard.tests import factories
+from leaderboard.testing import factories
+from leaderboard.testing.worker_processes import WorkerProcesses
 from leaderboard.tests.browser.conftest import PHONE
-from leaderboard.tests.crew import Crew
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 #: A worker starts, imports, and waits for a processor that others use too.
@@ -79,14 +79,16 @@ def endpoint(model: Model) -> Iterator[str]:
 
 
 @pytest.fixture
-def crew(tmp_path: Path, valkey: Any, settings: Any, monkeypatch: Any) -> Iterator[Crew]:
+def workers(
+    tmp_path: Path, valkey: Any, settings: Any, monkeypatch: Any
+) -> Iterator[WorkerProcesses]:
     settings.ALLOW_LOCAL_ENDPOINTS = True
-    monkeypatch.setattr(rings, "_silent_until", 0.0)
+    monkeypatch.setattr(queue, "_silent_until", 0.0)
     cache.clear()  # the counts of the rate limits
-    with Crew(tmp_path) as crew:
-        crew.hire("edits")
-        crew.hire("gpu")
-        yield crew
+    with WorkerProcesses(tmp_path) as workers:
+        workers.hire("edits")
+        workers.hire("gpu")
+        yield workers
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def fill_in(page: Any, address: str, name: str) -> None:
 
 
 def test_a_model_comes_from_the_form_to_the_board(
-    visit: Any, operator: Any, crew: Crew, endpoint: str, model: Model
+    visit: Any, operator: Any, workers: WorkerProcesses, endpoint: str, model: Model
 ) -> None:
     factories.tiny_suite()  # 2 pictures, 2 pairs, 3 trips: 24 edits
     submitter = visit("/submit/")
@@ -183,7 +185,7 @@ def test_a_model_comes_from_the_form_to_the_board(
 
 
 def test_an_endpoint_that_fails_says_so_and_is_tested_again_when_it_is_mended(
-    visit: Any, crew: Crew, endpoint: str, model: Model
+    visit: Any, workers: WorkerProcesses, endpoint: str, model: Model
 ) -> None:
     factories.tiny_suite()
     model.broken = True

@@ -1,0 +1,435 @@
+"""The run bundle: one zip with everything that a run's numbers rest on.
+
+`bundle.json` holds the suite, every prompt, parameter, version, hash and score;
+`pictures/<sha256>.<ext>` the pictures themselves, where they are included. Every
+line carries a digest, so that an altered byte has a name. Bundles come from
+strangers: `read` refuses whatever a bundle of ours would not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from evaluation.content.suites import Suite, SuiteError
+from evaluation.images import MAX_BYTES
+
+FORMAT = 1
+DOCUMENT = "bundle.json"
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+NAME = re.compile(r"pictures/([0-9a-f]{64})\.(png|jpg|webp)")
+# A suite of 300 cases and 20 trips makes 12,000 pictures and about 10 MB of JSON.
+MAX_ENTRIES = 100_000
+MAX_DIRECTORY = 32 * 2**20
+MAX_DOCUMENT = 128 * 2**20
+MAX_TOTAL = 64 * 2**30
+# Pictures hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
+MAX_RATIO = 100
+RATIO_FROM = 2**20
+# What our own zips are dated, so that the same run gives the same bytes.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class BundleError(ValueError):
+    """A bundle that is not read; the message is written for people."""
+
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
+Short = Annotated[str, StringConstraints(max_length=500)]
+
+
+class Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Line(Row):
+    """A row with the digest of itself."""
+
+    digest: Sha256
+
+
+class SuiteLine(Line):
+    definition: dict[str, Any]
+
+
+class ModelLine(Line):
+    """Who was measured; no key and no address of a private endpoint."""
+
+    slug: Slug
+    name: Annotated[str, StringConstraints(min_length=1, max_length=120)]
+    provider: Annotated[str, StringConstraints(max_length=80)]
+    organisation: Annotated[str, StringConstraints(max_length=120)]
+    editor: Annotated[str, StringConstraints(max_length=60)]
+    options: dict[str, Any]
+    access: Annotated[str, StringConstraints(max_length=12)]
+    open_weights: bool | None
+    licence: Annotated[str, StringConstraints(max_length=120)]
+    homepage: Short
+    paper_url: Short
+    code_url: Short
+    price_per_edit: str | None
+    is_reference: bool
+
+
+class RunLine(Line):
+    """How it was measured: seed, versions, and which metrics were pinned or missing."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    state: str
+    source: str
+    metrics: dict[Slug, dict[str, str]]
+    provenance: dict[str, Any]
+    flags: list[Any]
+    started_at: str | None
+    finished_at: str | None
+    calls: Annotated[int, Field(ge=0)]
+    spent_usd: str
+    method_version: str
+
+
+class SourceLine(Line):
+    """The file of a prepared source picture."""
+
+    slug: Slug
+    sha256: Sha256
+    mime: Literal["image/png", "image/jpeg", "image/webp"]
+    width: int
+    height: int
+    bytes: int
+
+
+class CalibrationLine(Line):
+    picture: Slug
+    metric: Slug
+    blank: Number
+    ladder: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,3}$")], Number]
+
+
+class HalfRow(Row):
+    """One edit: what was asked, and the picture that came back."""
+
+    prompt: str
+    sha256: Sha256
+    mime: Literal["image/png", "image/jpeg", "image/webp"]
+    width: Annotated[int, Field(gt=0)]
+    height: Annotated[int, Field(gt=0)]
+    bytes: Annotated[int, Field(gt=0)]
+    seconds: Number | None
+    cost: str | None
+    attempts: int
+    notes: dict[str, Any]
+
+
+class TripLine(Line):
+    number: Annotated[int, Field(ge=1, le=1000)]
+    forward: HalfRow | None
+    backward: HalfRow | None
+    reframed: bool
+    change_seen: bool | None
+    change_measure: dict[str, Number]
+    step: Number | None
+    from_source: Number | None
+    worst_window: list[int] | None
+    scores: dict[Slug, Number]
+
+
+class ChainLine(Line):
+    case: Slug
+    repeat: Annotated[int, Field(ge=0, le=1000)]
+    outcome: Literal["completed", "refused", "blank", "failed", "lost"]
+    outcome_text: Short
+    results: dict[Slug, dict[str, Any]]
+    trips: list[TripLine]
+
+    @property
+    def name(self) -> str:
+        return chain_name(self.case, self.repeat)
+
+
+class StandingLine(Line):
+    """What the board shows of the run, but its rank: that is a matter of the other runs."""
+
+    metric: Slug
+    level: Number
+    scope: Annotated[str, StringConstraints(max_length=100)]
+    half_life: Number | None
+    half_life_low: Number | None
+    half_life_high: Number | None
+    has_interval: bool
+    usable_trips: Number
+    usable_trips_low: Number | None
+    usable_trips_high: Number | None
+    auc: Number
+    auc_low: Number | None
+    auc_high: Number | None
+    curve: dict[str, list[Number | None]]
+    counts: dict[str, Number | None]
+    details: dict[str, Any]
+
+
+class Document(Row):
+    """All of bundle.json."""
+
+    format: Literal[1]
+    pictures: bool
+    suite: SuiteLine
+    model: ModelLine
+    run: RunLine
+    sources: list[SourceLine]
+    calibrations: list[CalibrationLine]
+    chains: list[ChainLine]
+    standings: list[StandingLine]
+    digest: Sha256
+
+
+def chain_name(case: str, repeat: int) -> str:
+    return f"{case} (repeat {repeat + 1})" if repeat else case
+
+
+def standing_name(metric: str, level: float, scope: str) -> str:
+    return f"standing {metric} at {level:g}, {scope}"
+
+
+def digest(row: Mapping[str, Any]) -> str:
+    """SHA-256 of a line, without its own digest and without the lines inside it."""
+    own = {key: value for key, value in row.items() if key not in ("digest", "trips")}
+    text = json.dumps(own, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every line of bundle.json with its name, in order."""
+    for section in ("suite", "model", "run"):
+        yield section, document[section]
+    for row in document["sources"]:
+        yield f"source {row['slug']}", row
+    for row in document["calibrations"]:
+        yield f"calibration {row['picture']} by {row['metric']}", row
+    for chain in document["chains"]:
+        name = chain_name(chain["case"], chain["repeat"])
+        for trip in chain["trips"]:
+            yield f"{name}, trip {trip['number']}", trip
+        yield f"chain {name}", chain
+    for row in document["standings"]:
+        yield standing_name(row["metric"], float(row["level"]), row["scope"]), row
+
+
+def whole(document: Mapping[str, Any]) -> str:
+    """The digest of all lines: what tells one bundle from another, and a line left out."""
+    text = "\n".join(f"{name} {digest(row)}" for name, row in lines(document))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with the digest of every line and of the whole."""
+    copy: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
+    for _, row in lines(copy):
+        row["digest"] = digest(row)
+    copy["digest"] = whole(copy)
+    return copy
+
+
+def picture_name(sha256: str, mime: str) -> str:
+    return f"pictures/{sha256}.{EXTENSIONS[mime]}"
+
+
+def write(
+    file: Path | IO[bytes], document: Mapping[str, Any], pictures: Iterable[tuple[str, bytes]] = ()
+) -> None:
+    """The bundle of a sealed document and its pictures by name; the same input, the same bytes."""
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    with zipfile.ZipFile(file, "w") as archive:
+        _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
+        for name, data in pictures:
+            _add(archive, name, data, zipfile.ZIP_STORED)
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, method: int) -> None:
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system, info.external_attr, info.compress_type = 3, 0o644 << 16, method
+    archive.writestr(info, data)
+
+
+class Bundle:
+    """A checked bundle. Pictures are read one at a time, when they are asked for."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._entries = {
+            match[1]: info
+            for info in archive.infolist()
+            if (match := NAME.fullmatch(info.filename))
+        }
+        data = _content(archive, archive.getinfo(DOCUMENT), MAX_DOCUMENT)
+        #: As it was written, for digests: a number in other digits than ours is a text here.
+        self.raw = _parsed(data, _as_written)
+        try:
+            self.document = Document.model_validate(_parsed(data, float))
+            self.suite = _suite(self.document.suite.definition)
+        except ValidationError as error:
+            raise BundleError(_said(error)) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._archive.close()
+
+    @cached_property
+    def digest(self) -> str:
+        """What this bundle says, as one number; computed, whatever it states."""
+        return whole(self.raw)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The SHA-256 in the names of the pictures that are here."""
+        return frozenset(self._entries)
+
+    def picture(self, sha256: str) -> bytes | None:
+        """The bytes under this name; None where they are not in the bundle."""
+        info = self._entries.get(sha256)
+        return None if info is None else _content(self._archive, info, MAX_BYTES)
+
+
+def read(path: Path) -> Bundle:
+    """The bundle in this file; BundleError says what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            _check_directory(file)
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError) as error:
+        raise BundleError(f"{path.name} is not a bundle: {error}") from None
+    try:
+        _check_entries(archive, path.stat().st_size)
+        return Bundle(archive)
+    except BaseException:
+        archive.close()
+        raise
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Refuse a list of entries that would fill the memory before one of them is looked at."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 2**16 - 100))
+    tail = file.read()
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0:
+        raise BundleError("this is not a zip file")
+    (length,) = struct.unpack_from("<I", tail, end + 12)
+    if tail[max(0, end - 20) :].startswith(b"PK\x06\x07"):
+        if not tail[max(0, end - 76) :].startswith(b"PK\x06\x06"):
+            raise BundleError("the zip file's directory is not where it should be")
+        (length,) = struct.unpack_from("<Q", tail, end - 76 + 40)
+    if length > MAX_DIRECTORY:
+        raise BundleError(f"the zip file lists too many entries ({length:,} bytes of names)")
+
+
+def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse whatever a bundle does not hold: odd names, links, bombs, secrets."""
+    entries = archive.infolist()
+    if len(entries) > MAX_ENTRIES:
+        raise BundleError(f"the bundle has {len(entries):,} entries; the limit is {MAX_ENTRIES:,}")
+    seen: set[str] = set()
+    for info in entries:
+        _check_entry(info)
+        if info.filename in seen:
+            raise BundleError(f"the bundle has {info.filename!r} twice")
+        seen.add(info.filename)
+    if DOCUMENT not in seen:
+        raise BundleError(f"the zip file has no {DOCUMENT}: it is not a run bundle")
+    if sum(info.compress_size for info in entries) > size:
+        raise BundleError("entries of the bundle overlap: a zip bomb")
+    if (total := sum(info.file_size for info in entries)) > MAX_TOTAL:
+        raise BundleError(f"the bundle unpacks to {total:,} bytes; the limit is {MAX_TOTAL:,}")
+
+
+def _check_entry(info: zipfile.ZipInfo) -> None:
+    # zipfile cuts names at a zero byte; the name as it stands in the file counts.
+    name = info.orig_filename
+    if name != DOCUMENT and not NAME.fullmatch(name):
+        raise BundleError(f"the bundle has an entry called {name[:200]!r}, which no bundle has")
+    if stat.S_ISLNK(info.external_attr >> 16):
+        raise BundleError(f"{name} is a symbolic link")
+    if info.flag_bits & 0x1:
+        raise BundleError(f"{name} is encrypted")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise BundleError(f"{name} is packed by a method that bundles do not use")
+    limit = MAX_DOCUMENT if name == DOCUMENT else MAX_BYTES
+    if info.file_size > limit:
+        raise BundleError(f"{name} has {info.file_size:,} bytes; the limit is {limit:,}")
+    if info.file_size > max(RATIO_FROM, MAX_RATIO * info.compress_size):
+        raise BundleError(f"{name} unpacks to more than {MAX_RATIO} times its size: a zip bomb")
+
+
+def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> bytes:
+    """The entry's bytes: as many as it declares, and its checksum holds."""
+    try:
+        with archive.open(info) as file:
+            data = file.read(limit + 1)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        raise BundleError(f"{info.filename} cannot be read: {error}") from None
+    if len(data) != info.file_size:
+        raise BundleError(
+            f"{info.filename} declares {info.file_size:,} bytes and has {len(data):,}"
+        )
+    return data
+
+
+def _as_written(digits: str) -> float | str:
+    """Two texts can be the same number, and yet one of them was not written by us."""
+    value = float(digits)
+    return value if repr(value) == digits else digits
+
+
+def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [key for key, _ in pairs]
+            twice = next(key for key in names if names.count(key) > 1)
+            raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
+        return found
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not a number")
+
+    try:
+        found = json.loads(
+            data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
+        )
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BundleError(f"{DOCUMENT} is not an object")
+    if found.get("format") != FORMAT:
+        raise BundleError(f"this is not a run bundle of format {FORMAT}")
+    return found
+
+
+def _suite(definition: Mapping[str, Any]) -> Suite:
+    """The suite as it is here; whether its hash is the stated one is for `verify` to say."""
+    try:
+        return Suite.from_dict({k: v for k, v in definition.items() if k != "content_hash"})
+    except (SuiteError, AttributeError) as error:
+        raise BundleError(f"{DOCUMENT}, suite: {error}") from None
+
+
+def _said(error: ValidationError) -> str:
+    """The first thing that does not fit, and where it stands."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{DOCUMENT}, {place}: {first['msg']}{more}"

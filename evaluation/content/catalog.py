@@ -1,0 +1,180 @@
+"""The benchmark's content as files: source images, edit pairs, editing models, suites.
+
+The same JSON files are Django fixtures and are read here without Django. In a
+checkout they lie in `fixtures/`, in an installed package in `evaluation/fixtures/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaluation.content.operators import OPERATORS
+from evaluation.content.suites import EditPair, Suite, SuiteError
+
+KINDS = ("face", "object", "scene")
+MADE = ("real", "rendered", "generated")
+STATUSES = ("draft", "active", "retired")
+CHANGES = ("exact", "local", "global", "none")
+REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
+
+Row = TypeVar("Row")
+
+
+class CatalogError(ValueError):
+    """A content file that cannot be used; the message names the file, the row and the field."""
+
+
+@dataclass(frozen=True)
+class SourceImage:
+    """A picture of the benchmark before cropping. `sha256` is of the original's bytes."""
+
+    slug: str
+    origin: str
+    sha256: str
+    kind: str
+    made: str
+    title: str
+    author: str
+    licence: str
+    attribution: str
+    subkind: str = ""
+    source_url: str = ""
+    contains: tuple[str, ...] = ()
+    status: str = "active"
+
+    def __post_init__(self) -> None:
+        _one_of("kind", self.kind, KINDS)
+        _one_of("made", self.made, MADE)
+        _one_of("status", self.status, STATUSES)
+        for name in ("slug", "origin", "sha256", "title", "licence", "attribution"):
+            _filled(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another wording of a pair, for measuring how much the wording matters."""
+
+    name: str
+    forward: str
+    backward: str
+
+
+@dataclass(frozen=True)
+class CatalogPair(EditPair):
+    """An edit pair with what curators keep beside it."""
+
+    title: str = ""
+    notes: str = ""
+    status: str = "active"
+    variants: tuple[Variant, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        _one_of("change", self.change, CHANGES)
+        _one_of("reversibility", self.reversibility, REVERSIBILITIES)
+        _one_of("status", self.status, STATUSES)
+        for kind in self.kinds:
+            _one_of("kinds", kind, KINDS)
+        for name in ("slug", "category", "forward", "backward", "title"):
+            _filled(name, getattr(self, name))
+        if self.change == "exact":
+            _one_of("operator", self.operator, tuple(OPERATORS))
+        elif self.operator:
+            raise ValueError(f"operator is {self.operator!r}, but change is not 'exact'")
+        if self.change == "local":
+            _filled("object", self.object)
+
+    @property
+    def pair(self) -> EditPair:
+        """The pair as a suite freezes it."""
+        return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
+
+
+def folder() -> Path:
+    """Where the content files are."""
+    here = Path(__file__).resolve().parents[1]
+    # The checkout's own folder first: an editable install has both only by mistake.
+    for candidate in (here.parent / "fixtures", here / "fixtures"):
+        if (candidate / "edit_pairs.json").is_file():
+            return candidate
+    raise CatalogError(
+        f"no fixtures folder beside or in {here}: install the package again, or use a full checkout"
+    )
+
+
+def source_images() -> list[SourceImage]:
+    """Every source image of source_images.json, in file order."""
+    return list(_read("source_images.json", SourceImage))
+
+
+def edit_pairs() -> list[CatalogPair]:
+    """Every edit pair of edit_pairs.json, in file order."""
+    return list(_read("edit_pairs.json", CatalogPair))
+
+
+def editing_models() -> list[dict[str, Any]]:
+    """The fields of every row of editing_models.json, in file order."""
+    return [dict(row) for _, row in _rows("editing_models.json")]
+
+
+def suites() -> list[Suite]:
+    """Every suite that ships, smallest first."""
+    found = [Suite.read(path) for path in sorted((folder() / "suites").glob("*.json"))]
+    return sorted(found, key=lambda suite: (suite.edits, suite.slug, suite.version))
+
+
+def suite(name: str) -> Suite:
+    """The suite called `name`: "smoke" for its newest version, "smoke-v1" for that one."""
+    known = suites()
+    matching = [s for s in known if name in (s.slug, f"{s.slug}-v{s.version}")]
+    if not matching:
+        names = ", ".join(s.slug for s in known)
+        raise SuiteError(f"there is no suite {name!r}; there are {names}")
+    return max(matching, key=lambda s: s.version)
+
+
+def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
+    seen: set[str] = set()
+    for where, row in _rows(filename):
+        values = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+        try:
+            if "variants" in values:
+                values["variants"] = tuple(Variant(**v) for v in values["variants"])
+            item = kind(**values)
+        except (TypeError, ValueError) as error:
+            # Python's own message names the field that is missing or unknown.
+            message = str(error).replace(f"{kind.__name__}.__init__() ", "")
+            raise CatalogError(f"{where}: {message}") from None
+        if row["slug"] in seen:
+            raise CatalogError(f"{where}: slug {row['slug']!r} occurs twice")
+        seen.add(row["slug"])
+        yield item
+
+
+def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The fields of each row with the words that say where the row is."""
+    path = folder() / filename
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{path}: {error}") from error
+    if not isinstance(rows, list):
+        raise CatalogError(f"{path}: expected a list of rows")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not isinstance(row.get("fields"), dict):
+            raise CatalogError(f"{path}: row {number} has no 'fields'")
+        slug = row["fields"].get("slug")
+        yield f"{path}: row {number} ({slug or 'without slug'})", row["fields"]
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}, not one of {', '.join(allowed)}")
+
+
+def _filled(name: str, value: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} is empty")

@@ -1,0 +1,185 @@
+"""What the benchmark refuses, and why: checks of pictures and of cases, in words for people.
+
+Pure functions; the site's forms and the import command call the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import imagehash
+import numpy as np
+from PIL import Image
+
+from evaluation.content import operators
+from evaluation.content.sources import nearest_aspect
+from evaluation.content.suites import EditPair, SourcePicture
+from evaluation.images import ImageError, Picture, blank_card
+
+# Below this error of the mean colour, half-lives of a picture mean nothing (method, section 3).
+NEAR_FLAT = (10 / 255) ** 2
+SMALLEST_SIDE = 256
+# A crop that loses more than this is no longer the picture somebody chose.
+LARGEST_CUT = 0.35
+# Bits of 64 in which the perceptual hashes of a resized, recompressed or brightened copy
+# still differ; measured on the shipped pictures in the tests.
+NEAR_DUPLICATE_BITS = 6
+# A mirrored copy of a picture this much like it cannot show whether it was mirrored.
+SYMMETRIC = 0.9
+
+
+class Refused(ValueError):
+    """A picture the benchmark does not take; `reasons` are sentences for people."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__(" ".join(reasons))
+        self.reasons = reasons
+
+
+def check(
+    data: bytes, *, licence: str, attribution: str = "", known: Mapping[str, str] | None = None
+) -> Picture:
+    """The decoded picture when the benchmark can take it; Refused carries every reason if not.
+
+    `known` maps names of pictures already there to their fingerprints.
+    """
+    try:
+        picture = Picture.from_bytes(data)
+    except ImageError as error:
+        raise Refused([_sentence(str(error))]) from error
+    reasons = [
+        *_unlicensed(licence, attribution),
+        *_badly_sized(picture.image),
+        *_near_flat(picture.image),
+        *_duplicates(picture.image, known or {}),
+    ]
+    if reasons:
+        raise Refused(reasons)
+    return picture
+
+
+def fingerprint(image: Image.Image) -> str:
+    """A perceptual hash of 64 bits, as hexadecimal digits; near pictures differ in few bits."""
+    return str(imagehash.phash(image))
+
+
+def distance(one: str, other: str) -> int:
+    """In how many of 64 bits two fingerprints differ."""
+    return (int(one, 16) ^ int(other, 16)).bit_count()
+
+
+def flatness_error(image: Image.Image) -> float:
+    """MSE of the blank card, sRGB in [0, 1]: small when the picture is nearly one colour."""
+    pixels = np.asarray(image, dtype=np.float64) / 255
+    card = np.asarray(blank_card(image), dtype=np.float64) / 255
+    return float(np.mean((pixels - card) ** 2))
+
+
+def similarity(one: Image.Image, other: Image.Image) -> float:
+    """Normalised cross-correlation of two pictures of one size, -1..1."""
+    return _correlation(_centred(one), _centred(other))
+
+
+def _centred(image: Image.Image) -> np.ndarray:
+    pixels = np.asarray(image, dtype=np.float32)
+    return pixels - pixels.mean(dtype=np.float64)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    scale = float(np.sqrt(float(np.vdot(a, a)) * float(np.vdot(b, b))))
+    return float(np.vdot(a, b)) / scale if scale else 1.0
+
+
+def symmetries(image: Image.Image) -> frozenset[str]:
+    """The exact operators that leave this picture nearly as it is."""
+    found = set()
+    centred = _centred(image)  # once: a megapixel takes as long as all that follows
+    for name in operators.OPERATORS:
+        if name in operators.QUARTER_TURNS and image.width != image.height:
+            continue
+        if _correlation(centred, _centred(operators.apply(name, image))) > SYMMETRIC:
+            found.add(name)
+    return frozenset(found)
+
+
+def fits(
+    picture: SourcePicture, pair: EditPair, symmetric_under: Collection[str] = ()
+) -> list[str]:
+    """Why this pair cannot be played on this picture; empty when it can.
+
+    `symmetric_under` is what `symmetries` gives for the prepared picture.
+    """
+    reasons = []
+    if pair.kinds and picture.kind not in pair.kinds:
+        wanted = " or ".join(pair.kinds)
+        reasons.append(
+            f"The pair is for pictures of kind {wanted}; this is of kind {picture.kind}."
+        )
+    contained = {_label(name) for name in picture.contains}
+    reasons += [
+        f"The picture contains “{name}”, which the pair needs to be absent."
+        for name in pair.absent
+        if _label(name) in contained
+    ]
+    if pair.operator in operators.QUARTER_TURNS and picture.width != picture.height:
+        reasons.append(
+            f"A quarter turn changes the shape of a picture of {picture.width} x {picture.height} "
+            "pixels; only square ones can be turned."
+        )
+    if pair.operator and pair.operator in symmetric_under:
+        reasons.append(
+            f"The picture looks the same after {pair.operator.replace('_', ' ')}, "
+            "so nobody could see whether it was done."
+        )
+    return reasons
+
+
+def _unlicensed(licence: str, attribution: str) -> list[str]:
+    reasons = []
+    if not licence.strip() or _label(licence) in ("unknown", "none", "all rights reserved"):
+        reasons.append("The picture has no licence that lets it be shown and edited.")
+    elif not attribution.strip() and _label(licence).startswith("cc-by"):
+        reasons.append(f"The licence {licence.strip()} asks for an attribution; none is given.")
+    return reasons
+
+
+def _badly_sized(image: Image.Image) -> list[str]:
+    if min(image.size) < SMALLEST_SIDE:
+        return [
+            f"The picture is too small: {image.width} x {image.height} pixels; "
+            f"both sides need at least {SMALLEST_SIDE}."
+        ]
+    width, height = nearest_aspect(*image.size)
+    kept = min(image.width / image.height, width / height) / max(
+        image.width / image.height, width / height
+    )
+    if 1 - kept > LARGEST_CUT:
+        return [
+            f"The picture is too long: cropping {image.width} x {image.height} pixels to "
+            f"{width}:{height} would cut away {1 - kept:.0%} of it."
+        ]
+    return []
+
+
+def _near_flat(image: Image.Image) -> list[str]:
+    error = flatness_error(image)
+    if error < NEAR_FLAT:
+        return [
+            f"The picture is nearly one colour: its mean colour alone comes within "
+            f"{255 * error**0.5:.1f} of 255 levels; at least 10 are needed."
+        ]
+    return []
+
+
+def _duplicates(image: Image.Image, known: Mapping[str, str]) -> list[str]:
+    mine = fingerprint(image)
+    near = [name for name, other in known.items() if distance(mine, other) <= NEAR_DUPLICATE_BITS]
+    return [f"The picture is a duplicate, or nearly one, of {name}." for name in near]
+
+
+def _label(text: str) -> str:
+    return " ".join(text.lower().replace("_", " ").split())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

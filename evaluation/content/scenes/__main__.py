@@ -1,0 +1,64 @@
+"""Render the scenes again: python -m evaluation.content.scenes [NAME ...] [--preview] [--to FOLDER]."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluation.content import catalog
+from evaluation.content.scenes.studio import Scene, use_mitsuba
+from evaluation.content.scenes.subjects import (
+    faces,
+    figures,
+    food,
+    games,
+    gardens,
+    keepsakes,
+    kitchen,
+    plants,
+    rooms,
+    town,
+    waterside,
+)
+
+MODULES = (food, plants, games, keepsakes, rooms, kitchen, town, gardens, waterside, figures, faces)
+SCENES: dict[str, Callable[[], Scene]] = {
+    name: scene for module in MODULES for name, scene in module.SCENES.items()
+}
+SAMPLES, PREVIEW_SAMPLES = 9, 6
+PREVIEW_SCALE = 0.4
+QUALITY = 92
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation.content.scenes", description=__doc__
+    )
+    parser.add_argument("names", nargs="*", help="all scenes when left out")
+    parser.add_argument("--preview", action="store_true", help="small and grainy, in seconds")
+    parser.add_argument("--samples", type=int, help="rays per pixel")
+    parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.names) - set(SCENES))
+    if unknown:
+        parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(SCENES)}")
+    folder = options.to or catalog.folder() / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    use_mitsuba()
+    for name in options.names or SCENES:
+        began = time.monotonic()
+        samples = options.samples or (PREVIEW_SAMPLES if options.preview else SAMPLES)
+        picture = SCENES[name]().picture(samples, PREVIEW_SCALE if options.preview else 1.0)
+        path = folder / f"{name}.webp"
+        picture.save(path, "WEBP", quality=QUALITY, method=6)
+        size = path.stat().st_size / 1024
+        sys.stdout.write(f"{path}: {size:.0f} KB, {time.monotonic() - began:.0f} s\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

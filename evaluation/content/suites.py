@@ -1,0 +1,153 @@
+"""Cases and suites as plain data: what is played, frozen and hashed.
+
+A suite file (JSON) is the one exchange format: the shell plays it, the site
+freezes its suites into it, a bundle carries it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+FORMAT = 1
+
+
+class SuiteError(ValueError):
+    """A suite that cannot be used; the message is written for people."""
+
+
+@dataclass(frozen=True)
+class SourcePicture:
+    """A prepared source: cropped, at the working size. `sha256` is of its RGB pixels."""
+
+    slug: str
+    sha256: str
+    width: int
+    height: int
+    kind: str  # face, object, scene
+    origin: str  # where the original comes from, see evaluation.content.sources
+    title: str
+    author: str
+    licence: str
+    attribution: str
+    subkind: str = ""
+    source_url: str = ""
+    made: str = "real"  # real, rendered, generated
+    contains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EditPair:
+    """A forward prompt and its inverse."""
+
+    slug: str
+    category: str
+    forward: str
+    backward: str
+    change: str  # how "change seen" is judged: exact, local, global, none
+    reversibility: str = "clean"  # exact, clean, partial, destroys, invents
+    operator: str = (
+        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180
+    )
+    object: str = ""
+    source_text: str = ""  # for CLIP's direction score
+    target_text: str = ""
+    kinds: tuple[str, ...] = ()  # picture kinds it fits; empty = all
+    absent: tuple[str, ...] = ()  # what a picture must not contain
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source picture with an edit pair, by their slugs."""
+
+    picture: str
+    pair: str
+
+    @property
+    def slug(self) -> str:
+        return f"{self.picture}--{self.pair}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A frozen list of cases with the number of trips and the working size."""
+
+    slug: str
+    version: int
+    title: str
+    trips: int
+    size: int  # a prepared picture has about size x size pixels, whatever its aspect
+    pictures: tuple[SourcePicture, ...]
+    pairs: tuple[EditPair, ...]
+    cases: tuple[Case, ...]
+    repeats: int = 1
+    description: str = field(default="", compare=False)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 over everything that shapes a result; the description does not."""
+        content = asdict(self)
+        del content["description"]
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def edits(self) -> int:
+        """How many edits one run of this suite takes."""
+        return len(self.cases) * self.repeats * self.trips * 2
+
+    @cached_property
+    def picture_by_slug(self) -> Mapping[str, SourcePicture]:
+        return {picture.slug: picture for picture in self.pictures}
+
+    @cached_property
+    def pair_by_slug(self) -> Mapping[str, EditPair]:
+        return {pair.slug: pair for pair in self.pairs}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, "content_hash": self.content_hash, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The suite in `data`; SuiteError names what is missing, unknown or altered."""
+        fields = dict(data)
+        if fields.pop("format", None) != FORMAT:
+            raise SuiteError(f"this is not a suite file of format {FORMAT}")
+        stated = fields.pop("content_hash", None)
+        try:
+            fields["pictures"] = tuple(_build(SourcePicture, row) for row in fields["pictures"])
+            fields["pairs"] = tuple(_build(EditPair, row) for row in fields["pairs"])
+            fields["cases"] = tuple(_build(Case, row) for row in fields["cases"])
+            suite = cls(**fields)
+        except KeyError as error:
+            raise SuiteError(f"the suite file lacks the field {error}") from None
+        except TypeError as error:
+            raise SuiteError(f"the suite file does not fit: {error}") from None
+        for case in suite.cases:
+            if case.picture not in suite.picture_by_slug or case.pair not in suite.pair_by_slug:
+                raise SuiteError(
+                    f"case {case.slug} names a picture or pair the suite does not hold"
+                )
+        if stated and stated != suite.content_hash:
+            raise SuiteError(
+                f"the suite's content hash is {suite.content_hash[:12]}, but it states {stated[:12]}: "
+                "the file was altered"
+            )
+        return suite
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise SuiteError(f"{path}: {error}") from error
+
+
+def _build(kind: type[T], row: Mapping[str, Any]) -> T:
+    return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()})

@@ -1,0 +1,71 @@
+"""ByteDance's Seedream models on Ark (BytePlus ModelArk, Volcano Engine)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evaluation.editors.failures import ErrorBody, bad_answer
+from evaluation.editors.payloads import data_uri, from_base64
+from evaluation.editors.providers.base import (
+    Edited,
+    HostedEditor,
+    Meanings,
+    Request,
+    is_host,
+    meanings,
+)
+
+
+@dataclass(kw_only=True, eq=False)
+class Ark(HostedEditor):
+    """Most of its models answer as JPEG, and put a watermark on unless told not to."""
+
+    provider: ClassVar[str] = "BytePlus"
+    key_variables: ClassVar[tuple[str, ...]] = ("ARK_API_KEY",)
+    default_url: ClassVar[str] = "https://ark.ap-southeast.bytepluses.com/api/v3"
+    meanings: ClassVar[Meanings] = meanings(
+        refused=r"SensitiveContentDetected|RiskDetection|PolicyViolation",
+        credit=r"AccountOverdue|SetLimitExceeded|InsufficientBalance",
+        busy=r"RateLimitExceeded|QuotaExceeded|ServerOverloaded|TooManyRequests",
+        setup=r"ModelNotOpen|InvalidEndpointOrModel",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if is_host(self.url, "volces.com"):  # its keys are others than BytePlus's
+            self.provider = "Volcano Engine"  # type: ignore[misc]
+
+    def _ask(self, request: Request) -> Edited:
+        answer = self.post("images/generations", request, self._payload(request))
+        data = answer.get("data")
+        items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+        for item in items:
+            if item.get("error"):
+                self.raise_error(200, ErrorBody.read(item))
+        if not items:
+            raise bad_answer(f"{self.provider} answered without a picture")
+        notes = {
+            "request_id": answer.get("request_id"),
+            "usage": answer.get("usage"),
+            "stated_size": items[0].get("size"),
+        }
+        if items[0].get("b64_json"):
+            return Edited(from_base64(items[0]["b64_json"]), notes)
+        return Edited(self.fetch(items[0].get("url")), notes)
+
+    def _payload(self, request: Request) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "prompt": request.prompt,
+            "image": data_uri(request.picture),
+            "response_format": "b64_json",
+            "watermark": False,
+        }
+        if request.seed is not None:
+            payload["seed"] = request.seed
+        if self.size_rule and self.size_rule.word:
+            payload["size"] = self.size_rule.word
+        elif self.size_rule:
+            payload["size"] = "{}x{}".format(*self.size_rule.nearest(request.picture.size))
+        return payload | dict(self.params)

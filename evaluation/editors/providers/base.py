@@ -1,0 +1,399 @@
+"""What the editors of hosted models share: key, clock, size, price, and how failures are told.
+
+An adapter writes `_ask`: one request, and where the picture is in the answer.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import ipaddress
+import json
+import math
+import os
+import re
+import ssl
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import httpx2
+
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.failures import (
+    ErrorBody,
+    bad_answer,
+    causes,
+    configuration,
+    failure,
+    hide,
+    retry_after,
+    server_error,
+    shorten,
+)
+from evaluation.editors.payloads import decoded, from_base64
+from evaluation.editors.sizes import SizeRule
+from evaluation.http.hosted_client import Limits, Reply, Wire
+from evaluation.images import Picture, fit
+
+# GETs cost nothing: a paid picture is not given up for one bad poll.
+PATIENCE = 4
+
+# An error inside a 200 that is about the service, not about this picture.
+UNWELL = re.compile(r"(?i)\binternal|server.?error|unavailable|overload|timed? ?out")
+
+T = TypeVar("T")
+Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One edit to ask for."""
+
+    picture: Picture
+    prompt: str
+    seed: int | None
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The bytes of the answered picture, and what is worth keeping of the answer."""
+
+    data: bytes = field(repr=False)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    cost: float | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class HostedEditor(Editor):
+    """A model behind a provider's API. The fields are the options of its row."""
+
+    model: str
+    base_url: str = ""
+    size: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    price: float | None = None  # USD per edit
+    price_date: str = ""
+    min_input_side: int = 0
+    timeout: float = 300.0  # seconds for a whole edit: sending, waiting, polling, fetching
+    poll_every: float = 1.0
+
+    provider: ClassVar[str]
+    key_variables: ClassVar[tuple[str, ...]]
+    default_url: ClassVar[str]
+    url_variable: ClassVar[str] = ""
+    package: ClassVar[str] = ""  # the SDK's distribution; "" = raw HTTP
+    domain: ClassVar[str] = ""  # the key may also go to https hosts below it
+    #: What an error's code and text mean to this provider, first match; None = a refusal.
+    meanings: ClassVar[Meanings] = ()
+
+    def __post_init__(self) -> None:
+        self.size_rule = SizeRule.from_row(self.size)
+        self.wire = Wire()
+        self.lock = threading.Lock()
+
+    # What an adapter writes.
+
+    @abstractmethod
+    def _ask(self, request: Request) -> Edited:
+        """The answered picture; raises Refused, EditorError or httpx2.HTTPError."""
+
+    # What it gets.
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        if missing := self.missing():
+            raise configuration(f"{self.provider}: " + "; ".join(missing))
+        picture, notes = self._acceptable(picture)
+        request = Request(picture, prompt, seed, self._key())
+        started = time.monotonic()
+        with self.wire.call(self.timeout) as limits:
+            try:
+                edited = self._ask(request)
+                answered = decoded(edited.data)
+            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
+                raise self._network_error(error, limits) from error
+            except RuntimeError as error:
+                if self.wire.closed:  # "client has been closed"
+                    raise self._network_error(error, limits) from error
+                raise
+            except (EditorError, Refused) as error:
+                hide(request.key, error)
+                raise
+        notes |= {"mime": answered.mime, "model": self.model, **edited.notes}
+        cost = edited.cost if edited.cost is not None else self.price
+        return Answer(answered, time.monotonic() - started, cost, notes)
+
+    def _acceptable(self, picture: Picture) -> tuple[Picture, dict[str, Any]]:
+        """The picture to send, enlarged where the model takes none so small; and a note of it."""
+        scale = self.min_input_side / min(picture.size)
+        if scale <= 1:
+            return picture, {}
+        size = math.ceil(picture.width * scale), math.ceil(picture.height * scale)
+        return Picture.from_image(fit(picture.image, size)), {"sent_at": "{}x{}".format(*size)}
+
+    def missing(self) -> list[str]:
+        found = []
+        key = self._key()
+        if not key:
+            names = " or ".join(self.key_variables)
+            found.append(f"set the environment variable {names} to your {self.provider} key")
+        elif not key.isascii() or not key.isprintable() or " " in key:
+            found.append(f"{self._key_variable()} holds characters that no key has")
+        if self.package and not _version(self.package):
+            found.append(f"install {self.package} (pip install 'convergebench[providers]')")
+        if not is_https(self.url) and not _is_loopback(self.url):
+            found.append(f"{self.url} is not an https address; the key would travel in the clear")
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        described = {
+            "provider": self.provider,
+            "model": self.model,
+            "url": self.url,
+            "size": dict(self.size) if self.size else None,
+            "params": dict(self.params),
+            "price": self.price,
+            "price_date": self.price_date,
+            "timeout": self.timeout,
+        }
+        if self.package:
+            described["sdk"] = f"{self.package} {_version(self.package)}"
+        return described
+
+    def close(self) -> None:
+        self.wire.close()
+
+    @cached_property
+    def url(self) -> str:
+        """Where the API is: the row's, else the provider's variable, else the usual place."""
+        stated = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
+        return stated.rstrip("/")
+
+    def _key_variable(self) -> str | None:
+        return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
+
+    def _key(self) -> str:
+        return os.environ.get(self._key_variable() or "", "").strip()
+
+    # Raw HTTP.
+
+    def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
+        """The JSON answer to a POST; failures by status are raised."""
+        headers |= self._authorisation(request.key)
+        reply = self.wire.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
+        answer = self._checked(reply)
+        if named := reply.headers.get("x-request-id"):  # where the body does not name it
+            answer.setdefault("request_id", named)
+        return answer
+
+    def poll(self, url: Any, request: Request) -> dict[str, Any]:
+        """The JSON at an address the provider gave us to wait on; sees past brief faults."""
+        if not isinstance(url, str) or not self._trusts(url):
+            raise EditorError(
+                f"{self.provider} wants us to wait at an address that is not its own "
+                f"({origin(str(url))}); the key was not sent there",
+                fault=Fault.BLOCKED,
+                permanent=True,
+                billed=True,
+            )
+
+        def look() -> dict[str, Any]:
+            reply = self.wire.send("GET", url, headers=self._authorisation(request.key))
+            if reply.status in (404, 410):
+                raise bad_answer(f"{self.provider} does not know the edit it accepted")
+            return self._checked(reply)
+
+        try:
+            return self._patiently(look)
+        except EditorError as error:
+            error.billed = True  # the edit itself was accepted
+            raise
+
+    def fetch(self, url: Any) -> bytes:
+        """The picture at an answered address or data URI; sends no credentials."""
+        if isinstance(url, str) and url.startswith("data:"):
+            return from_base64(url)
+        if not isinstance(url, str) or not url:
+            raise bad_answer("the answer holds no picture")
+        if not is_https(url) and origin(url) != origin(self.url):
+            raise bad_answer(f"the picture is at an address we do not fetch from: {origin(url)}")
+        return self._patiently(lambda: self._picture_at(url))
+
+    def wait(self) -> None:
+        self.wire.sleep(self.poll_every)
+
+    def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
+        """Refused or the EditorError an error answer stands for; 200 = the error was inside."""
+        text = error.text
+        for pattern, fault in self.meanings:
+            if not pattern.search(text):
+                continue
+            if fault is None:
+                raise Refused(shorten(text), notes={"code": error.code, "status": status})
+            passing = fault in (Fault.RATE_LIMITED, Fault.SERVER_ERROR)
+            raise EditorError(
+                f"{self.provider} answered {status}: {shorten(text)}",
+                fault=fault,
+                permanent=not passing,
+                retry_after=wait,
+            )
+        if status < 300:
+            make = server_error if UNWELL.search(text) else bad_answer
+            raise make(f"{self.provider} answered with an error: {shorten(text)}")
+        raise failure(self.provider, status, text, wait)
+
+    def _authorisation(self, key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"}
+
+    def _trusts(self, url: str) -> bool:
+        """Whether the key may be sent there: the API's own origin or the provider's domain."""
+        return origin(url) == origin(self.url) or bool(self.domain and is_host(url, self.domain))
+
+    def _checked(self, reply: Reply) -> dict[str, Any]:
+        try:
+            body = json.loads(reply.body)
+        except (ValueError, RecursionError):
+            body = None
+        if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
+            self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))
+        if not isinstance(body, dict):
+            what = f"{reply.mime or 'no type'}: {shorten(reply.text)}" if reply.body else "nothing"
+            raise server_error(f"{self.provider} answered without a JSON object, but with {what}")
+        return body
+
+    def _error(self, body: Any, text: str) -> ErrorBody:
+        return ErrorBody.read(body, text)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        """How long the provider asks us to wait."""
+        return retry_after(reply.headers)
+
+    def sdk_client(self) -> httpx2.Client:
+        """The HTTP client for an SDK, with answers checked here before the SDK sees them.
+
+        The SDKs' own errors lose what we need (an error inside a 200, the body of a 502).
+        """
+
+        def check(response: httpx2.Response) -> None:
+            body = response.read()
+            self._checked(Reply(response.status_code, response.headers, body))
+
+        client = self.wire.client
+        client.event_hooks = {"response": [check]}
+        return client
+
+    def _picture_at(self, url: str) -> bytes:
+        reply = self.wire.send("GET", url)
+        where = f"the picture at {origin(url)}"
+        if 300 <= reply.status < 400:
+            raise bad_answer(f"{where} is a redirect, which we do not follow")
+        if reply.status >= 500 or reply.status == 429:
+            wait = retry_after(reply.headers)
+            raise failure(where, reply.status, reply.text, wait, billed=True)
+        if reply.status >= 400:
+            raise bad_answer(f"{where} cannot be fetched: HTTP {reply.status}")
+        return reply.body
+
+    def _patiently(self, get: Callable[[], T]) -> T:
+        attempt = 1
+        while True:
+            pause = self.poll_every
+            try:
+                return get()
+            except EditorError as error:
+                if error.permanent or attempt == PATIENCE:
+                    raise
+                pause = max(pause, error.retry_after or 0)
+            except httpx2.TransportError as error:
+                late = isinstance(error, httpx2.TimeoutException)
+                if late or self.wire.closed or attempt == PATIENCE:
+                    raise
+            attempt += 1
+            self.wire.sleep(pause)
+
+    def _network_error(self, error: Exception, limits: Limits) -> EditorError:
+        name, text = self.provider, shorten(str(error)) or type(error).__name__
+        chain = list(causes(error))
+        if self.wire.closed:
+            return EditorError(
+                f"{name}: the call was ended from our side",
+                fault=Fault.UNREACHABLE,
+                permanent=True,
+                billed=limits.sent,
+            )
+        if limits.overflow:
+            return bad_answer(f"the answer is larger than {self.wire.max_body // 2**20} MB")
+        for cause in chain:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                reason = f"{name}'s TLS certificate is not valid: {cause.verify_message}"
+                return EditorError(reason, fault=Fault.TLS, permanent=True)
+            if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+                return configuration(f"{name}: {text}")
+        if limits.seconds_left <= 0 and limits.sent:
+            return EditorError(
+                f"{name} did not answer within {self.timeout:g} s",
+                fault=Fault.TIMEOUT,
+                billed=True,
+            )
+        if limits.sent:
+            return EditorError(
+                f"{name} broke off its answer: {text}", fault=Fault.SERVER_ERROR, billed=True
+            )
+        return EditorError(f"{name} cannot be reached: {text}", fault=Fault.UNREACHABLE)
+
+
+def meanings(
+    *, refused: str = "", key: str = "", credit: str = "", busy: str = "", setup: str = ""
+) -> Meanings:
+    """The table that `raise_error` goes through, of regular expressions on "code: message"."""
+    table = (
+        (refused, None),
+        (key, Fault.KEY_REJECTED),
+        (credit, Fault.OUT_OF_CREDIT),
+        (busy, Fault.RATE_LIMITED),
+        (setup, Fault.CONFIGURATION),
+    )
+    return tuple((re.compile(pattern), fault) for pattern, fault in table if pattern)
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port. By the parser that also connects, so that no trick splits the two."""
+    try:
+        parts = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
+        return "an invalid address"
+    if parts.userinfo:
+        return "an address with a user in it"
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.host}:{port}"
+
+
+def is_https(url: str) -> bool:
+    return origin(url).startswith("https://")
+
+
+def is_host(url: str, domain: str) -> bool:
+    """True for https addresses of `domain` and what is below it, on the usual port."""
+    scheme, _, rest = origin(url).partition("://")
+    host, _, port = rest.rpartition(":")
+    return scheme == "https" and port == "443" and (host == domain or host.endswith("." + domain))
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = httpx2.URL(url).host
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except (httpx2.InvalidURL, ValueError):
+        return False
+
+
+@lru_cache
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

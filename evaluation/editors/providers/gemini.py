@@ -1,0 +1,177 @@
+"""Google's Gemini image models, by the google-genai SDK."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evaluation.editors.base import Refused
+from evaluation.editors.failures import (
+    ErrorBody,
+    bad_answer,
+    configuration,
+    retry_after,
+    server_error,
+    shorten,
+)
+from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.http.hosted_client import Reply, trusted_authorities
+from evaluation.images import Picture
+
+TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
+REFUSALS = {
+    f"{prefix}{reason}"
+    for prefix in ("", "IMAGE_")
+    for reason in ("SAFETY", "PROHIBITED_CONTENT", "RECITATION")
+} | {"BLOCKLIST", "SPII", "IMAGE_OTHER", "NO_IMAGE"}
+
+
+@dataclass(kw_only=True, eq=False)
+class Gemini(HostedEditor):
+    """Asks for a ratio and a tier of size; PNG cannot be asked for, so the MIME is noted."""
+
+    image_sizes: Sequence[str] = ()  # the tiers to choose from; empty = the model has but one
+    thoughts: bool = False  # whether the model can be asked for its reasoning summary
+
+    provider: ClassVar[str] = "Google"
+    key_variables: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
+    url_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
+    package: ClassVar[str] = "google-genai"
+    meanings: ClassVar[Meanings] = meanings(
+        key=r"API_KEY_INVALID|API key (not valid|expired|not found)",
+        credit=r"credits are depleted|BILLING_DISABLED",
+        setup=r"FAILED_PRECONDITION|User location is not supported|(?i:thinking)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sdk: Any = None
+
+    def _client(self, key: str) -> Any:
+        from google import genai
+        from google.genai import types
+
+        with self.lock:
+            if self._sdk is None:
+                self._sdk = genai.Client(
+                    api_key=key,
+                    vertexai=False,  # whatever GOOGLE_GENAI_USE_VERTEXAI says
+                    http_options=types.HttpOptions(
+                        base_url=self.url,
+                        timeout=math.ceil(self.timeout * 1000),
+                        httpx_client=self.sdk_client(),
+                        # Clients we do not use; they would read the authorities twice more.
+                        client_args={"verify": trusted_authorities()},
+                        async_client_args={"ssl": trusted_authorities()},
+                    ),
+                )
+            return self._sdk
+
+    def _ask(self, request: Request) -> Edited:
+        from google.genai import errors, types
+
+        png = types.Part.from_bytes(data=request.picture.png(), mime_type="image/png")
+        config = self._config(request)
+        models = self._client(request.key).models
+        try:
+            response = models.generate_content(
+                model=self.model, contents=[png, request.prompt], config=config
+            )
+        # The SDK's words for an answer that is not of the shape it knows.
+        except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
+            raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
+        return self._read(response)
+
+    def _config(self, request: Request) -> Any:
+        from google.genai import types
+
+        options: dict[str, Any] = {
+            "response_modalities": ["IMAGE"],
+            "image_config": types.ImageConfig(**self._image_config(request.picture)),
+            "seed": request.seed,
+            **self.params,
+        }
+        if self.thoughts:
+            options["thinking_config"] = types.ThinkingConfig(include_thoughts=True)
+        try:
+            return types.GenerateContentConfig(**options)
+        except ValueError as error:
+            raise configuration(f"the row's params do not fit: {shorten(str(error))}") from error
+
+    def _image_config(self, picture: Picture) -> dict[str, Any]:
+        config: dict[str, Any] = {}
+        if self.size_rule:
+            config["aspect_ratio"] = self.size_rule.nearest_ratio(picture.size)
+        if self.image_sizes:
+            side = math.log(picture.width * picture.height) / 2
+            config["image_size"] = min(
+                self.image_sizes, key=lambda tier: abs(math.log(TIERS[tier]) - side)
+            )
+        return config
+
+    def _read(self, response: Any) -> Edited:
+        headers = getattr(response.sdk_http_response, "headers", None) or {}
+        notes: dict[str, Any] = {"request_id": response.response_id or headers.get("x-request-id")}
+        if response.model_version:
+            notes["answered_by"] = response.model_version
+        if response.usage_metadata:
+            notes["usage"] = response.usage_metadata.model_dump(mode="json", exclude_none=True)
+        feedback = response.prompt_feedback
+        if feedback and feedback.block_reason:
+            raise Refused(
+                _because(feedback.block_reason, feedback.block_reason_message), notes=notes
+            )
+        if not response.candidates:
+            raise bad_answer("Google answered without a candidate and without a reason")
+        candidate = response.candidates[0]
+        parts = (candidate.content and candidate.content.parts) or []
+        # Thought parts may hold pictures too: drafts, not the answer.
+        if thoughts := " ".join(part.text for part in parts if part.thought and part.text):
+            notes["reasoning"] = thoughts
+        said = " ".join(part.text for part in parts if part.text and not part.thought)
+        pictures = [
+            part.inline_data
+            for part in parts
+            if part.inline_data and part.inline_data.data and not part.thought
+        ]
+        if pictures:
+            if said:
+                notes["text"] = shorten(said)
+            notes["stated_mime"] = pictures[-1].mime_type
+            return Edited(pictures[-1].data, notes)
+        reason = _name(candidate.finish_reason)
+        if reason in REFUSALS or (reason == "STOP" and said):
+            raise Refused(_because(reason, candidate.finish_message or said), notes=notes)
+        raise bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", said))
+
+    def _error(self, body: Any, text: str) -> ErrorBody:
+        error = super()._error(body, text)
+        reasons = (detail.get("reason") for detail in _details(body))
+        return ErrorBody(" ".join(filter(None, (error.code, *reasons))), error.message)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        for detail in _details(body):
+            delay = detail.get("retryDelay")
+            if isinstance(delay, str) and delay.endswith("s"):
+                return retry_after({"retry-after": delay.removesuffix("s")})
+        return super()._wait(reply, body)
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    """google.rpc.ErrorInfo, RetryInfo and the like."""
+    try:
+        return [detail for detail in body["error"]["details"] if isinstance(detail, dict)]
+    except (KeyError, TypeError):
+        return []
+
+
+def _name(reason: Any) -> str:
+    """The enum's value; unknown ones arrive as they are."""
+    return str(getattr(reason, "value", reason) or "")
+
+
+def _because(reason: Any, text: str | None) -> str:
+    return shorten(": ".join(part for part in (_name(reason), text) if part))

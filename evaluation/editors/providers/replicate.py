@@ -1,0 +1,96 @@
+"""Models on Replicate: a prediction, waited for and then polled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
+from evaluation.editors.payloads import data_uri
+from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.http.hosted_client import Reply
+
+# Replicate asks for an upload above this size.
+INLINE_BYTES = 256 * 1024
+
+
+@dataclass(kw_only=True, eq=False)
+class Replicate(HostedEditor):
+    """Input names differ per model; the row says them. `model` is owner/name."""
+
+    image_field: str = "input_images"
+    image_list: bool = True
+    seed_field: str = "seed"  # "" = the model takes none
+    ratio_field: str = "aspect_ratio"
+
+    provider: ClassVar[str] = "Replicate"
+    key_variables: ClassVar[tuple[str, ...]] = ("REPLICATE_API_TOKEN",)
+    default_url: ClassVar[str] = "https://api.replicate.com"
+    url_variable: ClassVar[str] = "REPLICATE_BASE_URL"
+    domain: ClassVar[str] = "replicate.com"
+    meanings: ClassVar[Meanings] = meanings(
+        refused=r"(?i)nsfw|flagged as sensitive|\bE005\b|content polic|safety (filter|system|check)",
+        credit=r"(?i)insufficient credit|billing required",
+    )
+
+    def _ask(self, request: Request) -> Edited:
+        prediction = self.post(
+            f"v1/models/{self.model}/predictions",
+            request,
+            {"input": self._input(request)},
+            Prefer="wait",
+        )
+        url = (prediction.get("urls") or {}).get("get")
+        notes: dict[str, Any] = {"request_id": prediction.get("id")}
+        while (status := prediction.get("status")) != "succeeded":
+            if status in ("failed", "canceled", "aborted"):
+                error = ErrorBody("", str(prediction.get("error") or status))
+                self.raise_error(200, error)
+            if not url:
+                self.raise_error(200, ErrorBody.read(prediction, "no address to wait at"))
+            self.wait()  # starting, processing, or a word that is new
+            prediction = self.poll(url, request)
+        if prediction.get("version"):
+            notes["answered_by"] = prediction["version"]
+        if prediction.get("metrics"):
+            notes["usage"] = prediction["metrics"]
+        output = prediction.get("output")
+        if isinstance(output, list):
+            output = output[0] if output else None
+        return Edited(self.fetch(output), notes)
+
+    def _input(self, request: Request) -> dict[str, Any]:
+        address = self._address(request)
+        payload: dict[str, Any] = {
+            "prompt": request.prompt,
+            self.image_field: [address] if self.image_list else address,
+        }
+        if request.seed is not None and self.seed_field:
+            payload[self.seed_field] = request.seed
+        if self.size_rule and self.size_rule.ratios:
+            payload[self.ratio_field] = self.size_rule.nearest_ratio(request.picture.size)
+        elif self.size_rule and self.size_rule.word:
+            payload[self.ratio_field] = self.size_rule.word
+        elif self.size_rule:
+            payload["width"], payload["height"] = self.size_rule.nearest(request.picture.size)
+        return payload | dict(self.params)
+
+    def _wait(self, reply: Reply, body: Any) -> float | None:
+        stated = body.get("retry_after") if isinstance(body, dict) else None
+        return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
+
+    def _address(self, request: Request) -> str:
+        """Where the model finds the picture: in the request itself, or among our uploads."""
+        png = request.picture.png()
+        if len(png) <= INLINE_BYTES:
+            return data_uri(request.picture)
+        reply = self.wire.send(
+            "POST",
+            f"{self.url}/v1/files",
+            headers=self._authorisation(request.key),
+            files={"content": ("picture.png", png, "image/png")},
+        )
+        address = (self._checked(reply).get("urls") or {}).get("get")
+        if not isinstance(address, str):
+            raise bad_answer("Replicate did not say where the uploaded picture is")
+        return address

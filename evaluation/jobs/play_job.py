@@ -1,0 +1,339 @@
+"""Play what a run still lacks: many chains at once, each in a thread of its own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db.models.functions import Now
+
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.images import Picture
+from evaluation.jobs import control, pacing
+from evaluation.jobs.shutdown import asked_to_stop
+from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
+from evaluation.jobs.writer import (
+    Alarm,
+    AnswerReceived,
+    CallFailed,
+    CallRequested,
+    ChainBlocked,
+    ChainEnded,
+    ChainInPlay,
+    Event,
+    Inbox,
+    OpenCall,
+    RunWriter,
+    ThreadStopped,
+    retry_database,
+)
+from evaluation.measuring.cheating import is_blank
+from evaluation.retries import Limits, Stopped, with_retries
+from evaluation.round_trips import Position, chain_seed, round_trips
+from leaderboard import queue
+from leaderboard.models import Call, Chain, Run, StoredImage, Trip
+from leaderboard.models.runs import Outcome, RunState
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+TICK = 0.25
+SWITCH_SECONDS = 0.001
+LOOK_SECONDS = 1.0
+#: Chains begin a few at a time, so that their answers do not all come at once, ever after.
+BEGIN_TOGETHER = 2
+BEGIN_SECONDS = 0.002
+#: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
+GPU_TURNS = 15
+#: A block longer than this frees the worker: the run pauses and resumes by itself.
+LONG_BLOCK = 60.0
+#: The worker's own clock for giving up is the count of attempts, however long they wait.
+LIMITS = Limits(attempts=5, seconds=86_400)
+#: An edit that failed so often is given up, even when nothing else proves the endpoint well.
+MOST_ATTEMPTS = 25
+SCORE_RING_SECONDS = 2.0
+
+
+class PlayJob:
+    """One play job: claims chains, plays them in threads, and writes down what they hand in."""
+
+    def __init__(
+        self, run: Run, editor: Editor, queue_name: str, token: UUID, inbox: Inbox, most: int
+    ) -> None:
+        self.run, self.editor, self.queue_name, self.token = run, editor, queue_name, token
+        self.writer = RunWriter(run, token, inbox)
+        self.most = most
+        self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
+        self.trips = run.suite.trips
+        self.stop = threading.Event()
+        self.cancelled = False
+        self.last_answer = 0.0
+        self.began = time.monotonic()
+        self._due = dict.fromkeys(("look", "claim", "ring"), 0.0)
+        self._due["renew"] = self.began + settings.LEASE_SECONDS / 3
+        self._to_begin: deque[ChainInPlay] = deque()
+        self._fresh_trips = False
+        self._more = True  # whether there were chains left at the last claim
+        self.between_chains: Callable[[], object] = lambda: None
+
+    # The main thread.
+
+    def play(self) -> None:
+        """Until nothing is left to claim, or the run stops, or others have waited long enough."""
+        # Python gives a thread 5 ms before another may run; with many threads that wait for an
+        # answer each of those waits would take as long.
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            while self._turn():
+                pass
+        finally:
+            self.stop.set()
+            self.editor.close()
+            retry_database(lambda: Chain.objects.release(self.token))
+
+    def _turn(self) -> bool:
+        """One round of the loop; False when there is nothing more to do."""
+        if self._is_due("look", LOOK_SECONDS):
+            self._look()
+        if self._is_due("renew", settings.LEASE_SECONDS / 3):
+            retry_database(lambda: Chain.objects.renew(self.token))
+        if not self.writer.works:
+            self._due["claim"] = 0.0  # never leave without a last look
+        claimed = self._claim()
+        if not self.writer.works and not claimed:
+            return False
+        self._begin_some()
+        events = self.writer.collect(TICK if not self._to_begin else BEGIN_SECONDS)
+        self._write([self._judged(event) for event in events])
+        if self.cancelled:
+            return False
+        if (
+            self._fresh_trips
+            and self.queue_name != queue.GPU
+            and self._is_due("ring", SCORE_RING_SECONDS)
+        ):
+            queue.enqueue(self.run.pk, queue.SCORE, queue.GPU)
+            self._fresh_trips = False
+        return True
+
+    def _write(self, events: list[Event | Alarm]) -> None:
+        self.writer.write(events)
+        for event in events:
+            if isinstance(event, AnswerReceived):
+                self.last_answer = time.monotonic()
+                self._fresh_trips |= event.half.direction == "backward"
+            if isinstance(event, ChainEnded) and self._more:
+                self._due["claim"] = 0.0
+        if self.writer.over_budget and not self.writer.closing:
+            self._pause("budget", self.writer.over_budget)
+
+    def _look(self) -> None:
+        """See what others did to the run, and how its endpoint is."""
+        pace = "editing_model__pace__"
+        fields = ["state", "budget_calls", "budget_usd", f"{pace}blocked_until"]
+        fields.append(f"{pace}failures_in_a_row")
+        rows = Run.objects.filter(pk=self.run.pk).values_list(*fields, Now())
+        row = retry_database(lambda: rows.first())
+        if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
+            # Mid-edit, now: what is in flight is not waited for.
+            self.cancelled = True
+            self._close()
+            self.editor.close()
+            return
+        _, self.run.budget_calls, self.run.budget_usd, blocked_until, failures, now = row
+        self.writer.pace.heard(blocked_until, failures or 0, now)
+        if row[0] not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
+            self._close()
+        elif self.writer.pace.blocked > LONG_BLOCK and not self.writer.closing:
+            fault = self.writer.pace.fault or Fault.RATE_LIMITED
+            self._pause(fault.value, f"{fault.label}.", self.writer.pace.blocked)
+        elif queue.should_leave(
+            self.run.pk, self.queue_name, turn_is_over=time.monotonic() - self.began > self.turn
+        ):
+            self._close()
+
+    def _claim(self) -> bool:
+        """Take chains while there is room."""
+        free = self.most - len(self.writer.works)
+        if self.writer.closing or free <= 0 or not self._is_due("claim", LOOK_SECONDS):
+            return False
+        if self.queue_name == queue.GPU:
+            self.between_chains()
+        # A chain that was taken back from us while its thread waits for an answer carries our
+        # token again when we take it: two threads would play it, and neither be fenced off.
+        ours = list(self.writer.works)
+        chains = retry_database(lambda: Chain.objects.claim(self.run, self.token, free, ours))
+        self._more = len(chains) == free
+        for work in self._works(chains):
+            self.writer.works[work.chain.pk] = work
+            self._to_begin.append(work)
+        return bool(chains)
+
+    def _begin_some(self) -> None:
+        """Start the threads of claimed chains."""
+        for _ in range(min(BEGIN_TOGETHER, len(self._to_begin))):
+            work = self._to_begin.popleft()
+            threading.Thread(target=self._play, args=(work,), daemon=True).start()
+
+    def _works(self, chains: list[Chain]) -> list[ChainInPlay]:
+        """The claimed chains with the picture each goes on from."""
+        played = {chain.pk: chain.trips_played for chain in chains}
+        last: dict[int, Trip] = {}
+        trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
+        for trip in trips.filter(number__gte=min(played.values(), default=0)).order_by("number"):
+            if trip.number >= played[trip.chain_id]:
+                last[trip.chain_id] = trip
+        return [self._work(chain, last.get(chain.pk)) for chain in chains]
+
+    def _work(self, chain: Chain, last: Trip | None) -> ChainInPlay:
+        number = chain.trips_played + 1
+        seed = chain_seed(self.run.seed, chain.case.slug, chain.repeat)
+        if last and last.number == number:
+            return ChainInPlay(chain, _there(last.edited), number, "backward", seed)
+        picture = last.restored if last else chain.case.picture.stored
+        return ChainInPlay(chain, _there(picture), number, "forward", seed)
+
+    def _judged(self, event: Event | Alarm) -> Event | Alarm:
+        """What a chain's trouble means: the end of the chain, or a pause of the run."""
+        if not isinstance(event, ChainBlocked):
+            return event
+        error, work = event.error, event.work
+        if self.writer.closing:
+            return ThreadStopped(work)
+        if isinstance(error, StorageError):
+            self._pause("storage", str(error), STORAGE_REST)
+        elif not isinstance(error, EditorError):
+            log.error("play failed", run=self.run.pk, chain=work.chain.pk, exc_info=error)
+            self._pause("internal", f"{type(error).__name__}: {error}")
+        elif error.fault in (Fault.TIMEOUT, Fault.SERVER_ERROR) and (
+            # Others were answered meanwhile: it is this picture, not the endpoint.
+            self.last_answer > work.began or self._tries(work) >= MOST_ATTEMPTS
+        ):
+            return ChainEnded(work, Outcome.FAILED, error.message)
+        else:
+            delay = pacing.rest(self.writer.pace) if error.fault in pacing.HEALS else None
+            self._pause(error.fault.value, f"{error.fault.label}: {error.message}", delay)
+        return ThreadStopped(work)
+
+    def _tries(self, work: ChainInPlay) -> int:
+        same = {"chain": work.chain, "number": work.number, "direction": work.direction}
+        return Call.objects.filter(**same).count()
+
+    def _pause(self, reason: str, text: str, seconds: float | None = None) -> None:
+        retry_database(lambda: control.pause(self.run, reason, text, seconds))
+        self._close()
+
+    def _close(self) -> None:
+        self.writer.closing = True
+        self.stop.set()
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + seconds
+        return True
+
+    # The threads: one per chain, no database.
+
+    def _play(self, work: ChainInPlay) -> None:
+        put = self.writer.inbox.put
+        try:
+            halves = round_trips(
+                with_retries(partial(self._attempt, work), LIMITS, stop=self.stop),
+                Position(stored_safely(work.picture.read), work.number, work.direction),
+                forward=work.chain.case.forward,
+                backward=work.chain.case.backward,
+                trips=self.trips,
+                seed=work.seed,
+            )
+            for half in halves:
+                picture, call = half.answer.picture, work.open_call
+                stored = stored_safely(partial(StoredImage.objects.store, picture))
+                blank = is_blank(picture.image)
+                put(AnswerReceived(work, call, half, stored, usable=not blank))
+                if blank:
+                    where = f"Trip {half.number}, {half.direction}"
+                    put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
+                    return
+                work.step_on()
+            put(ChainEnded(work, Outcome.COMPLETED))
+        except Stopped:
+            put(ThreadStopped(work))
+        except PictureGone as error:
+            put(ChainEnded(work, Outcome.LOST, str(error)))
+        except Refused as refusal:
+            put(ChainEnded(work, Outcome.REFUSED, refusal.reason))
+        except EditorError as error:
+            ended = error.fault.breaks_chain
+            put(
+                ChainEnded(work, Outcome.FAILED, error.message)
+                if ended
+                else ChainBlocked(work, error)
+            )
+        except Exception as error:  # the main thread decides what it means
+            put(ChainBlocked(work, error))
+
+    def _attempt(
+        self, work: ChainInPlay, picture: Picture, prompt: str, seed: int | None
+    ) -> Answer:
+        """One edit, tried once; a rate limit is no try, the next call is granted after it."""
+        while True:
+            call = self._may_call(work)
+            started = time.monotonic()
+            try:
+                answer = self.editor.edit(picture, prompt, seed)
+            except Refused as refusal:
+                _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
+                self.writer.inbox.put(CallFailed(work, call))
+                raise
+            except EditorError as error:
+                billed = self.run.editing_model.price_per_edit if error.billed else 0
+                _close_call(call, error.fault.value, error.message, started, billed)
+                self.writer.inbox.put(CallFailed(work, call, error))
+                if error.fault is not Fault.RATE_LIMITED:
+                    raise
+            else:
+                listed = self.run.editing_model.price_per_edit
+                paid = listed if answer.cost is None else answer.cost
+                _close_call(call, Call.ANSWERED, "", started, paid)
+                call.bytes = len(answer.picture.data)
+                return answer
+
+    def _may_call(self, work: ChainInPlay) -> OpenCall:
+        """The call that may now be made; waits for it."""
+        self.writer.inbox.put(CallRequested(work))
+        delay = work.reply.get()
+        if delay is None:
+            raise Stopped
+        if delay:
+            time.sleep(delay)
+        if not work.attempt:
+            work.began = time.monotonic()
+        work.attempt += 1
+        return work.open_call
+
+
+def _there(stored: StoredImage | None) -> StoredImage:
+    """The picture to go on from; published results have none, and are never played."""
+    if stored is None:
+        raise RuntimeError("this chain has no picture to go on from")
+    return stored
+
+
+def _close_call(
+    call: OpenCall, outcome: str, message: str, started: float, cost: float | Decimal | None
+) -> None:
+    call.outcome, call.message = outcome, message[:500]
+    call.seconds = time.monotonic() - started
+    call.cost = None if cost is None else round(Decimal(cost), 5)

@@ -1,0 +1,39 @@
+"""What no ring told anybody: work left by dead workers, lost rings, runs whose pause is over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+from django.conf import settings
+from django.db.models.functions import Now
+
+from evaluation.jobs import control
+from leaderboard import queue
+from leaderboard.exchange import exports
+from leaderboard.models import Chain, Run, Submission, UploadedChain
+from leaderboard.models.runs import RunState
+
+log = structlog.get_logger(__name__)
+
+
+def sweep() -> None:
+    """Take back lapsed leases, resume runs that are due, ring for all unfinished work."""
+    if taken := Chain.objects.take_back():
+        log.warning("chains taken back from workers that are gone", chains=taken)
+    for run in Run.objects.due():
+        if run.move(RunState.QUEUED):
+            log.info("run goes on", run=run.pk)
+    for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
+        control.enqueue(run)
+    # A test that a dead worker left, or whose ring was lost. A worker writes every step.
+    quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
+    waiting = Submission.objects.filter(state=Submission.State.PROBING)
+    for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
+        queue.enqueue(pk, queue.PROBE, queue.EDITS)
+    waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
+    for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
+        queue.enqueue(pk, queue.TRY, queue.GPU)
+    UploadedChain.objects.expired().delete()
+    for suite in exports.stale():
+        exports.enqueue(suite)

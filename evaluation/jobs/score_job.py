@@ -1,0 +1,380 @@
+"""Score what has been played, trip by trip, and finish the run when all is there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import numpy as np
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture, fit, is_reframed
+from evaluation.jobs import control, flags, leases
+from evaluation.jobs.shutdown import asked_to_stop
+from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
+from evaluation.jobs.writer import retry_database
+from evaluation.measuring import change_seen as seen
+from evaluation.measuring import cheating
+from evaluation.metrics.worst_window import worst_place
+from evaluation.statistics.dynamics import rmse
+from leaderboard import queue, standings
+from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
+from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
+
+if TYPE_CHECKING:
+    from evaluation.measuring.scoring import Scorer
+
+log = structlog.get_logger(__name__)
+
+#: Chains taken at a time, and trips written in one transaction.
+CHAINS = 4
+TRIPS = 8
+#: A job that has caught up with playing waits for more: weights load slowly.
+LINGER_SECONDS = 120.0
+#: So many times longer than a play job's is its turn.
+TURNS = 5
+
+
+class Superseded(Exception):
+    """Another worker took this chain's scores over."""
+
+
+class MetricsChanged(Exception):
+    """The run was begun with other metrics than this worker has; the message is for people."""
+
+
+class ScoreJob:
+    """One job that scores a run; `token` fences its writes."""
+
+    def __init__(self, run: Run, token: UUID) -> None:
+        self.run, self.token = run, token
+        self.pairs = dict(run.suite.core.pair_by_slug)
+        self.began = time.monotonic()
+        self._calibrated: set[str] = set()
+
+    def run_to_end(self) -> None:
+        """Score until nothing is left, wait for more while the run plays, then draw the sums."""
+        idle_since = time.monotonic()
+        try:
+            while not asked_to_stop():
+                if self.score_what_there_is():
+                    idle_since = time.monotonic()
+                    continue
+                state = self._state()
+                if self._should_leave():
+                    control.enqueue(self.run)  # behind the others
+                    return
+                if state == RunState.SCORING:
+                    self._finish()
+                    return
+                if (
+                    state != RunState.PLAYING
+                    or time.monotonic() - idle_since > LINGER_SECONDS
+                    or queue.should_leave(self.run.pk, queue.GPU, turn_is_over=True)
+                ):
+                    return
+                time.sleep(1)
+        finally:
+            retry_database(lambda: Chain.objects.release_scores(self.token))
+
+    def score_what_there_is(self) -> bool:
+        """Score the trips played so far; whether there were any."""
+        worked = False
+        while self._state() in ACTIVE_STATES and not (asked_to_stop() or self._should_leave()):
+            chains = retry_database(
+                lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS)
+            )
+            if not chains:
+                return worked
+            worked = True
+            try:
+                for chain in chains:
+                    self._score(chain)
+            except MetricsChanged as change:
+                control.pause(self.run, "metric_version", str(change))
+                return False
+            except StorageError as error:
+                control.pause(self.run, "storage", str(error), STORAGE_REST)
+                return False
+            except (OperationalError, InterfaceError):
+                raise  # the database is away: the sweeper rings again when it is back
+            except Exception as error:  # a person must see it; to go round again would not help
+                log.exception("score failed", run=self.run.pk)
+                control.pause(self.run, "internal", f"Scoring: {type(error).__name__}: {error}")
+                return False
+            finally:
+                retry_database(lambda: Chain.objects.release_scores(self.token))
+        return worked
+
+    def _should_leave(self) -> bool:
+        """Whether it is time to let somebody else come first."""
+        over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
+        return queue.should_leave(self.run.pk, queue.GPU, turn_is_over=over)
+
+    # One chain.
+
+    def _score(self, chain: Chain) -> None:
+        source = _read(chain.case.picture.stored)
+        self._calibrate(chain.case.picture.pixels_sha256, source)
+        trips = chain.trips.select_related("edited", "restored").order_by("number")
+        first, last = chain.trips_scored, chain.trips_played
+        todo = list(trips.filter(number__gt=first, number__lte=last))
+        before = source
+        if first:
+            before = _read(trips.get(number=first).restored)
+        for begin in range(0, len(todo), TRIPS):
+            part = todo[begin : begin + TRIPS]
+            try:
+                edited = [_read(trip.edited) for trip in part]
+                restored = [_read(trip.restored) for trip in part]
+            except PictureGone as error:
+                self._lose(chain, str(error))
+                return
+            scores = self._distances(part, source, restored)
+            pair = self.pairs[chain.case.pair_slug]
+            for trip, y, x in zip(part, edited, restored, strict=True):
+                _measure(trip, source, before, y, x, pair)
+                for stored, picture in ((trip.edited, y), (trip.restored, x)):
+                    if stored:
+                        stored_safely(partial(stored.write_thumbnail, picture))
+                before = x
+            try:
+                retry_database(partial(self._write, chain, part, scores))
+            except Superseded:
+                return
+
+    def _lose(self, chain: Chain, why: str) -> None:
+        """End a chain whose pictures are gone where it was scored last: our fault, so censored."""
+        log.error("chain lost", run=self.run.pk, chain=chain.pk, why=why)
+        mine = Chain.objects.filter(pk=chain.pk, score_token=self.token, state=ChainState.PLAYED)
+        mine.update(outcome=Outcome.LOST, outcome_text=why[:500], trips_played=F("trips_scored"))
+
+    def _distances(
+        self, trips: Sequence[Trip], source: Picture, restored: Sequence[Picture]
+    ) -> list[Score]:
+        """The scores these trips lack, by each pinned metric."""
+        have = set(
+            Score.objects.filter(trip__in=trips, metric__in=self.versions.values()).values_list(
+                "trip_id", "metric_id"
+            )
+        )
+        lacking = [
+            name
+            for name, metric in self.versions.items()
+            if any((trip.pk, metric.pk) not in have for trip in trips)
+        ]
+        found = self.scorer.only(lacking).score(source, restored) if lacking else {}
+        return [
+            Score(trip=trip, metric=self.versions[name], distance=distance)
+            for name, distances in found.items()
+            for trip, distance in zip(trips, distances or (), strict=bool(distances))
+        ]
+
+    @transaction.atomic
+    def _write(self, chain: Chain, trips: Sequence[Trip], scores: Sequence[Score]) -> None:
+        mine = Chain.objects.filter(
+            pk=chain.pk, score_token=self.token, trips_scored=trips[0].number - 1
+        )
+        until = after(settings.LEASE_SECONDS)
+        if not mine.update(trips_scored=trips[-1].number, score_lease_until=until):
+            raise Superseded
+        now = timezone.now()
+        for trip in trips:
+            trip.scored_at = now
+        Trip.objects.bulk_update(trips, _MEASURED)
+        Score.objects.bulk_create(scores, ignore_conflicts=True)
+        Run.objects.filter(pk=self.run.pk).update(
+            trips_scored=F("trips_scored") + len(trips), progress_at=now
+        )
+        # The other chains of this claim are waited for, not dead.
+        Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
+
+    def _calibrate(self, pixels_sha256: str, source: Picture) -> None:
+        """Have each metric's blank card and JPEG ladder of this picture in the database."""
+        if pixels_sha256 in self._calibrated:
+            return
+        rows = Calibration.objects.filter(pixels_sha256=pixels_sha256)
+        have = set(rows.values_list("metric_id", flat=True))
+        lacking = [name for name, metric in self.versions.items() if metric.pk not in have]
+        if lacking:
+            found = self.scorer.only(lacking).calibrate(source)
+            Calibration.objects.bulk_create(
+                (
+                    Calibration(
+                        pixels_sha256=pixels_sha256,
+                        metric=self.versions[name],
+                        blank=calibration.blank,
+                        ladder={str(q): d for q, d in calibration.ladder.items()},
+                    )
+                    for name, calibration in found.items()
+                    if calibration
+                ),
+                ignore_conflicts=True,
+            )
+        self._calibrated.add(pixels_sha256)
+
+    # The metrics.
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The metrics of this run, pinned at its first score."""
+        from evaluation.measuring.scoring import Scorer
+
+        self.run.refresh_from_db(fields=["metrics"])
+        names = [name for name, pinned in self.run.metrics.items() if "missing" not in pinned]
+        scorer = Scorer(names or settings.METRICS or None)
+        made = scorer.provenance()
+        with transaction.atomic():
+            run = Run.objects.select_for_update().get(pk=self.run.pk)
+            if not run.metrics:
+                run.metrics = {
+                    name: {"version": m["version"], "weights_sha256": m["weights_sha256"] or ""}
+                    for name, m in made["metrics"].items()
+                } | {name: {"missing": why} for name, why in made["not_run"].items()}
+                run.provenance |= {"scoring": made}
+                run.save(update_fields=["metrics", "provenance"])
+        self.run.metrics = run.metrics
+        for name, pinned in run.metrics.items():
+            if "missing" in pinned:
+                continue
+            here = made["metrics"].get(name)
+            if here is None:
+                why = made["not_run"].get(name, "it is not installed")
+                raise MetricsChanged(f"This run is scored with {name}, which cannot run now: {why}")
+            for what in ("version", "weights_sha256"):
+                if (here[what] or "") != pinned[what]:
+                    raise MetricsChanged(
+                        f"This run was begun with {name} {what} {pinned[what][:12]}, "
+                        f"now it is {(here[what] or 'none')[:12]}. Score the run again as a whole."
+                    )
+        return scorer
+
+    @cached_property
+    def versions(self) -> dict[str, MetricVersion]:
+        """The row of each pinned metric."""
+        names = self.scorer.metrics
+        return {
+            name: MetricVersion.objects.get_or_create(
+                name=name,
+                version=pinned["version"],
+                weights_sha256=pinned["weights_sha256"],
+            )[0]
+            for name, pinned in self.run.metrics.items()
+            if name in names and "missing" not in pinned
+        }
+
+    # The end.
+
+    def _finish(self) -> None:
+        run = Run.objects.select_related("editing_model", "suite").get(pk=self.run.pk)
+        if run.chains.unplayed().exists():
+            run.move(RunState.PLAYING)
+            control.enqueue(run)
+            return
+        if run.chains.unscored().exists():
+            return  # another worker has the rest
+        with leases.claimed(run, self.token) as ours:
+            if ours:
+                self._finalise(run)
+
+    def _finalise(self, run: Run) -> None:
+        try:
+            # Also where every chain broke at once: its zeros are results, by these metrics.
+            for chain in run.chains.select_related("case__picture__stored"):
+                picture = chain.case.picture
+                if picture.pixels_sha256 not in self._calibrated:
+                    self._calibrate(picture.pixels_sha256, _read(picture.stored))
+            run.metrics = self.run.metrics
+            _judge_global_pairs(run, self.pairs)
+            if not run.editing_model.is_reference:
+                run.flags = flags.find_flags(run, self.pairs)
+                run.save(update_fields=["flags"])
+            control.recount(run)
+            standings.rebuild(run)
+            publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
+            with transaction.atomic():
+                # A run scored again keeps its day: it must not pass for newer than it is.
+                when = {"finished_at": run.finished_at} if run.finished_at else {}
+                run.move(RunState.FINISHED, published=publish, **when)
+                standings.refresh_ranks(run.suite)
+        except MetricsChanged as change:
+            control.pause(run, "metric_version", str(change))
+        except StorageError as error:
+            control.pause(run, "storage", str(error), STORAGE_REST)
+        except (OperationalError, InterfaceError):
+            raise  # the database is away: the sweeper rings again when it is back
+        except Exception as error:
+            log.exception("finish failed", run=run.pk)
+            control.pause(run, "internal", f"Sums: {type(error).__name__}: {error}")
+        else:
+            log.info("run finished", run=run.pk)
+
+    def _state(self) -> str | None:
+        rows = Run.objects.filter(pk=self.run.pk).values_list("state", flat=True)
+        return retry_database(lambda: rows.first())
+
+
+_MEASURED = (
+    "reframed",
+    "change_seen",
+    "change_measure",
+    "step",
+    "from_source",
+    "worst_window",
+    "scored_at",
+)
+
+
+def _measure(
+    trip: Trip, source: Picture, before: Picture, edited: Picture, restored: Picture, pair: EditPair
+) -> None:
+    """What one trip did to the picture, beside the metrics."""
+    size = source.size
+    trip.reframed = is_reframed(restored.size, size)
+    original, last = np.asarray(source.image), np.asarray(fit(before.image, size))
+    back = np.asarray(fit(restored.image, size))
+    trip.step, trip.from_source = rmse(last, back), rmse(original, back)
+    trip.worst_window = list(worst_place(original, back))
+    verdict = seen.change_seen(before.image, edited.image, pair)
+    trip.change_seen = verdict.seen
+    trip.change_measure = {
+        **verdict.measure,
+        "to_input": cheating.mean_square(before, edited),
+        "back_to_input": cheating.mean_square(edited, restored),
+    }
+    if pair.change == "none":
+        trip.change_measure["moved"] = seen.drift(before.image, edited.image)
+
+
+def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:
+    """Judge what only the whole run can tell: does a style edit move more than no edit at all?"""
+    trips = Trip.objects.filter(chain__run=run, scored_at__isnull=False)
+
+    def of(change: str) -> list[Trip]:
+        slugs = [slug for slug, pair in pairs.items() if pair.change == change]
+        return list(trips.filter(chain__case__pair_slug__in=slugs))
+
+    moved = [trip.change_measure["moved"] for trip in of("none")]
+    if not moved:
+        return
+    drift = math.fsum(moved) / len(moved)
+    judged = of("global")
+    for trip in judged:
+        trip.change_measure["identity_drift"] = drift
+        trip.change_seen = trip.change_measure["moved"] > seen.DRIFTS * drift
+    Trip.objects.bulk_update(judged, ["change_seen", "change_measure"], batch_size=200)
+
+
+def _read(stored: StoredImage | None) -> Picture:
+    if stored is None:
+        raise LookupError("a trip that counts as played lacks a picture")
+    return stored_safely(stored.read)

@@ -1,0 +1,92 @@
+"""Score a chain that a visitor brought."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+
+from evaluation.content.suites import EditPair
+from evaluation.images import ImageError, Picture
+from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.metrics import MetricError, load_metric
+from evaluation.statistics.dynamics import dynamics
+from evaluation.statistics.half_life import LEVELS, ChainResult, event
+from leaderboard.models import UploadedChain
+
+log = structlog.get_logger(__name__)
+PAIR = EditPair("own", "own", "", "", change="local")
+
+
+def score(chain_id: int) -> None:
+    """Write what the metrics say of the chain, or why they cannot."""
+    chain = UploadedChain.objects.filter(pk=chain_id, state=UploadedChain.State.WAITING).first()
+    if chain is None:
+        return
+    try:
+        results = _results(chain)
+    except Exception as error:
+        log.exception("own chain not scored", chain=chain.pk)
+        # Only what was written for people is shown to them.
+        known = isinstance(error, (ImageError, MetricError))
+        why = f"{error}." if known else "The fault is ours and has been noted; please try again."
+        UploadedChain.objects.filter(pk=chain.pk).update(
+            state=UploadedChain.State.FAILED, error=why[:500]
+        )
+        return
+    UploadedChain.objects.filter(pk=chain.pk).update(
+        state=UploadedChain.State.SCORED, results=results
+    )
+
+
+def _results(chain: UploadedChain) -> dict[str, Any]:
+    from evaluation.measuring.scoring import Scorer, retention
+    from evaluation.shell.run_scores import score_chain
+
+    pictures = {
+        (p.number, p.forward): p.stored.read() for p in chain.pictures.select_related("stored")
+    }
+    source = pictures[0, False]
+    count = max(number for number, _ in pictures)
+    trips: list[tuple[Picture | None, Picture]] = [
+        (pictures.get((number, True)), pictures[number, False]) for number in range(1, count + 1)
+    ]
+    scorer = Scorer()
+    scored = score_chain(scorer, source, iter(trips), PAIR)
+    calibrations = scorer.calibrate(source)
+    seen = tuple(trip.change_seen for trip in scored.trips)
+    metrics: dict[str, Any] = {}
+    for name, distances in scored.distances.items():
+        calibration = calibrations.get(name)
+        if distances is None or calibration is None:
+            continue
+        kept = [retention(distance, calibration.blank) for distance in distances]
+        if any(q is None for q in kept):
+            continue
+        retained = tuple(float(q) for q in kept if q is not None)
+        result = ChainResult("own", "own", "own", "own", 0, retained, change_seen=seen)
+        metric = load_metric(name)
+        metrics[name] = {
+            "label": metric.label,
+            "version": metric.version,
+            "retention": [round(q, 4) for q in retained],
+            "shown": [metric.text(distance) for distance in distances],
+            "jpeg": [jpeg_equivalent(distance, calibration.ladder) for distance in distances],
+            "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
+        }
+    last = metrics.get("lpips") or next(iter(metrics.values()), None)
+    return {
+        "trips": count,
+        "metrics": metrics,
+        "not_run": scorer.unfit(source.size),
+        "change_seen": list(seen),
+        "reframed": [trip.reframed for trip in scored.trips],
+        "dynamics": asdict(
+            dynamics(
+                [trip.step for trip in scored.trips],
+                scored.trips[-1].from_source,
+                last["retention"][-1] if last else None,
+            )
+        ),
+    }

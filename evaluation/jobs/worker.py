@@ -1,0 +1,210 @@
+"""The worker process: rq's, made for runs that survive anything.
+
+It serves exactly one queue, waits for Redis instead of dying without it, looks
+by itself for work that nobody rang for, and its work horse dies with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import django_rq
+import structlog
+from django.conf import settings
+from django.db import connections
+from redis import Redis
+from redis.exceptions import RedisError
+from rq import Queue, Worker, worker_registration
+from rq.job import Job
+
+from evaluation import jobs
+from evaluation.jobs import forking, shutdown
+from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.networks.torch_compat import ready_torchvision
+from leaderboard import queue
+from leaderboard.models import Chain, Run
+
+log = structlog.get_logger(__name__)
+
+
+class RunWorker(Worker):
+    """Serves the queue `edits` or `gpu`."""
+
+    # Logs of rq itself are warnings and errors only; what a job does, the job says.
+    log_result_lifespan = False
+
+    def __init__(self, queue_name: str) -> None:
+        # One queue, or rq's crash-safe pop is off. The serializer must be the queue's own.
+        super().__init__(
+            [django_rq.get_queue(queue_name, connection=queue.connect(queue_name))],
+            worker_ttl=30,
+            job_monitoring_interval=5,
+            maintenance_interval=min(15, settings.SWEEP_SECONDS),
+            serializer=settings.RQ_QUEUES[queue_name]["SERIALIZER"],
+            queue_class=django_rq.queues.DjangoRQ,
+            log_job_description=False,
+        )
+        self._swept = 0.0
+
+    # Without Redis.
+
+    def _set_ip_address(self, connection: Redis) -> None:
+        """rq asks Redis for it, and nobody asks for it later."""
+        self.ip_address = "unknown"
+
+    def work(self, *args: Any, **options: Any) -> bool:
+        """Serve until told to stop; a Redis that goes away is waited for."""
+        while True:
+            self._wait_for_redis()
+            if self._shutdown_requested_date:
+                return True
+            try:
+                super().work(*args, **options)
+            except RedisError as error:
+                log.warning("redis is away", error=type(error).__name__)
+            if self._shutdown_requested_date:
+                return True
+            self.name = uuid4().hex  # the old name may still be known as alive
+
+    def _wait_for_redis(self) -> None:
+        self._install_signal_handlers()
+        while not self._shutdown_requested_date:
+            with suppress(RedisError):
+                if self.connection.ping():
+                    return
+            self.sweep_if_due()
+            time.sleep(0.5)
+
+    def _shutdown(self) -> None:
+        with suppress(RedisError):
+            super()._shutdown()
+
+    def subscribe(self) -> None:
+        """No command channel: its thread would live through every fork. Runs are stopped by
+        their state in the database."""
+
+    @property
+    def dequeue_timeout(self) -> int:
+        """Seconds an idle worker waits for a ring before it looks around."""
+        return max(1, min(self.worker_ttl // 2, int(settings.SWEEP_SECONDS)))
+
+    def run_maintenance_tasks(self) -> None:
+        super().run_maintenance_tasks()
+        self.sweep_if_due()
+
+    # While a job runs.
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        try:
+            super().execute_job(job, queue)
+        except RedisError as error:
+            log.warning("redis is away", job=job.id, error=type(error).__name__)
+            if self.horse_pid:
+                self.wait_for_horse()
+                self._horse_pid = 0
+
+    def set_current_job_working_time(self, *args: Any, **options: Any) -> None:
+        with suppress(RedisError):
+            super().set_current_job_working_time(*args, **options)
+
+    def maintain_heartbeats(self, job: Job) -> None:
+        """Every few seconds while a job runs: rq's own idle loop does not turn then."""
+        with suppress(RedisError):
+            super().maintain_heartbeats(job)
+        self.sweep_if_due()
+
+    def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
+        """Put back what the dead horse had claimed, at once and without waiting for its lease."""
+        super().handle_work_horse_killed(job, retpid, ret_val, rusage)
+        token = queue.token_of(job.id)
+        try:
+            chains = sum(Chain.objects.release(one) for one in forking.tokens(token))
+            chains += Chain.objects.release_scores(token)
+            Run.objects.release_finish(token)
+            log.warning("work horse died", job=job.id, chains=chains)
+            self._sweep()
+        except Exception:  # the sweeper does the same a little later
+            log.exception("chains not put back", job=job.id)
+
+    def handle_warm_shutdown_request(self) -> None:
+        """Ask the running job to end between two edits."""
+        super().handle_warm_shutdown_request()
+        if self.horse_pid:
+            with suppress(ProcessLookupError):
+                try:
+                    os.killpg(self.horse_pid, signal.SIGTERM)  # with what it forked
+                except ProcessLookupError:  # too young to lead a group
+                    os.kill(self.horse_pid, signal.SIGTERM)
+
+    # The horse.
+
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        connections.close_all()  # a connection that two processes share is broken in both
+        self._parent_pid = os.getpid()
+        super().fork_work_horse(job, queue)
+
+    def main_work_horse(self, job: Job, queue: Queue) -> None:
+        forking.die_with_parent(self._parent_pid)
+        super().main_work_horse(job, queue)
+
+    def setup_work_horse_signals(self) -> None:
+        super().setup_work_horse_signals()
+        shutdown.listen()
+
+    # What nobody rang for.
+
+    def sweep_if_due(self) -> None:
+        if not self.is_horse and time.monotonic() - self._swept >= settings.SWEEP_SECONDS:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._swept = time.monotonic()
+        try:
+            self._register_again()
+            jobs.sweep()
+        except RedisError:
+            pass
+        except Exception:  # the next sweep may fare better; the worker must live
+            log.exception("sweep failed")
+        finally:
+            connections.close_all()
+
+    def _register_again(self) -> None:
+        """Be known as alive, also after somebody emptied Redis."""
+        if self.birth_date and not self.connection.sismember(self.redis_workers_keys, self.key):
+            with self.connection.pipeline() as pipeline:
+                pipeline.hset(self.key, mapping=self.serialize())
+                worker_registration.register(self, pipeline)
+                pipeline.expire(self.key, self.worker_ttl + 60)
+                pipeline.execute()
+
+
+def preload(queue_name: str) -> None:
+    """Import what jobs need before the first fork, so that each starts at once.
+
+    Only imports: a CUDA context or running threads would not survive the fork.
+    """
+    import evaluation.jobs.play_job
+    import evaluation.jobs.score_job  # noqa: F401
+
+    if queue_name == queue.GPU:
+        try:
+            importlib.import_module("pyarrow.parquet")  # of the export that ends a run
+            if importlib.util.find_spec("pandas"):  # which pyarrow loads where it is there
+                importlib.import_module("pandas")
+            for name in settings.METRICS or METRICS:
+                metric = metric_class(name)
+                if issubclass(metric, NetworkMetric):
+                    ready_torchvision()
+                for module in metric.modules:
+                    importlib.import_module(module)
+        except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
+            log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,378 @@
+"""Where the threads of a play job hand in what happened, and how it is written down.
+
+Only the job's main thread touches the database. It takes everything that has
+arrived and writes it in one transaction: answers, chains that ended, the
+ledger, the run's counters, and the calls that may now be made. A chain's next
+call is granted in the transaction that keeps its last answer, so nothing is
+paid for before what came before it is safe.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.utils import timezone
+
+from evaluation.editors.base import EditorError
+from evaluation.jobs import pacing
+from evaluation.round_trips import Direction, Half
+from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
+from leaderboard.models.runs import ChainState
+
+log = structlog.get_logger(__name__)
+
+#: How long a database may be away before the job gives up; its chains are then taken over.
+PATIENCE_SECONDS = 60.0
+
+#: With more chains than this in flight, answers are gathered for a moment: one transaction
+#: for ten of them costs little more than one for each.
+MANY = 8
+GATHER_SECONDS = 0.003
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that was granted, as the ledger will have it; a model's instance costs far more."""
+
+    started_at: datetime
+    cost: Decimal | None
+    outcome: str = Call.CALLING
+    message: str = ""
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+@dataclass(eq=False)
+class ChainInPlay:
+    """A claimed chain while a thread plays it: where it stands, and its open call."""
+
+    chain: Chain
+    picture: StoredImage
+    number: int
+    direction: Direction
+    seed: int
+    attempt: int = 0
+    call: OpenCall | None = None
+    expected: Decimal = Decimal(0)
+    #: When its current edit was first tried, on the monotonic clock.
+    began: float = 0.0
+    #: Seconds to wait before the call that is granted; None: stop here.
+    reply: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
+
+    def step_on(self) -> None:
+        """To the next edit."""
+        self.attempt = 0
+        if self.direction == "forward":
+            self.direction = "backward"
+        else:
+            self.number, self.direction = self.number + 1, "forward"
+
+    @property
+    def open_call(self) -> OpenCall:
+        """The call that was granted last."""
+        if self.call is None:
+            raise RuntimeError("no call was granted")
+        return self.call
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something a thread says of its chain."""
+
+    work: ChainInPlay
+
+
+class CallRequested(Event):
+    """It wants to make a call."""
+
+
+@dataclass(frozen=True)
+class CallFailed(Event):
+    """A call ended without a picture; `call` says how."""
+
+    call: OpenCall
+    error: EditorError | None = None
+
+
+@dataclass(frozen=True)
+class AnswerReceived(Event):
+    """A picture came, and its bytes are in storage."""
+
+    call: OpenCall
+    half: Half
+    stored: StoredImage
+    usable: bool = True
+
+
+@dataclass(frozen=True)
+class ChainEnded(Event):
+    """The chain is over."""
+
+    outcome: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class ChainBlocked(Event):
+    """The chain cannot go on now, for a reason that lies outside it."""
+
+    error: Exception
+
+
+class ThreadStopped(Event):
+    """The thread stopped where it was told to."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A submitted address tried something that it must not."""
+
+    kind: str
+    detail: str
+
+
+Inbox: TypeAlias = "queue.SimpleQueue[Event | Alarm]"
+#: What is added to the run's counters, by name.
+Sums: TypeAlias = "defaultdict[str, Any]"
+
+
+class RunWriter:
+    """The one place where a play job writes."""
+
+    def __init__(self, run: Run, token: UUID, inbox: Inbox | None = None) -> None:
+        self.run = run
+        self.token = token
+        self.inbox: Inbox = inbox or queue.SimpleQueue()
+        self.waiting: list[CallRequested] = []
+        self.works: dict[int, ChainInPlay] = {}
+        #: Nothing more is granted, and why the run must pause, when it must.
+        self.closing = False
+        self.over_budget = ""
+        self.pace = pacing.Pacer(run.editing_model)
+
+    def collect(self, seconds: float) -> list[Event | Alarm]:
+        """What has been handed in, waiting up to `seconds` for the first."""
+        events: list[Event | Alarm] = []
+        try:
+            events.append(self.inbox.get(timeout=seconds))
+            if len(self.works) > MANY:
+                time.sleep(GATHER_SECONDS)
+            while True:
+                events.append(self.inbox.get_nowait())
+        except queue.Empty:
+            return events
+
+    def write(self, events: Sequence[Event | Alarm]) -> None:
+        """Write down what happened, then answer those who wait."""
+        asked = self.waiting + [event for event in events if isinstance(event, CallRequested)]
+        if not events and not self._may_answer(asked):
+            self.waiting = asked
+            return
+        replies = retry_database(lambda: self._write(events, asked))
+        self.waiting = [event for event in asked if event.work not in replies]
+        for work, reply in replies.items():
+            work.reply.put(reply)
+        for event in events:
+            if isinstance(event, (ChainEnded, ThreadStopped)):
+                self.works.pop(event.work.chain.pk, None)
+
+    def _may_answer(self, asked: Sequence[CallRequested]) -> bool:
+        return bool(asked) and (self.closing or not self.pace.blocked)
+
+    def _write(
+        self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]
+    ) -> dict[ChainInPlay, float | None]:
+        with transaction.atomic():
+            works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
+            held = self._held(works)
+            told = [e for e in events if isinstance(e, (CallFailed, AnswerReceived))]
+            self.pace.note(told)
+            sums = self._close_calls([event for event in told if event.work in held])
+            arrived = [e for e in events if isinstance(e, AnswerReceived) and e.work in held]
+            self._keep(arrived)
+            ended = [e for e in events if isinstance(e, ChainEnded) and e.work in held]
+            self._end(ended)
+            left = [
+                e.work.chain.pk for e in events if isinstance(e, ThreadStopped) and e.work in held
+            ]
+            if left:
+                Chain.objects.release(self.token, left)
+            for event in events:
+                if isinstance(event, Alarm):
+                    model = self.run.editing_model
+                    SecurityEvent.record(event.kind, event.detail, editing_model=model)
+            replies = self._grant([e for e in asked if e.work in held], sums)
+            replies |= {e.work: None for e in asked if e.work not in held}
+            sums["edits_done"] += len(arrived)
+            sums["chains_done"] += len(ended)
+            sums["edit_seconds"] += sum(e.half.answer.seconds for e in arrived)
+            self._count(sums, told)
+        return replies
+
+    def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
+        """Those whose chains are still ours; of the others nothing is written."""
+        if not works:
+            return set()
+        still = bulk.locked_keys(Chain, token=self.token, state=ChainState.PLAYING.value)
+        return {work for work in works if work.chain.pk in still}
+
+    def _keep(self, arrived: Sequence[AnswerReceived]) -> None:
+        forward, backward, returned = [], [], []
+        for event in arrived:
+            answer, chain, number = event.half.answer, event.work.chain, event.half.number
+            notes = dict(answer.notes)
+            if answer.picture.notes:
+                notes["converted"] = list(answer.picture.notes)
+            trip: dict[str, Any] = {"chain": chain.pk, "number": number}
+            if event.half.direction == "forward":
+                trip |= {"edited": event.stored.pk, "edited_seconds": answer.seconds}
+                forward.append(trip | {"edited_notes": notes})
+            else:
+                trip |= {"restored": event.stored.pk, "restored_seconds": answer.seconds}
+                backward.append(trip | {"restored_notes": notes})
+                if event.usable:
+                    returned.append({"id": chain.pk, "trips_played": number})
+        pictures = {event.stored.pk: event.stored for event in arrived}
+        names = ("sha256", "mime", "width", "height", "bytes")
+        # In one order, so that two jobs with the same pictures never wait for each other.
+        stored = [pictures[key] for key in sorted(pictures)]
+        rows = [{name: getattr(picture, name) for name in names} for picture in stored]
+        bulk.insert(StoredImage, rows, touch="created_at")
+        bulk.insert(Trip, forward, ignore=True)
+        bulk.update(Trip, backward, by=("chain", "number"))
+        bulk.update(Chain, returned, by=("id",))
+
+    def _end(self, ended: Sequence[ChainEnded]) -> None:
+        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for event in ended:
+            groups[event.outcome, event.text[:500]].append(event.work.chain.pk)
+        for (outcome, text), keys in groups.items():
+            Chain.objects.filter(pk__in=keys).update(
+                state=ChainState.PLAYED,
+                outcome=outcome,
+                outcome_text=text,
+                token=None,
+                lease_until=None,
+            )
+
+    def _close_calls(self, told: Sequence[CallFailed | AnswerReceived]) -> Sums:
+        """Complete the ledger's rows; what that changes in the run's sums.
+
+        The call of a chain that was taken over is marked lost by then, and stays so: its
+        answer is kept by nobody.
+        """
+        rows = [
+            {
+                "outcome": event.call.outcome,
+                "message": event.call.message,
+                "seconds": event.call.seconds,
+                "bytes": event.call.bytes,
+                "cost": event.call.cost,
+                "chain": event.work.chain.pk,
+                "started_at": event.call.started_at,
+            }
+            for event in told
+        ]
+        bulk.update(Call, rows, by=("chain", "started_at"))
+        sums: Sums = defaultdict(int)
+        sums["spent_usd"] = sum(
+            ((event.call.cost or Decimal(0)) - event.work.expected for event in told), Decimal(0)
+        )
+        return sums
+
+    def _grant(self, asked: Sequence[CallRequested], sums: Sums) -> dict[ChainInPlay, float | None]:
+        """Who may call now, and after how many seconds; who must stop."""
+        if self.closing:
+            return {event.work: None for event in asked}
+        if not asked:
+            return {}
+        price = self.run.editing_model.price_per_edit or Decimal(0)
+        room = len(asked)
+        if self.run.budget_calls is not None or self.run.budget_usd is not None:
+            # Read and added to under one lock, so that no two jobs spend the same call.
+            run = Run.objects.select_for_update().only(*_BUDGET_FIELDS).get(pk=self.run.pk)
+            if run.calls:  # the list may say nothing, or less than calls really cost
+                price = max(price, (run.spent_usd / run.calls).quantize(Decimal("0.00001")))
+            room = self._room(run, price, sums)
+        delays = self.pace.slots(max(0, min(len(asked), room)))
+        granted = [event.work for event in asked[: len(delays)]]
+        now, cost = timezone.now(), price or None
+        rows = []
+        for work in granted:
+            work.expected, work.call = price, OpenCall(now, cost)
+            rows.append(
+                {
+                    "run": self.run.pk,
+                    "chain": work.chain.pk,
+                    "number": work.number,
+                    "direction": work.direction,
+                    "attempt": work.attempt + 1,
+                    "outcome": Call.CALLING,
+                    "cost": cost,
+                    "started_at": now,
+                }
+            )
+        bulk.insert(Call, rows)
+        sums["calls"] += len(granted)
+        sums["spent_usd"] += price * len(granted)
+        return dict(zip(granted, delays, strict=True))
+
+    def _room(self, run: Run, price: Decimal, sums: Sums) -> int:
+        """How many calls the budget still allows; calls in flight count as made."""
+        room = 1_000_000
+        if run.budget_calls is not None:
+            room = run.budget_calls - run.calls
+            if room <= 0:
+                self.over_budget = f"All {run.budget_calls:,} calls of the budget are used."
+        if run.budget_usd is not None:
+            left = run.budget_usd - run.spent_usd - sums["spent_usd"]
+            affordable = int(left / price) if price else (room if left > 0 else 0)
+            if affordable <= 0:
+                self.over_budget = (
+                    f"USD {run.spent_usd:.2f} of the budget of {run.budget_usd:.2f} are spent; "
+                    f"the next call would cost {price:.4f}."
+                )
+            room = min(room, affordable)
+        return room
+
+    def _count(self, sums: Sums, told: Sequence[CallFailed | AnswerReceived]) -> None:
+        new: dict[str, Any] = {}
+        errors = [e.error for e in told if isinstance(e, CallFailed) and e.error]
+        if errors:
+            new["last_error"] = errors[-1].message[:500]
+        if told:
+            new["progress_at"] = timezone.now()
+        if new or any(sums.values()):
+            bulk.add(Run, self.run.pk, {name: sums[name] for name in _SUMS}, **new)
+
+
+_SUMS = ("calls", "spent_usd", "edits_done", "chains_done", "edit_seconds")
+_BUDGET_FIELDS = ("calls", "spent_usd", "budget_calls", "budget_usd")
+
+
+def retry_database(write: Callable[[], T]) -> T:
+    """What `write` returns, tried again while the database is locked or away."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = 0.1
+    while True:
+        try:
+            return write()
+        except (OperationalError, InterfaceError) as error:
+            if time.monotonic() + pause > deadline or connection.in_atomic_block:
+                raise
+            log.warning("database away, trying again", error=str(error).strip()[:200])
+            connection.close()
+            time.sleep(pause)
+            pause = min(pause * 2, 5)

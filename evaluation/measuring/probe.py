@@ -1,0 +1,314 @@
+"""One small picture through an endpoint, there and back: does it work, and if not, why.
+
+`probe_steps` yields each step when it begins ("running") and when it is known,
+so that a page can show it live; `probe` returns them all. A step holds the
+status, type, size and time of an answer, never its body: not even the error
+message in it, unless `quote` is set, which only the shell does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from evaluation.content.suites import EditPair
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.contracts.replies import ReplyError
+from evaluation.editors.endpoint import Endpoint
+from evaluation.http.addresses import AddressRefused
+from evaluation.images import Picture, fit, is_reframed
+from evaluation.measuring.change_seen import change_seen
+
+State = Literal["running", "passed", "warning", "failed", "skipped"]
+SIDE = 512
+SEED = 7
+ATTEMPTS = 3
+LONGEST_WAIT = 20.0
+SLOW_SECONDS = 60.0
+
+PAIR = EditPair(
+    slug="red-ball",
+    category="scene-objects",
+    forward="Add a shiny red ball in the foreground.",
+    backward="Remove the shiny red ball in the foreground.",
+    change="local",
+    object="ball",
+)
+
+LABELS = {
+    "settings": "The settings make a request",
+    "address": "The address may be called",
+    "forward": "The endpoint edits a picture",
+    "size": "The size is kept",
+    "change": "The edit can be seen",
+    "backward": "The endpoint takes the edit back",
+    "restored": "The picture returns",
+}
+
+ADVICE = {
+    Fault.UNREACHABLE: "Start the server, and make sure that it can be reached from the internet "
+    "by this name on port 443. A firewall may let only some addresses in.",
+    Fault.TIMEOUT: "An edit must end within the time-out. A first call may load the model: call it "
+    "once yourself, then test again; or give a longer time-out.",
+    Fault.RATE_LIMITED: "Wait until the endpoint takes calls again, or allow more calls for this key.",
+    Fault.SERVER_ERROR: "Look into the endpoint's own log for this call.",
+    Fault.KEY_REJECTED: "Give a valid key. It is sent as “Authorization: Bearer …”.",
+    Fault.OUT_OF_CREDIT: "Top up the account of this key.",
+    Fault.TLS: "Install a certificate for this host name from a public authority, with its "
+    "intermediate certificates, and renew it before it expires.",
+    Fault.BLOCKED: "Give an address that everybody on the internet can reach.",
+    Fault.CONFIGURATION: "Check the address, the contract and the model id: the page shows the exact "
+    "request as a curl line to try.",
+    Fault.BAD_ANSWER: "Answer with one whole PNG, JPEG or WebP picture, where the contract expects it.",
+    Fault.BAD_REQUEST: "The server dislikes a field it was sent. Switch off the seed, response_format "
+    "or size, give a model id, or take the last extra parameter away.",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of the probe found; `advice` says how to mend what is wrong."""
+
+    name: str
+    state: State
+    detail: str = ""
+    advice: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.name]
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """All steps of a probe. `ok` when none failed; warnings do not count."""
+
+    steps: tuple[Step, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return all(step.state != "failed" for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        steps = [{"label": step.label, **asdict(step)} for step in self.steps]
+        return {"ok": self.ok, "seconds": round(self.seconds, 3), "steps": steps}
+
+
+def probe(subject: Editor | Mapping[str, Any], **options: Any) -> ProbeReport:
+    """Every step of the probe of an editor, or of the endpoint with these options."""
+    start = time.monotonic()
+    steps = {step.name: step for step in probe_steps(subject, **options)}
+    return ProbeReport(tuple(steps.values()), time.monotonic() - start)
+
+
+def probe_steps(
+    subject: Editor | Mapping[str, Any],
+    *,
+    picture: Picture | None = None,
+    pair: EditPair = PAIR,
+    quote: bool = False,
+) -> Iterator[Step]:
+    """Yield the steps as they happen; a step of the same name replaces the one before."""
+    if isinstance(subject, Mapping):
+        try:
+            editor: Editor = Endpoint(**subject)
+        except EditorError as error:
+            yield _failed("settings", error, quote)
+            return
+        yield Step("settings", "passed")
+        try:
+            yield from _edits(editor, picture or probe_picture(), pair, quote)
+        finally:
+            editor.close()
+    else:
+        yield from _edits(subject, picture or probe_picture(), pair, quote)
+
+
+def _edits(editor: Editor, source: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+    if isinstance(editor, Endpoint):
+        yield Step("address", "running")
+        try:
+            editor.http.check(editor.protocol.address(editor))
+        except EditorError as error:
+            yield _failed("address", error, quote)
+            return
+        yield Step("address", "passed")
+    forward = yield from _call("forward", editor, source, pair.forward, quote)
+    if forward is None:
+        return
+    yield _size(source, forward.picture)
+    yield _change(source, forward.picture, pair)
+    backward = yield from _call("backward", editor, forward.picture, pair.backward, quote)
+    if backward is not None:
+        yield _restored(source, backward.picture)
+
+
+def _call(
+    name: str, editor: Editor, picture: Picture, prompt: str, quote: bool
+) -> Generator[Step, None, Answer | None]:
+    """Yield the steps of one edit; its value is the answer, None when there is none."""
+    again = ""
+    for attempt in range(1, ATTEMPTS + 1):
+        yield Step(name, "running", again, data={"prompt": prompt})
+        try:
+            answer = editor.edit(picture, prompt, seed=SEED)
+        except Refused as refused:
+            detail = f"the model refused: {refused.reason}" if quote else "the model refused"
+            advice = "The prompt is harmless; a filter of the model may be too strict."
+            yield Step(name, "failed", detail, advice)
+            return None
+        except EditorError as error:
+            wait = 1.0 if error.retry_after is None else error.retry_after
+            if error.permanent or attempt == ATTEMPTS or wait > LONGEST_WAIT:
+                yield _failed(name, error, quote)
+                return None
+            again = f"{_words(error, quote)}; tried again after {wait:g} s"
+            time.sleep(wait)
+        else:
+            yield _answered(name, answer)
+            return answer
+    return None
+
+
+def _answered(name: str, answer: Answer) -> Step:
+    picture, seconds = answer.picture, answer.seconds
+    data = {
+        "seconds": round(seconds, 3),
+        "status": answer.notes.get("status"),
+        "type": picture.mime,
+        "width": picture.width,
+        "height": picture.height,
+        "bytes": len(picture.data),
+        "notes": list(picture.notes),
+    }
+    detail = (
+        f"{picture.mime}, {picture.width} x {picture.height}, "
+        f"{len(picture.data) / 1000:,.0f} kB in {seconds:.1f} s"
+    )
+    if seconds > SLOW_SECONDS:
+        advice = "Edits this slow make a long evaluation; allow more calls at once if you can."
+        return Step(name, "warning", detail, advice, data)
+    return Step(name, "passed", detail, data=data)
+
+
+def _size(source: Picture, answered: Picture) -> Step:
+    asked, got = (f"{picture.width} x {picture.height}" for picture in (source, answered))
+    if answered.size == source.size:
+        return Step("size", "passed", f"{got}, as sent")
+    if is_reframed(answered.size, source.size):
+        return Step(
+            "size",
+            "warning",
+            f"sent {asked}, got {got}: another shape",
+            "Answer with the shape that was sent. A picture that is cropped or stretched loses in "
+            "every comparison with its source.",
+        )
+    return Step(
+        "size",
+        "warning",
+        f"sent {asked}, got {got}",
+        "Answer at the size that was sent, where the model can: resizing at each step costs detail.",
+    )
+
+
+def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
+    if _same(source, answered):
+        return Step(
+            "change",
+            "failed",
+            "the answer is the input unchanged",
+            "The model must follow the prompt; a picture sent back as it came scores 0.",
+        )
+    try:
+        verdict = change_seen(source.image, answered.image, pair)
+    except ImportError:
+        return Step("change", "skipped", "OpenCV is not installed here; runs judge the change")
+    data = {"measure": dict(verdict.measure)}
+    if verdict.seen is False:
+        return Step(
+            "change",
+            "warning",
+            "no clear change was found where the prompt asks for one",
+            "Look at the picture your model makes of this prompt; trips without a seen change count "
+            "as failed.",
+            data,
+        )
+    return Step("change", "passed", f"“{pair.forward}” changed the picture", data=data)
+
+
+def _restored(source: Picture, restored: Picture) -> Step:
+    kept = retained(source.image, fit(restored.image, source.size))
+    data = {"retained": round(kept, 4)}
+    if kept <= 0:
+        return Step(
+            "restored",
+            "warning",
+            "after one round trip nothing of the picture is left",
+            "Check that the backward prompt reaches the model together with the edited picture.",
+            data,
+        )
+    return Step("restored", "passed", f"{kept:.1%} of the picture is back", data=data)
+
+
+def retained(source: Image.Image, restored: Image.Image) -> float:
+    """1 - MSE / MSE of the blank card, the method's retention for MSE; 1 is identical."""
+    before, after = (np.asarray(image, np.float64) for image in (source, restored))
+    lost = float(np.square(before - after).mean())
+    return 1.0 - lost / float(np.square(before - before.mean(axis=(0, 1))).mean())
+
+
+def _same(one: Picture, other: Picture) -> bool:
+    return one.size == other.size and one.image.tobytes() == other.image.tobytes()
+
+
+def _failed(name: str, error: EditorError, quote: bool) -> Step:
+    data = {"fault": error.fault.value, "permanent": error.permanent}
+    return Step(name, "failed", _words(error, quote), _advice(error), data)
+
+
+def _words(error: EditorError, quote: bool) -> str:
+    """What to tell: the endpoint's own words only where they were asked for."""
+    return error.summary if isinstance(error, ReplyError) and not quote else error.message
+
+
+def _advice(error: EditorError) -> str:
+    if isinstance(error, AddressRefused) and error.fault is Fault.CONFIGURATION:
+        return "Correct the address."
+    return ADVICE[error.fault]
+
+
+@cache
+def probe_picture() -> Picture:
+    """A drawn landscape with some grain, the same everywhere: nobody's photograph."""
+    rows, columns = np.mgrid[0:SIDE, 0:SIDE] / SIDE
+    sky = np.stack((110 + 90 * rows, 160 + 60 * rows, 230 + 10 * rows), axis=-1)
+    image = Image.fromarray(sky.astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    draw.ellipse((380, 50, 450, 120), (250, 225, 130))
+    for base, height, color in ((300, 60, (96, 122, 150)), (345, 35, (84, 128, 90))):
+        ridge = [
+            (x, base - height * (math.sin(x / 70 + base) + 0.4 * math.sin(x / 23)))
+            for x in range(SIDE)
+        ]
+        draw.polygon([(0, SIDE), *ridge, (SIDE, SIDE)], color)
+    draw.polygon([(0, 400), (SIDE, 380), (SIDE, SIDE), (0, SIDE)], (122, 156, 82))
+    draw.rectangle((90, 300, 190, 390), (196, 170, 140))
+    draw.polygon([(78, 302), (140, 240), (202, 302)], (140, 70, 56))
+    draw.rectangle((128, 340, 152, 390), (84, 60, 44))
+    draw.rectangle((330, 330, 344, 400), (92, 70, 52))
+    draw.ellipse((296, 250, 378, 345), (52, 104, 60))
+    grain = (
+        np.random.default_rng(7).normal(0, 4, (SIDE, SIDE, 1)) + 6 * np.sin(40 * columns)[..., None]
+    )
+    pixels = np.asarray(image, np.float64) + grain
+    return Picture.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))

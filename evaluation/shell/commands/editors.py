@@ -1,0 +1,129 @@
+"""`convergebench editors`: what can be played here, and what the others lack."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from typing import Any
+
+from evaluation.content import catalog
+from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.editors.base import EditorError
+from evaluation.editors.reference import RuleEditor
+from evaluation.editors.rows import find_row, load_row
+from evaluation.shell.commands.printing import CommandError, say, say_json, table
+
+HELP = "list the editors, and what is missing to run each"
+DESCRIPTION = """\
+Every name that `play --editor` takes: the editing models of the benchmark, and
+the bare editors they are made of. A model that cannot run here says what it
+lacks: a key, a package, weights."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ready", action="store_true", help="only those that can run now")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = [entry for entry in _entries() if not (args.ready and entry["missing"])]
+    if args.json:
+        say_json(found)
+        return 0
+    rows = [
+        [e["name"], e["title"], e["editor"], _price(e), "; ".join(e["missing"]) or "ready"]
+        for e in found
+    ]
+    say(table(["name", "model", "editor", "per edit", "to run it"], rows))
+    return 0
+
+
+def _entries() -> list[dict[str, Any]]:
+    rows = catalog.editing_models()
+    entries = [
+        {
+            "name": row["slug"],
+            "title": row["name"],
+            "editor": row["editor"],
+            "paid": row.get("access") == "api",
+            "price": row.get("price_per_edit"),
+            "missing": _missing(lambda row=row: load_row(row)),
+        }
+        for row in rows
+    ]
+    taken = {row["slug"] for row in rows}
+    for name in EDITORS:
+        if name not in taken:
+            entries.append(
+                {
+                    "name": name,
+                    "title": "",
+                    "editor": name,
+                    "paid": None,
+                    "price": None,
+                    "missing": _missing(lambda name=name: load_editor(name)),
+                }
+            )
+    return entries
+
+
+def _missing(load: Any) -> list[str]:
+    try:
+        return list(load().missing())
+    except EditorError as error:
+        return [error.message]
+    except TypeError:
+        return ["give its settings with --option NAME=VALUE"]
+
+
+def _price(entry: dict[str, Any]) -> str:
+    if entry["price"] is None:
+        return "unknown" if entry["paid"] else ""
+    return f"${float(entry['price']):.3f}"
+
+
+def find_editor(name: str, options: dict[str, Any]) -> tuple[Editor, dict[str, Any]]:
+    """The editor called `name`, made ready to play, and what the run's record says of it.
+
+    A row of editing_models.json by its slug, or a bare editor. CommandError
+    suggests names that are close, or says what the editor lacks.
+    """
+    rows = catalog.editing_models()
+    row: dict[str, Any] = {}
+    try:
+        row = dict(find_row(rows, name))
+    except EditorError:
+        if name not in EDITORS:
+            raise CommandError(_unknown(name, [*EDITORS, *(r["slug"] for r in rows)])) from None
+        # A bare editor that some model is: it has that model's name and price.
+        same = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
+        row = dict(same[0], slug=name) if len(same) == 1 else {}
+    try:
+        if row:
+            row["options"] = {**(row.get("options") or {}), **options}
+            editor = load_row(row)
+        else:
+            editor = load_editor(name, **options)
+    except TypeError as error:
+        message = str(error).partition("__init__() ")[2] or str(error)
+        raise CommandError(f"the editor {name} {message}; see --option") from None
+    if lacking := editor.missing():
+        raise CommandError(f"{name} cannot run here: {'; '.join(lacking)}")
+    price = row.get("price_per_edit")
+    return editor, {
+        "editor": row.get("editor", name),
+        "options": row.get("options", options),
+        "slug": row.get("slug", name),
+        "name": row.get("name", name),
+        "price": None if price is None else float(price),
+        # What runs on this machine is not paid by the edit.
+        "free": editor.queue == "gpu" or isinstance(editor, RuleEditor),
+        "in_flight": int(row.get("max_in_flight") or 1),
+        "calls_per_minute": row.get("calls_per_minute"),
+    }
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "`convergebench editors` lists all"
+    return f"there is no editor called {name!r}; {hint}"

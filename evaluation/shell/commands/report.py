@@ -1,0 +1,94 @@
+"""`convergebench report`: one HTML page of one run, or of several side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.shell.commands.printing import CommandError, say, say_json
+from evaluation.shell.commands.score import add_metrics, new_scorer, read_scores, scored
+from evaluation.shell.report import Report, ReportedRun
+from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_scores import RunScores
+
+HELP = "write curves, half-lives and picture strips as one HTML page"
+DESCRIPTION = """\
+Writes a page that needs no other file, and its charts as PNG: retention curves,
+a half-life table with intervals, and strips of pictures. Several runs of the
+same suite are compared. Runs that were not scored are scored first."""
+EPILOG = """\
+examples:
+  convergebench report jpeg-75-smoke
+  convergebench report jpeg-75-smoke noise-2-smoke --out comparison"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
+    )
+    add_metrics(parser)
+    parser.add_argument("--json", action="store_true", help="print where the report is, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folders = [RunFolder.open(path) for path in args.runs]
+    suite = folders[0].suite
+    for folder in folders[1:]:
+        if folder.suite.content_hash != suite.content_hash:
+            raise CommandError(
+                f"{folder.path} played {folder.suite.slug} ({folder.suite.content_hash[:12]}), "
+                f"{folders[0].path} played {suite.slug} ({suite.content_hash[:12]}): "
+                "only runs of the same suite can be compared"
+            )
+    runs = [
+        _reported(*found) for found in zip(folders, _scores(folders, args.metrics), strict=True)
+    ]
+    for folder, reported in zip(folders, runs, strict=True):
+        if not any(chain.outcome for chain in reported.scores.chains.values()):
+            raise CommandError(f"{folder.path} has no finished chain yet; play on first")
+    out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
+    page = Report(suite, runs).write(out)
+    if args.json:
+        say_json({"page": str(page), "charts": sorted(str(png) for png in out.glob("*.png"))})
+    else:
+        say(str(page))
+    return 0
+
+
+def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
+    """The scores of all that is played: those that are there, where they still hold."""
+    scorer: Scorer | None = None
+    calibrations: dict[str, Mapping[str, Calibration | None]] = {}
+    for folder in folders:
+        scores = read_scores(folder)
+        if scores is None or metrics or not _covers(scores, folder):
+            scorer = scorer or new_scorer(metrics)
+            scores = scored(folder, scorer, calibrations=calibrations)
+        yield scores
+
+
+def _covers(scores: RunScores, folder: RunFolder) -> bool:
+    return all(
+        slug in scores.chains
+        and scores.chains[slug].outcome == chain.outcome
+        and scores.chains[slug].restored == tuple(back.sha256 for _, back in chain.trips)
+        for slug, chain in folder.chains.items()
+    )
+
+
+def _reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
+    def chain(slug: str) -> PlayedChain:
+        return folder.chains[slug]
+
+    return ReportedRun(
+        folder.name,
+        scores,
+        folder.header,
+        source=lambda slug: folder.source(chain(slug)),
+        trip=lambda slug, number: tuple(
+            folder.read(chain(slug), half) for half in chain(slug).trips[number - 1]
+        ),
+    )

@@ -1,0 +1,135 @@
+"""`convergebench score`: what came back, against what was there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.metrics import METRICS
+from evaluation.shell.commands.printing import CommandError, note, progress, say, say_json, table
+from evaluation.shell.results import MetricResult, run_results, shown
+from evaluation.shell.run_folder import RunFolder
+from evaluation.shell.run_scores import RunScores, score_run
+
+HELP = "score the trips of a run folder"
+DESCRIPTION = """\
+Scores every restored picture of a run against its source by every metric that
+can run here, judges whether each edit was made, and writes RUN/scores.json.
+Scored again, only what is new is computed. Half-life: the number of trips after
+which half of the cases have lost half of their picture, or an edit was not made."""
+EPILOG = """\
+A metric that cannot run here is "not run", never 0: `convergebench weights`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `play`")
+    add_metrics(parser)
+    parser.add_argument("--again", action="store_true", help="compute everything anew")
+    parser.add_argument("--json", action="store_true", help="print scores and results as JSON")
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics",
+        metavar="NAMES",
+        help=f"only these, with commas between ({', '.join(METRICS)})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = RunFolder.open(args.run)
+    scores = scored(folder, new_scorer(args.metrics), again=args.again)
+    results = run_results(folder.suite, scores)
+    if args.json:
+        say_json(
+            {
+                "run": str(args.run),
+                "name": folder.name,
+                "complete": folder.complete,
+                "results": {name: result.to_dict() for name, result in results.items()},
+                "scores": scores.to_dict(),
+            }
+        )
+        return 0
+    if not folder.complete:
+        note(f"{args.run} is not complete: these numbers are of the chains that are")
+    say(results_table(results))
+    say(f"\nnext: convergebench report {args.run}")
+    return 0
+
+
+def new_scorer(names: str | None) -> Scorer:
+    """The metrics asked for; those that cannot run are named on standard error."""
+    wanted = [name.strip() for name in names.split(",")] if names else None
+    for name in wanted or ():
+        if name not in METRICS:
+            raise CommandError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    scorer = Scorer(wanted)
+    for name, reason in scorer.not_run.items():
+        note(f"{name} is not run: {reason}")
+    if not scorer.metrics:
+        raise CommandError("no metric can run here")
+    return scorer
+
+
+def scored(
+    folder: RunFolder,
+    scorer: Scorer,
+    *,
+    again: bool = False,
+    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
+) -> RunScores:
+    """The run's scores, brought up to date and written beside it."""
+    before = None if again else read_scores(folder)
+    trips = sum(len(chain.trips) for chain in folder.chains.values())
+    if not trips and not any(chain.outcome for chain in folder.chains.values()):
+        raise CommandError(f"{folder.path} has no finished trip yet; `convergebench play` goes on")
+    with progress(trips, f"scoring {folder.name}", "trip") as bar:
+        scores = score_run(folder, scorer, before, bar.update, calibrations)
+    folder.write_json("scores.json", scores.to_dict())
+    return scores
+
+
+def read_scores(folder: RunFolder) -> RunScores | None:
+    """The scores that lie in the folder; None where there are none of use."""
+    try:
+        data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
+        scores = RunScores.from_dict(data)
+    except (OSError, ValueError):
+        return None
+    return scores if scores.suite == folder.suite.content_hash else None
+
+
+def results_table(results: dict[str, MetricResult]) -> str:
+    head = ["metric", "half-life", "95 % interval", "usable trips", "AUC", "after 1", "after N"]
+    rows = [
+        [
+            result.label,
+            shown(result.summary.half_life, result.trips),
+            result.half_life_interval,
+            _number(result.summary.usable_trips),
+            _number(result.summary.auc, 3),
+            _number(result.summary.curve[1], 3),
+            _number(result.summary.curve[-1], 3),
+        ]
+        for result in results.values()
+    ]
+    summary = next(iter(results.values())).summary
+    seen = summary.change_seen
+    lines = [
+        table(head, rows),
+        "",
+        f"{summary.cases} cases, {summary.chains} chains of {summary.trips} trips; "
+        f"change seen on {'no judged trip' if seen is None else f'{seen:.0%} of judged trips'}; "
+        + ", ".join(f"{count} {name}" for name, count in summary.outcomes.items() if count),
+        '"after n" is retention: 1 = identical, 0 = no better than a blank card',
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,176 @@
+"""`convergebench score-chain`: score pictures that you have already."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.content.operators import OPERATORS
+from evaluation.content.suites import Suite
+from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.metrics import load_metric, metric_class
+from evaluation.shell.commands.printing import progress, say, say_json, table
+from evaluation.shell.commands.score import add_metrics, new_scorer, results_table
+from evaluation.shell.report import Report, ReportedRun
+from evaluation.shell.results import run_results
+from evaluation.shell.run_scores import RunScores, TripPictures, score_chain
+from evaluation.shell.uploaded_chain import OwnChain, find_chain, read_picture, with_pair
+
+HELP = "score a folder of pictures: your own chain"
+DESCRIPTION = """\
+Scores a chain that was played elsewhere: a folder with
+
+  I0_source.png, I1_forward.png, I1_backward.png, I2_forward.png, ...
+
+with or without the forward pictures; or any pictures in sorted order, the first
+being the source; or a manifest.json:
+
+  {"model": "...", "source": "a.png",
+   "trips": [{"forward": "b.png", "backward": "c.png"}, ...],
+   "pair": {"forward": "Add a hat.", "backward": "Remove the hat.", "change": "local"}}
+
+Prints what every trip kept, and writes the report. Where forward pictures are
+there, it is judged whether each edit was made."""
+EPILOG = """\
+examples:
+  convergebench score-chain my-chain
+  convergebench score-chain my-flips --operator flip_horizontal
+  convergebench score-chain frames --in-turn --json > scores.json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--name", help="what to call the model in the report (the folder's name)")
+    parser.add_argument(
+        "--in-turn",
+        action="store_true",
+        help="sorted pictures are edited and restored in turn (else all are restored)",
+    )
+    parser.add_argument(
+        "--change",
+        choices=("local", "global", "none"),
+        help="what the forward edit does: adds or removes something (local, the default), "
+        "changes all of the picture, or nothing",
+    )
+    parser.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
+    parser.add_argument("--forward", default="", help="the forward prompt, for the report")
+    parser.add_argument("--backward", default="", help="the backward prompt, for the report")
+    parser.add_argument("--out", type=Path, help="folder of the report (NAME-report)")
+    parser.add_argument("--no-report", action="store_true", help="only the numbers")
+    add_metrics(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print distances, retention and events as JSON"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    chain = find_chain(args.folder, in_turn=args.in_turn)
+    said = {name: getattr(args, name) for name in ("forward", "backward", "change", "operator")}
+    chain = replace(chain, pair=with_pair(chain.pair, said), name=args.name or chain.name)
+    source = read_picture(chain.source)
+    suite = chain.suite(source)
+    scorer = new_scorer(args.metrics)
+
+    def trips() -> Iterator[TripPictures]:
+        with progress(len(chain.trips), f"scoring {chain.name}", "trip") as bar:
+            for forward, backward in chain.trips:
+                yield read_picture(forward) if forward else None, read_picture(backward)
+                bar.update()
+
+    scored = score_chain(scorer, source, trips(), chain.pair)
+    slug = suite.cases[0].slug
+    scores = RunScores(
+        suite=suite.content_hash,
+        provenance=scorer.provenance(),
+        pictures={"source": scorer.calibrate(source)},
+        chains={slug: replace(scored, picture="source")},
+    )
+    page = None
+    if not args.no_report:
+        out = args.out or Path(f"{chain.name}-report".replace("/", "-"))
+        page = Report(suite, [_reported(chain, scores)]).write(out)
+    if args.json:
+        say_json(_as_json(chain, suite, scores, page))
+        return 0
+    say(_trip_table(scores, slug))
+    say()
+    say(results_table(run_results(suite, scores)))
+    if page:
+        say(f"\n{page}")
+    return 0
+
+
+def _reported(chain: OwnChain, scores: RunScores) -> ReportedRun:
+    def trip(slug: str, number: int) -> TripPictures:
+        forward, backward = chain.trips[number - 1]
+        return read_picture(forward) if forward else None, read_picture(backward)
+
+    header = {"editor": chain.name, "folder": str(chain.source.parent)}
+    return ReportedRun(
+        chain.name, scores, header, source=lambda slug: read_picture(chain.source), trip=trip
+    )
+
+
+def _trip_table(scores: RunScores, slug: str) -> str:
+    chain = scores.chains[slug]
+    head, columns = ["trip"], [[str(n + 1) for n in range(len(chain.trips))]]
+    for name in scores.metrics:
+        distances = chain.distances[name]
+        if distances is None:
+            continue
+        metric = load_metric(name)
+        head.append(metric.label)
+        columns.append([metric.text(distance) for distance in distances])
+        kept = scores.retention(chain, name)
+        calibration = scores.pictures["source"][name]
+        if name == "lpips" and kept and calibration:
+            head += ["retention", "as JPEG"]
+            columns.append([f"{q:.3f}" for q in kept])
+            qualities = [jpeg_equivalent(d, calibration.ladder) for d in distances]
+            columns.append([f"{q:.0f}" if q and q >= 1 else "< 1" for q in qualities])
+    head.append("change seen")
+    columns.append([_verdict(trip.change_seen) for trip in chain.trips])
+    if any(trip.reframed for trip in chain.trips):
+        head.append("reframed")
+        columns.append(["yes" if trip.reframed else "no" for trip in chain.trips])
+    return table(head, list(zip(*columns, strict=True)))
+
+
+def _verdict(seen: bool | None) -> str:
+    return {None: "not judged", True: "yes", False: "no"}[seen]
+
+
+def _as_json(chain: OwnChain, suite: Suite, scores: RunScores, page: Path | None) -> dict[str, Any]:
+    (scored,) = scores.chains.values()
+    results = run_results(suite, scores)
+    metrics = {}
+    for name in scores.metrics:
+        distances, calibration = scored.distances[name], scores.pictures["source"][name]
+        metric, result = metric_class(name), results.get(name)
+        metrics[name] = {
+            "label": metric.label,
+            "version": metric.version,
+            "distances": distances,
+            "shown": distances and [load_metric(name).shown(d) for d in distances],
+            "blank": calibration.blank if calibration else None,
+            "retention": scores.retention(scored, name),
+            "jpeg_equivalent": distances
+            and calibration
+            and [jpeg_equivalent(d, calibration.ladder) for d in distances],
+            "event": asdict(next(iter(result.events.values()))) if result else None,
+            "half_life": result.summary.half_life if result else None,
+            "usable_trips": result.summary.usable_trips if result else None,
+            "auc": result.summary.auc if result else None,
+        }
+    return {
+        "name": chain.name,
+        "source": str(chain.source),
+        "trips": [asdict(trip) for trip in scored.trips],
+        "metrics": metrics,
+        "signs": scored.signs,
+        "provenance": scores.provenance,
+        "report": str(page) if page else None,
+    }

@@ -1,0 +1,163 @@
+"""Play what a run folder still lacks: several chains at once, every answer kept at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from evaluation.content.suites import Case
+from evaluation.editors.base import Editor, EditorError, Refused
+from evaluation.measuring.cheating import is_blank
+from evaluation.retries import Attempt, Limits, Stopped, with_retries
+from evaluation.round_trips import Half, chain_seed, round_trips
+from evaluation.shell.run_folder import PlayedChain, RunFolder
+
+TICK = 0.2
+
+
+class Paused(Exception):
+    """Playing cannot go on now; what is played is kept. The message is written for people."""
+
+
+@dataclass
+class Player:
+    """Plays one run with one editor; `budget` and `price` (of one edit) are in USD."""
+
+    folder: RunFolder
+    editor: Editor
+    parallel: int = 1
+    limits: Limits = field(default_factory=Limits)
+    budget: float | None = None
+    price: float | None = None
+    on_half: Callable[[PlayedChain], None] = lambda chain: None
+    on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
+    on_interrupt: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.stop = threading.Event()
+        self.spent = self.folder.spent(self.price or 0.0)
+        self._promises: set[str] = set()
+        self._counting = threading.Lock()
+        self._paused: Paused | None = None
+
+    def play(self) -> None:
+        """Until every chain has an outcome. Raises Paused, or KeyboardInterrupt when asked to stop.
+
+        After an interruption the edits in flight are finished and kept, since
+        they are paid for; a second one drops them.
+        """
+        todo = [slug for slug, chain in self.folder.chains.items() if not chain.outcome]
+        pool = ThreadPoolExecutor(max_workers=max(1, self.parallel))
+        futures = {pool.submit(self._play_chain, slug) for slug in todo}
+        interrupted = False
+        try:
+            while futures:
+                try:
+                    futures = self._collect(futures)
+                except KeyboardInterrupt:
+                    if interrupted:
+                        self.editor.close()
+                        raise
+                    interrupted = True
+                    self.stop.set()
+                    self.on_interrupt()
+        finally:
+            self.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+        if self._paused:
+            raise self._paused
+        if interrupted:
+            raise KeyboardInterrupt
+
+    def _collect(self, futures: set[Future[None]]) -> set[Future[None]]:
+        # A wait without a limit would not notice Ctrl-C.
+        done, waiting = wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
+        for future in done:
+            try:
+                future.result()
+            except Stopped:
+                pass
+            except Paused as pause:
+                self._paused = self._paused or pause
+        return waiting
+
+    def _play_chain(self, slug: str) -> None:
+        if self.stop.is_set():
+            return
+        chain, suite = self.folder.chains[slug], self.folder.suite
+        pair = self.folder.pair(chain)
+        position = self.folder.position(chain)
+        self.folder.begin(chain)
+        at: list[tuple[int, str]] = [(position.number, position.direction)]
+
+        def told(attempt: Attempt) -> None:
+            self.folder.log_call(slug, at[0], attempt)
+            with self._counting:
+                cost = attempt.cost
+                self.spent += (self.price or 0.0) if cost is None else cost
+                self._promises.discard(slug)  # from promised to spent, at once
+            self.on_attempt(slug, attempt)
+
+        edit = with_retries(self.editor.edit, self.limits, on_attempt=told, stop=self.stop)
+        halves = round_trips(
+            edit,
+            position,
+            forward=pair.forward,
+            backward=pair.backward,
+            trips=suite.trips,
+            seed=chain_seed(
+                self.folder.header["seed"], Case(chain.picture, chain.pair).slug, chain.repeat
+            ),
+        )
+        while not self.stop.is_set():
+            try:
+                with self._promised(slug):
+                    half = next(halves, None)
+            except Refused as refusal:
+                self.folder.end(slug, "refused", refusal.reason)
+                return
+            except EditorError as error:
+                if not error.fault.breaks_chain:
+                    raise self._pause(f"{error.fault.label}: {error.message}") from error
+                self.folder.end(slug, "failed", error.message)
+                return
+            if half is None:
+                self.folder.end(slug, "completed")
+                return
+            chain = self.folder.add(slug, half)
+            self.on_half(chain)
+            if is_blank(half.answer.picture.image):
+                self.folder.end(slug, "blank", f"the {half.direction} answer is one colour")
+                return
+            at[0] = _after(half)
+
+    def _pause(self, message: str) -> Paused:
+        self.stop.set()  # at once: a thread that is free would begin the next chain
+        return Paused(message)
+
+    @contextmanager
+    def _promised(self, slug: str) -> Iterator[None]:
+        """Sets an edit's price aside while it is in flight, so that threads cannot overspend."""
+        price = self.price or 0.0
+        with self._counting:
+            committed = self.spent + price * len(self._promises)
+            if self.budget is not None and committed + price > self.budget:
+                raise self._pause(
+                    f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent; "
+                    "go on with a larger --budget"
+                )
+            self._promises.add(slug)
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._promises.discard(slug)
+
+
+def _after(half: Half) -> tuple[int, str]:
+    if half.direction == "forward":
+        return half.number, "backward"
+    return half.number + 1, "forward"

@@ -1,0 +1,103 @@
+"""From a run's scores to the numbers people read, by metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evaluation.content.suites import Suite
+from evaluation.metrics import metric_class
+from evaluation.shell.run_scores import RunScores
+from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
+from evaluation.statistics.ranking import Bounds, Interval, Placing, board
+
+HEADLINE = "lpips"
+# The semantic metric that stands beside the headline, the first that was run.
+SEMANTIC = ("clip", "imagenet")
+TICKS = (1, 2, 3, 5, 10, 15, 20)
+LEVEL = 0.5
+
+shown = shown_half_life
+
+
+@dataclass(frozen=True)
+class MetricResult:
+    """One run by one metric; `events` by chain, in the run's order."""
+
+    metric: str
+    label: str
+    version: str
+    trips: int
+    summary: Summary
+    bounds: Bounds
+    events: Mapping[str, Event]
+
+    @property
+    def half_life_interval(self) -> str:
+        return interval_text(self.bounds.half_life, self.trips)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_results(suite: Suite, scores: RunScores, level: float = LEVEL) -> dict[str, MetricResult]:
+    """The results of one run, the headline first; a metric that was not run is not there."""
+    found = {}
+    for metric in ordered(scores.metrics):
+        chains = scores.results(suite, metric)
+        if not chains:
+            continue
+        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite))
+        found[metric] = _result(metric, suite.trips, placing, chains, level)
+    return found
+
+
+def compared(
+    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = LEVEL
+) -> list[Placing]:
+    """Several runs of one suite in the board's order, by a metric that all of them have."""
+    chains = {name: scores.results(suite, metric) for name, scores in runs.items()}
+    return board(chains, suite.trips, level, keys=keys(suite)) if all(chains.values()) else []
+
+
+def keys(suite: Suite) -> list[tuple[str, str, int]]:
+    """Every chain that the suite asks for."""
+    return [
+        (case.picture, case.pair, repeat)
+        for case in suite.cases
+        for repeat in range(1, suite.repeats + 1)
+    ]
+
+
+def ordered(metrics: list[str]) -> list[str]:
+    """The headline, the semantic metrics, then the others."""
+    first = [name for name in (HEADLINE, *SEMANTIC) if name in metrics]
+    return first + [name for name in metrics if name not in first]
+
+
+def ticks(trips: int) -> list[int]:
+    """The trips people read: 1, 2, 3, 5, 10, 15, 20, and the last."""
+    return sorted({n for n in TICKS if n < trips} | {trips})
+
+
+def interval_text(interval: Interval | None, trips: int) -> str:
+    """ "3.1 – 5.0", "3.1 – > 20"; a dash where the pictures are too few for one."""
+    if interval is None:
+        return "-"
+    return f"{shown(interval.low, trips)} – {shown(interval.high, trips)}"
+
+
+def _result(
+    metric: str, trips: int, placing: Placing, chains: list[ChainResult], level: float
+) -> MetricResult:
+    kind = metric_class(metric)
+    events = {
+        f"{chain.case}--{chain.repeat}" if chain.repeat > 1 else chain.case: event(
+            chain, trips, level
+        )
+        for chain in chains
+    }
+    return MetricResult(
+        metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
+    )

@@ -1,0 +1,341 @@
+"""A run as a folder: what the shell plays into, scores, reports and hands on.
+
+    RUN/run.json                                  suite, editor, seed, versions; every chain
+    RUN/calls.jsonl                               every call, also those that failed
+    RUN/scores.json                               written by `convergebench score`
+    RUN/chains/CASE/chain.json                    the chain's edits as they are played
+    RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
+
+Files are written aside and renamed, a picture before the line that names it, so
+whatever a crash leaves can be played on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from evaluation.content import sources
+from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.images import ImageError, Picture
+from evaluation.retries import Attempt
+from evaluation.round_trips import Direction, Half, Position
+
+FORMAT = 1
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+
+
+class RunFolderError(ValueError):
+    """A run folder that cannot be used; the message is written for people."""
+
+
+@dataclass(frozen=True)
+class PlayedHalf:
+    """One edit of a chain as run.json tells it."""
+
+    number: int
+    direction: Direction
+    file: str
+    sha256: str
+    mime: str
+    width: int
+    height: int
+    seconds: float
+    cost: float | None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlayedChain:
+    """What there is of a chain; `outcome` is empty while it is still to be played."""
+
+    picture: str
+    pair: str
+    repeat: int = 1
+    outcome: str = ""
+    reason: str = ""
+    halves: tuple[PlayedHalf, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        name = Case(self.picture, self.pair).slug
+        return name if self.repeat == 1 else f"{name}--{self.repeat}"
+
+    @property
+    def trips(self) -> tuple[tuple[PlayedHalf, PlayedHalf], ...]:
+        """The trips that count, as (forward, backward); a blank answer ends the one before it."""
+        halves = self.halves[:-1] if self.outcome == "blank" else self.halves
+        return tuple(zip(halves[::2], halves[1::2], strict=False))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        fields = dict(data)
+        fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
+        return cls(**fields)
+
+
+class RunFolder:
+    """A run on disk. Threads may add to different chains at once."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
+        self.path, self.header, self.suite = path, dict(header), suite
+        self._writing = threading.Lock()
+        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite)}
+
+    @classmethod
+    def create(
+        cls, path: Path, suite: Suite, *, editor: str, options: Mapping[str, Any], seed: int
+    ) -> Self:
+        """A new, empty run; RunFolderError where the folder holds something else."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunFolderError(f"{path} is there already and is not a run; choose another --out")
+        header = {
+            "format": FORMAT,
+            "editor": editor,
+            "options": dict(options),
+            "seed": seed,
+            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            "provenance": {},
+            "suite": suite.to_dict(),
+        }
+        path.mkdir(parents=True, exist_ok=True)
+        _write_json(path / "run.json", header)
+        return cls(path, header, suite)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The run in the folder; RunFolderError says what is wrong with it."""
+        file = path / "run.json"
+        if not path.is_dir():
+            raise RunFolderError(f"there is no folder {path}")
+        if not file.is_file():
+            raise RunFolderError(
+                f"{path} is not a run folder: it has no run.json "
+                "(`convergebench play` makes one; for pictures alone use `score-chain`)"
+            )
+        header = _read_json(file)
+        if header.get("format") != FORMAT:
+            raise RunFolderError(f"{file} is not of format {FORMAT}")
+        try:
+            return cls(path, header, Suite.from_dict(header["suite"]))
+        except (SuiteError, KeyError, TypeError) as error:
+            raise RunFolderError(f"{file}: {error}") from error
+
+    @property
+    def name(self) -> str:
+        """What people call the run: its model, else its editor."""
+        return str(self.header.get("name") or self.header["editor"])
+
+    @property
+    def complete(self) -> bool:
+        return all(chain.outcome for chain in self.chains.values())
+
+    @property
+    def edits_done(self) -> int:
+        return sum(len(chain.halves) for chain in self.chains.values())
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Holds the folder for one process; at the end run.json tells every chain."""
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunFolderError(f"another process is playing in {self.path}") from None
+            # Somebody may have played on between our reading and our lock.
+            self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(self.suite)}
+            try:
+                yield
+            finally:
+                self.save()
+
+    def save(self) -> None:
+        """Write run.json with every chain as it stands."""
+        header = {k: v for k, v in self.header.items() if k != "chains"}
+        chains = [asdict(chain) for chain in self.chains.values()]
+        _write_json(self.path / "run.json", header | {"chains": chains})
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        """Keep something made of the run beside it."""
+        _write_json(self.path / name, data)
+
+    # Pictures.
+
+    def source(self, chain: PlayedChain) -> Picture:
+        """The chain's source, checked against the suite, kept beside its answers."""
+        return self._sources(chain.picture)
+
+    def _sources(self, slug: str) -> Picture:
+        with self._writing:
+            if slug not in self._prepared:
+                wanted = self.suite.picture_by_slug[slug]
+                self._prepared[slug] = self._kept(slug, wanted) or Picture.from_image(
+                    sources.prepared(wanted, self.suite.size)
+                )
+            return self._prepared[slug]
+
+    @cached_property
+    def _prepared(self) -> dict[str, Picture]:
+        return {}
+
+    def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
+        """The source as a chain kept it: then scoring needs no package of pictures."""
+        for chain in self.chains.values():
+            file = self._folder(chain) / "I0_source.png"
+            if chain.picture == slug and file.is_file():
+                picture = _read_picture(file)
+                if sources.pixel_sha256(picture.image) == wanted.sha256:
+                    return picture
+        return None
+
+    def read(self, chain: PlayedChain, half: PlayedHalf) -> Picture:
+        """An answer, checked against its hash."""
+        file = self._folder(chain) / half.file
+        picture = _read_picture(file)
+        if picture.sha256 != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return picture
+
+    def pair(self, chain: PlayedChain) -> EditPair:
+        return self.suite.pair_by_slug[chain.pair]
+
+    def position(self, chain: PlayedChain) -> Position:
+        """Where the chain goes on."""
+        if not chain.halves:
+            return Position(self.source(chain))
+        last = chain.halves[-1]
+        picture = self.read(chain, last)
+        if last.direction == "forward":
+            return Position(picture, last.number, "backward")
+        return Position(picture, last.number + 1, "forward")
+
+    # Playing.
+
+    def begin(self, chain: PlayedChain) -> None:
+        """Keep the source beside the answers to come."""
+        file = self._folder(chain) / "I0_source.png"
+        if not file.is_file():
+            _write(file, self.source(chain).png())
+
+    def add(self, slug: str, half: Half) -> PlayedChain:
+        """Keep an answer: first its picture, then the line that names it."""
+        chain, picture = self.chains[slug], half.answer.picture
+        file = f"I{half.number}_{half.direction}.{EXTENSIONS[picture.mime]}"
+        _write(self._folder(chain) / file, picture.data)
+        played = PlayedHalf(
+            half.number,
+            half.direction,
+            file,
+            picture.sha256,
+            picture.mime,
+            picture.width,
+            picture.height,
+            round(half.answer.seconds, 3),
+            half.answer.cost,
+            dict(half.answer.notes),
+        )
+        return self._put(chain, halves=(*chain.halves, played))
+
+    def end(self, slug: str, outcome: str, reason: str = "") -> PlayedChain:
+        return self._put(self.chains[slug], outcome=outcome, reason=reason)
+
+    def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
+        """One more line in calls.jsonl, also for a call that failed."""
+        ended = attempt.ended
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "chain": slug,
+            "number": position[0],
+            "direction": position[1],
+            "attempt": attempt.number,
+            "seconds": round(attempt.seconds, 3),
+            "ended": type(ended).__name__.lower(),
+            "cost": attempt.cost,
+        }
+        if isinstance(ended, Exception):
+            line["message"] = str(ended)[:500]
+        with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def spent(self, price: float) -> float:
+        """What the calls so far cost, in USD; `price` stands in where a call's own is not known."""
+        file = self.path / "calls.jsonl"
+        if not file.is_file():
+            return 0.0
+        total = 0.0
+        for line in file.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):  # the last line may be cut short by a crash
+                cost = json.loads(line)["cost"]
+                total += price if cost is None else cost
+        return total
+
+    def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
+        changed = PlayedChain(**{**chain.__dict__, **changes})
+        _write_json(self._folder(chain) / "chain.json", asdict(changed))
+        self.chains[chain.slug] = changed
+        return changed
+
+    def _read_chain(self, asked: PlayedChain) -> PlayedChain:
+        file = self._folder(asked) / "chain.json"
+        if not file.is_file():
+            return asked
+        try:
+            return PlayedChain.from_dict(_read_json(file))
+        except TypeError as error:
+            raise RunFolderError(f"{file}: {error}") from error
+
+    def _folder(self, chain: PlayedChain) -> Path:
+        return self.path / "chains" / chain.slug
+
+
+def _asked(suite: Suite) -> Iterator[PlayedChain]:
+    """Every chain the suite asks for, none of them played yet."""
+    for repeat in range(1, suite.repeats + 1):
+        for case in suite.cases:
+            yield PlayedChain(case.picture, case.pair, repeat)
+
+
+def _read_picture(file: Path) -> Picture:
+    try:
+        return Picture.from_bytes(file.read_bytes())
+    except (OSError, ImageError) as error:
+        raise RunFolderError(f"{file}: {error}") from error
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{file}: {error}") from error
+    if not isinstance(data, dict):
+        raise RunFolderError(f"{file}: expected an object")
+    return data
+
+
+def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    _write(file, (text + "\n").encode())
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Aside, then renamed: a reader sees the old file or the new one, never a part."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

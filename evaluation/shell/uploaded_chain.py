@@ -1,0 +1,206 @@
+"""Somebody's own chain: a folder of pictures, however it came to be.
+
+Three ways are understood, in this order:
+
+    manifest.json     {"source": "a.png", "trips": [{"forward": "b.png", "backward": "c.png"}, ...],
+                       "model": "...", "pair": {"forward": "Add a hat.", "change": "local", ...}}
+    named files       I0_source.png, I1_forward.png, I1_backward.png, I2_...; forward pictures
+                      may be missing
+    sorted files      the first is the source, the others are what came back, in order;
+                      or edited and restored in turn
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.content.operators import OPERATORS
+from evaluation.content.sources import pixel_sha256
+from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
+from evaluation.images import ImageError, Picture
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+NAMED = re.compile(r"^I(?P<number>\d+)_(?P<half>source|forward|backward)$", re.IGNORECASE)
+#: What is assumed of the edits where nobody says: something was added, then removed.
+PAIR = EditPair(
+    "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
+)
+PAIR_FIELDS = ("forward", "backward", "change", "operator", "category")
+
+
+class ChainFolderError(ValueError):
+    """A folder that holds no chain; the message is written for people."""
+
+
+@dataclass(frozen=True)
+class OwnChain:
+    """The files of a chain: the source and, by trip, (forward or None, backward)."""
+
+    name: str
+    source: Path
+    trips: tuple[tuple[Path | None, Path], ...]
+    pair: EditPair = PAIR
+
+    def suite(self, source: Picture) -> Suite:
+        """The chain as a suite of one case, so that all the rest can be used on it."""
+        row = SourcePicture(
+            slug="source",
+            sha256=pixel_sha256(source.image),
+            width=source.width,
+            height=source.height,
+            kind="own",
+            origin=f"own:{self.source.name}",
+            title=self.name,
+            author="",
+            licence="",
+            attribution="",
+        )
+        return Suite(
+            slug="own-chain",
+            version=1,
+            title=f"a chain of {len(self.trips)} trips",
+            trips=len(self.trips),
+            size=max(source.size),
+            pictures=(row,),
+            pairs=(self.pair,),
+            cases=(Case(row.slug, self.pair.slug),),
+        )
+
+
+def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain:
+    """The chain in the folder; ChainFolderError says what is missing.
+
+    `in_turn`: sorted files are edited and restored in turn.
+    """
+    if not folder.is_dir():
+        raise ChainFolderError(f"there is no folder {folder}")
+    if (folder / "manifest.json").is_file():
+        return _from_manifest(folder)
+    files = [f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file()]
+    if not files:
+        raise ChainFolderError(
+            f"{folder} holds no picture ({', '.join(SUFFIXES)}) and no manifest.json"
+        )
+    if any(NAMED.match(file.stem) for file in files):
+        return _from_names(folder, files)
+    return _from_order(folder, files, in_turn)
+
+
+def _from_names(folder: Path, files: list[Path]) -> OwnChain:
+    halves: dict[tuple[int, str], Path] = {}
+    for file in sorted(files):
+        if match := NAMED.match(file.stem):
+            key = int(match["number"]), match["half"].lower()
+            if key in halves:
+                raise ChainFolderError(f"{folder} holds both {halves[key].name} and {file.name}")
+            halves[key] = file
+    source = halves.pop((0, "source"), None)
+    if source is None:
+        raise ChainFolderError(f"{folder} has no I0_source picture")
+    strange = sorted(key for key in halves if key[0] == 0 or key[1] == "source")
+    if strange:
+        raise ChainFolderError(f"{halves[strange[0]].name} is neither the source nor of a trip")
+    backwards = [number for number, half in halves if half == "backward"]
+    if not backwards:
+        raise ChainFolderError(f"{folder} has no I1_backward picture: nothing came back yet")
+    for number in range(1, max(backwards) + 1):
+        if number not in backwards:
+            raise ChainFolderError(
+                f"{folder}: trip {number} has no I{number}_backward picture, but trip "
+                f"{max(backwards)} has one"
+            )
+    # A forward picture after these is of a trip that did not come back.
+    trips = tuple(
+        (halves.get((number, "forward")), halves[number, "backward"])
+        for number in range(1, max(backwards) + 1)
+    )
+    return OwnChain(folder.resolve().name, source, trips)
+
+
+def _from_order(folder: Path, files: list[Path], in_turn: bool) -> OwnChain:
+    source, *rest = sorted(files, key=lambda file: _natural(file.name))
+    if not rest:
+        raise ChainFolderError(f"{folder} holds one picture; a chain needs a source and an answer")
+    if not in_turn:
+        return OwnChain(folder.resolve().name, source, tuple((None, file) for file in rest))
+    if len(rest) % 2:
+        raise ChainFolderError(
+            f"{folder} holds {len(rest)} pictures after the source; edited and restored in turn "
+            "make an even number"
+        )
+    trips = tuple(zip(rest[::2], rest[1::2], strict=True))
+    return OwnChain(folder.resolve().name, source, trips)
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """Sorts 2 before 10."""
+    parts = re.split(r"(\d+)", name.casefold())
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+
+
+def _from_manifest(folder: Path) -> OwnChain:
+    file = folder / "manifest.json"
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ChainFolderError(f"{file}: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("trips"), list) or not data["trips"]:
+        raise ChainFolderError(f'{file}: expected {{"source": ..., "trips": [...]}}')
+    trips = []
+    for number, trip in enumerate(data["trips"], start=1):
+        if isinstance(trip, str):
+            trip = {"backward": trip}
+        if not isinstance(trip, dict) or "backward" not in trip:
+            raise ChainFolderError(f'{file}: trip {number} names no "backward" picture')
+        forward = trip.get("forward")
+        trips.append(
+            (_inside(folder, forward) if forward else None, _inside(folder, trip["backward"]))
+        )
+    if "source" not in data:
+        raise ChainFolderError(f'{file}: it names no "source"')
+    pair = data.get("pair") or {}
+    if not isinstance(pair, dict):
+        raise ChainFolderError(f'{file}: "pair" is not an object')
+    return OwnChain(
+        str(data.get("model") or folder.resolve().name),
+        _inside(folder, data["source"]),
+        tuple(trips),
+        with_pair(PAIR, pair),
+    )
+
+
+def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
+    """The pair with what somebody says of it; an operator makes it exact."""
+    known: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
+    operator = known.get("operator", pair.operator)
+    if operator and operator not in OPERATORS:
+        raise ChainFolderError(f"{operator!r} is not an operator; there are {', '.join(OPERATORS)}")
+    if operator:
+        known["change"] = "exact"
+    if known.get("change", pair.change) not in ("exact", "local", "global", "none"):
+        raise ChainFolderError(f"a change is exact, local, global or none, not {known['change']!r}")
+    if known.get("change", pair.change) == "exact" and not operator:
+        raise ChainFolderError("an exact change needs its operator")
+    return replace(pair, **known)
+
+
+def _inside(folder: Path, name: Any) -> Path:
+    """A file of the folder: a manifest must not read what lies elsewhere."""
+    file = (folder / str(name)).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ChainFolderError(f"{name} lies outside {folder}")
+    if not file.is_file():
+        raise ChainFolderError(f"{folder} has no file {name}")
+    return file
+
+
+def read_picture(file: Path) -> Picture:
+    try:
+        return Picture.from_bytes(file.read_bytes())
+    except (OSError, ImageError) as error:
+        raise ChainFolderError(f"{file}: {error}") from error

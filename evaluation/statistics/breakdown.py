@@ -1,0 +1,57 @@
+"""A run's summary in parts: by category, kind, pair, and case by case."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluation.statistics.half_life import ChainResult, Summary, summarise
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class CaseSummary:
+    """One case: its place in the suite, and its summary over the repeats."""
+
+    picture: str
+    pair: str
+    category: str
+    kind: str
+    summary: Summary
+
+
+def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
+    """Chains by scope: "all", "category:x", "kind:x", "pair:x"."""
+    parts: dict[str, list[ChainResult]] = defaultdict(list)
+    for chain in chains:
+        names = (f"category:{chain.category}", f"kind:{chain.kind}", f"pair:{chain.pair}")
+        for scope in (ALL, *names):
+            parts[scope].append(chain)
+    return {scope: parts[scope] for scope in sorted(parts)}
+
+
+def breakdown(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> dict[str, Summary]:
+    """A summary per scope."""
+    return {scope: summarise(part, trips, level) for scope, part in scopes(chains).items()}
+
+
+def case_summaries(
+    chains: Sequence[ChainResult], trips: int, level: float = 0.5
+) -> list[CaseSummary]:
+    """Every case, the worst first: by usable trips, then AUC, then name."""
+    cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)
+    for chain in chains:
+        if chain.played:
+            cases[chain.picture, chain.pair].append(chain)
+    found = [
+        CaseSummary(picture, pair, part[0].category, part[0].kind, summarise(part, trips, level))
+        for (picture, pair), part in cases.items()
+    ]
+    return sorted(found, key=_badness)
+
+
+def _badness(case: CaseSummary) -> tuple[float, float, str, str]:
+    numbers = case.summary
+    return numbers.usable_trips or 0.0, numbers.auc or 0.0, case.picture, case.pair

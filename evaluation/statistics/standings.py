@@ -1,0 +1,286 @@
+"""From the scores of a run to its standings: curves, half-lives, intervals and what they show.
+
+The one place where these are computed. The site stores what comes out for its own runs, and a
+bundle is verified by computing it again.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.scoring import retention
+from evaluation.metrics import METRICS, metric_class
+from evaluation.statistics.breakdown import scopes
+from evaluation.statistics.curve_shape import curve_shape
+from evaluation.statistics.dynamics import dynamics, summarise_dynamics
+from evaluation.statistics.half_life import (
+    BROKEN,
+    LEVELS,
+    ChainResult,
+    Summary,
+    area,
+    carried,
+    event,
+    summarise,
+)
+from evaluation.statistics.ranking import MIN_PICTURES, Bounds, Interval
+from evaluation.statistics.repeats import repeat_spread
+from evaluation.statistics.resampling import Replicates, replicate
+
+# The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
+TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
+SHAPE_RESAMPLES = 100
+_NOTHING = Interval(None, None)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which chain of a suite this is."""
+
+    picture: str
+    pair: str
+    category: str
+    kind: str
+    repeat: int
+
+
+@dataclass(frozen=True)
+class ScoredTrip:
+    """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
+
+    number: int
+    scored: bool
+    distance: float | None
+    change_seen: bool | None
+    reframed: bool
+    step: float | None
+    from_source: float | None
+
+
+@dataclass(frozen=True)
+class MeasuredChain:
+    """One chain by one metric: its distances, and what the statistics need of it."""
+
+    result: ChainResult
+    distances: tuple[float, ...]
+    blank: float
+    ladder: Mapping[int, float]
+    #: s(n) as far as they go without a gap, and how far from the source the last one ends.
+    steps: tuple[float, ...]
+    end: float
+
+
+def measured_chain(
+    place: Place,
+    outcome: str,
+    trips: Sequence[ScoredTrip],
+    blank: float | None,
+    ladder: Mapping[str, float],
+) -> MeasuredChain | None:
+    """A chain by one metric; None where the metric could not score what was scored.
+
+    `trips` come in order. A `blank` of None: the metric has no calibration for this picture.
+    """
+    distances: list[float] = []
+    kept: list[float] = []
+    for trip in trips:
+        q = retention(trip.distance, blank)
+        if trip.number != len(kept) + 1 or trip.distance is None or q is None:
+            break
+        distances.append(trip.distance)
+        kept.append(q)
+    if len(kept) < sum(trip.scored for trip in trips):
+        return None
+    judged = trips[: len(kept) + 1]
+    steps, end = _steps(trips)
+    return MeasuredChain(
+        ChainResult(
+            picture=place.picture,
+            pair=place.pair,
+            category=place.category,
+            kind=place.kind,
+            repeat=place.repeat,
+            retention=tuple(kept),
+            outcome=outcome,
+            change_seen=tuple(trip.change_seen for trip in judged),
+            reframed=tuple(trip.reframed for trip in judged),
+        ),
+        tuple(distances),
+        blank or 0.0,
+        {int(quality): distance for quality, distance in ladder.items()},
+        steps,
+        end,
+    )
+
+
+def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:
+    steps: list[float] = []
+    end = 0.0
+    for trip in trips:
+        if trip.step is None:
+            break
+        steps.append(trip.step)
+        end = trip.from_source or 0.0
+    return tuple(steps), end
+
+
+def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
+    """Retention, AUC and events of one chain, rounded as they are kept."""
+    result = chain.result
+    events = {level: event(result, trips, level) for level in LEVELS}
+    return {
+        "retention": [round(q, 5) for q in result.retention],
+        "distances": [round(d, 6) for d in chain.distances],
+        "auc": round(float(area(np.nan_to_num(carried(result, trips)))), 5),
+        "recovered": any(e.recovered for e in events.values()),
+        "events": {
+            f"{level:g}": {
+                "time": round(e.time, 4),
+                "kind": e.kind or ("lost" if result.outcome == "lost" else "censored"),
+            }
+            for level, e in events.items()
+        },
+    }
+
+
+@dataclass(frozen=True)
+class ComputedStanding:
+    """A run by one metric at one level in one scope; `numbers` by the names they are kept under.
+
+    Single pairs have no replicates: they have few pictures, and are many.
+    """
+
+    level: float
+    scope: str
+    numbers: dict[str, Any]
+    replicates: Replicates | None
+
+
+def standings(
+    metric: str, chains: Sequence[MeasuredChain], trips: int
+) -> Iterator[ComputedStanding]:
+    """Every standing of a run by this metric; none where nothing was played."""
+    results = [chain.result for chain in chains]
+    if not any(result.played for result in results):
+        return
+    for scope, part in scopes(results).items():
+        enough = len({result.picture for result in part if result.played}) >= MIN_PICTURES
+        about: dict[str, Any] = {}
+        for level in LEVELS:
+            summary = summarise(part, trips, level)
+            if summary.usable_trips is None or summary.auc is None:
+                continue
+            single = scope.startswith("pair:")
+            replicates = None if single else replicate({"": part}, trips, level)[""]
+            bounds = Bounds.of(replicates) if replicates and enough else Bounds()
+            numbers = _numbers(summary, bounds)
+            if scope == "all" and replicates:
+                numbers["curve"]["shown"] = _own_scale(metric, chains, trips)
+                # The same at every level, so computed once.
+                about = about or _about(chains, summary, replicates)
+                repeated = any(result.repeat for result in results)
+                spread = asdict(repeat_spread(results, trips, level)) if repeated else None
+                numbers["details"] = about | {"repeats": spread}
+            yield ComputedStanding(level, scope, numbers, replicates)
+
+
+def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
+    half, usable, auc = (
+        interval or _NOTHING for interval in (bounds.half_life, bounds.usable_trips, bounds.auc)
+    )
+    band = [interval or _NOTHING for interval in bounds.curve or ()]
+    return {
+        "half_life": summary.half_life,
+        "half_life_low": half.low,
+        "half_life_high": half.high,
+        "has_interval": bounds.half_life is not None,
+        "usable_trips": summary.usable_trips,
+        "usable_trips_low": usable.low,
+        "usable_trips_high": usable.high,
+        "auc": summary.auc,
+        "auc_low": auc.low,
+        "auc_high": auc.high,
+        "curve": {
+            "mean": _rounded(summary.curve),
+            "low": _rounded(interval.low for interval in band),
+            "high": _rounded(interval.high for interval in band),
+        },
+        "counts": {
+            "cases": summary.cases,
+            "chains": summary.chains,
+            "completed": summary.outcomes["completed"],
+            "crossed": summary.events["crossed"],
+            "blank": summary.outcomes["blank"],
+            "failed": summary.outcomes["failed"],
+            "change_not_seen": summary.change_not_seen,
+            "refused": summary.refused,
+            "lost": summary.lost,
+            "censored": summary.censored,
+            "reframed": summary.reframed,
+            "recovered": summary.recovered,
+            "change_seen": summary.change_seen,
+        },
+        "details": {},
+    }
+
+
+def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
+    """The metric's own scale after each trip: the mean distance over cases, then shown.
+
+    A broken chain carries its blank card on, as its retention carries 0.
+    """
+    if metric not in METRICS:
+        return []
+    scale = metric_class(metric)()
+    shown: list[float | None] = [None]
+    for number in range(1, trips + 1):
+        distances = [
+            chain.distances[number - 1] if number <= len(chain.distances) else chain.blank
+            for chain in chains
+            if number <= len(chain.distances) or chain.result.outcome in BROKEN
+        ]
+        shown.append(scale.shown(statistics.fmean(distances)) if distances else None)
+    return _rounded(shown)
+
+
+def _about(
+    chains: Sequence[MeasuredChain], summary: Summary, replicates: Replicates
+) -> dict[str, Any]:
+    """Where the chains head, what shape the curve has, and the JPEG of equal loss."""
+    moved = [
+        dynamics(
+            list(chain.steps),
+            chain.end,
+            chain.result.retention[-1] if chain.result.retention else None,
+        )
+        for chain in chains
+        if chain.steps
+    ]
+    return {
+        "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= summary.trips},
+        "dynamics": asdict(summarise_dynamics(moved)),
+        "shape": asdict(curve_shape(summary.curve, replicates.curve[:SHAPE_RESAMPLES])),
+    }
+
+
+def _jpeg(chains: Sequence[MeasuredChain], number: int) -> float | None:
+    """The JPEG quality of equal loss after n trips, median over cases; None = worse than 1."""
+    qualities = [
+        jpeg_equivalent(chain.distances[number - 1], chain.ladder) or 0.0
+        for chain in chains
+        if number <= len(chain.distances) and chain.ladder
+    ]
+    if not qualities:
+        return None
+    middle = statistics.median(qualities)
+    return round(middle, 1) if middle >= 1 else None
+
+
+def _rounded(values: Iterable[float | None]) -> list[float | None]:
+    return [None if value is None else round(value, 4) for value in values]

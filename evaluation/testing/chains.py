@@ -1,0 +1,73 @@
+"""Made-up chains and runs for the statistics' tests."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from evaluation.statistics.half_life import ChainResult
+
+CATEGORIES = ("objects", "geometric", "replication")
+KINDS = ("face", "object", "scene")
+
+
+def chain(*retention: float, **fields: Any) -> ChainResult:
+    """A chain of one picture and pair, unless `fields` say otherwise."""
+    place = {"picture": "cat", "pair": "hat", "category": "objects", "kind": "face", "repeat": 0}
+    return ChainResult(**{**place, **fields}, retention=retention)
+
+
+def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
+    """A chain that falls exponentially, to one half after `time` trips."""
+    return chain(*(0.5 ** (np.arange(1, trips + 1) / time)).tolist(), **fields)
+
+
+def at_crossing(time: float) -> float:
+    """Where the straight line between two trips of `halving(time)` meets one half."""
+    before, after = (0.5 ** (n / time) for n in (math.ceil(time) - 1, math.ceil(time)))
+    return math.ceil(time) - 1 + (before - 0.5) / (before - after)
+
+
+def run_of(
+    times: np.ndarray, *, trips: int = 20, repeats: int = 1, loss: float = 0.0, seed: int = 0
+) -> list[ChainResult]:
+    """A run with the shape of v1: every picture with a case in each of three categories.
+
+    `times` by picture, category (and repeat) are the halving times; `loss` is the
+    share of chains that break or get lost on their way.
+    """
+    random = np.random.default_rng(seed)
+    times = times.reshape(len(times), len(CATEGORIES), repeats)
+    run = []
+    for (picture, column, repeat), time in np.ndenumerate(times):
+        place = {
+            "picture": f"picture-{picture:03}",
+            "pair": f"{CATEGORIES[column]}-{picture // 3 % 8}",
+            "category": CATEGORIES[column],
+            "kind": KINDS[picture % 3],
+            "repeat": repeat,
+        }
+        whole = halving(time, trips, **place)
+        if random.random() < loss:
+            outcome = str(random.choice(["refused", "blank", "failed", "lost", "lost"]))
+            kept = whole.retention[: random.integers(0, trips)]
+            run.append(chain(*kept, outcome=outcome, **place))
+        else:
+            run.append(whole)
+    return run
+
+
+def spread_times(
+    pictures: int,
+    random: np.random.Generator,
+    *,
+    median: float = 8.0,
+    picture: float = 0.4,
+    case: float = 0.4,
+) -> np.ndarray:
+    """Log-normal halving times whose spread is partly the picture's, partly the case's."""
+    of_picture = random.normal(0, picture, (pictures, 1))
+    of_case = random.normal(0, case, (pictures, len(CATEGORIES)))
+    return median * np.exp(of_picture + of_case)

@@ -1,0 +1,254 @@
+"""Bundles come from strangers: whatever a bundle of ours would not hold is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import stat
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.bundle import format as bundles
+from evaluation.bundle.format import BundleError
+
+SHA = "a" * 64
+PICTURE = f"pictures/{SHA}.png"
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """The smallest bundle there can be: a suite without cases."""
+    suite = {"slug": "s", "version": 1, "title": "S", "trips": 1, "size": 64}
+    model = dict.fromkeys(("organisation", "access", "licence", "homepage", "paper_url"), "")
+    model |= {"slug": "m", "name": "M", "provider": "", "editor": "noop", "code_url": ""}
+    found = {
+        "format": 1,
+        "pictures": False,
+        "suite": {"definition": {"format": 1, **suite, "pictures": [], "pairs": [], "cases": []}},
+        "model": model
+        | {"options": {}, "open_weights": None, "price_per_edit": None, "is_reference": True},
+        "run": {
+            "seed": 0,
+            "state": "finished",
+            "source": "ours",
+            "metrics": {},
+            "provenance": {},
+            "flags": [],
+            "started_at": None,
+            "finished_at": None,
+            "calls": 0,
+            "spent_usd": "0",
+            "method_version": "1",
+        },
+        "sources": [],
+        "calibrations": [],
+        "chains": [],
+        "standings": [],
+    }
+    return bundles.sealed(found | changes)
+
+
+def zipped(folder: Path, **entries: bytes) -> Path:
+    path = folder / "bundle.zip"
+    bundles.write(path, document(), entries.items())
+    return path
+
+
+def with_entry(folder: Path, info: zipfile.ZipInfo, data: bytes) -> Path:
+    path = zipped(folder)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(info, data)
+    return path
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(BundleError) as caught:
+        bundles.read(path)
+    return str(caught.value)
+
+
+def test_a_sound_bundle_is_read(tmp_path):
+    with bundles.read(zipped(tmp_path, **{PICTURE: b"x"})) as bundle:
+        assert bundle.document.model.name == "M"
+        assert bundle.held == {SHA}
+        assert bundle.picture(SHA) == b"x"
+        assert bundle.picture("b" * 64) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../../etc/passwd", "/etc/passwd", "..\\..\\x", "C:\\x", "pictures/../x.png"),
+        *(
+            "pictures/",
+            "picture.png",
+            f"pictures/{SHA}.png/x",
+            f"pictures/{SHA}.svg",
+            "BUNDLE.JSON",
+        ),
+        *(f"pictures/{SHA}.png ", f"./{PICTURE}", f"pictures//{SHA}.png", "a\nb"),
+    ],
+)
+def test_an_odd_name_is_refused(tmp_path, name):
+    assert "which no bundle has" in refused(with_entry(tmp_path, zipfile.ZipInfo(name), b""))
+
+
+def test_a_name_cut_by_a_zero_byte_is_refused(tmp_path):
+    path = with_entry(tmp_path, zipfile.ZipInfo(f"pictures/{SHA}.png.exe"), b"x")
+    path.write_bytes(path.read_bytes().replace(b".png.exe", b".png\0exe"))
+    refused(path)
+
+
+def test_a_symbolic_link_is_refused(tmp_path):
+    info = zipfile.ZipInfo(PICTURE)
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    assert "is a symbolic link" in refused(with_entry(tmp_path, info, b"/etc/passwd"))
+
+
+def test_the_same_name_twice_is_refused(tmp_path):
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        path = with_entry(tmp_path, zipfile.ZipInfo(bundles.DOCUMENT), b"{}")
+    assert "twice" in refused(path)
+
+
+def test_an_encrypted_entry_is_refused(tmp_path):
+    path = zipped(tmp_path, **{PICTURE: b"x"})
+    data = bytearray(path.read_bytes())
+    for place in (data.rfind(b"PK\x01\x02") + 8, data.rfind(b"PK\x03\x04") + 6):
+        data[place] |= 1
+    path.write_bytes(data)
+    assert "is encrypted" in refused(path)
+
+
+def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(tmp_path):
+    info = zipfile.ZipInfo(PICTURE)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    assert "a zip bomb" in refused(with_entry(tmp_path, info, bytes(20 * 2**20)))
+
+
+def test_a_size_that_lies_is_refused(tmp_path):
+    data = b"x" * 5000
+    path = zipped(tmp_path, **{PICTURE: data})
+    content = path.read_bytes().replace(struct.pack("<II", 5000, 5000), struct.pack("<II", 5000, 9))
+    path.write_bytes(content)
+    with bundles.read(path) as bundle, pytest.raises(BundleError, match=r"cannot be read|declares"):
+        bundle.picture(SHA)
+
+
+def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
+    path = zipped(tmp_path, **{PICTURE: b"x" * 3000})
+    for limit, value, words in (
+        ("MAX_ENTRIES", 1, "entries"),
+        ("MAX_BYTES", 1000, "the limit is 1,000"),
+        ("MAX_TOTAL", 1000, "unpacks to"),
+        ("MAX_DIRECTORY", 10, "too many entries"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(bundles, limit, value)
+            assert words in refused(path)
+    content = path.read_bytes().replace(
+        struct.pack("<II", 3000, 3000), struct.pack("<II", 9000, 9000)
+    )
+    path.write_bytes(content)
+    assert "overlap" in refused(path)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 100, -1, -30])
+def test_what_is_no_zip_is_refused(tmp_path, cut):
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(zipped(tmp_path).read_bytes()[:cut])
+    refused(path)
+
+
+def test_a_zip_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(PICTURE, b"x")
+    assert "it is not a run bundle" in refused(path)
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "bundle.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(bundles.DOCUMENT, text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not readable JSON"),
+        ("[]", "not an object"),
+        (b"\xff\xfe", "not readable JSON"),
+        ('{"format": 1, "format": 1}', "stands twice"),
+        ('{"format": NaN}', "NaN is not a number"),
+        ('{"format": 2}', "not a run bundle of format 1"),
+        ("[" * 100_000, "not readable JSON"),
+        ('{"format": 1}', "Field required"),
+    ],
+)
+def test_what_is_not_our_json_is_refused(tmp_path, text, words):
+    assert words in refused(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d["run"].update(seed="0"), "run.seed"),
+        (lambda d: d["run"].update(surprise=1), "run.surprise"),
+        (lambda d: d["model"].pop("name"), "model.name"),
+        (lambda d: d["model"].update(slug="../x"), "model.slug"),
+        (lambda d: d["suite"]["definition"].pop("trips"), "suite"),
+        (lambda d: d["suite"]["definition"].update(pictures=[3]), "suite"),
+        (lambda d: d.update(chains=[{}]), "chains.0"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, change, words):
+    found = document()
+    change(found)
+    assert words in refused(written(tmp_path, json.dumps(found)))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(section=st.sampled_from(sorted(document())), value=JSON)
+def test_no_document_does_more_than_be_refused(tmp_path_factory, section, value):
+    path = written(tmp_path_factory.mktemp("b"), json.dumps(document() | {section: value}))
+    with contextlib.suppress(BundleError):
+        bundles.read(path).__exit__()
+
+
+@given(st.binary(max_size=200), st.integers(0, 3000))
+def test_no_damage_does_more_than_be_refused(tmp_path_factory, noise, place):
+    folder = tmp_path_factory.mktemp("b")
+    data = bytearray(zipped(folder, **{PICTURE: b"picture"}).read_bytes())
+    data[place % len(data) : place % len(data) + len(noise)] = noise
+    path = folder / "damaged.zip"
+    path.write_bytes(data)
+    with contextlib.suppress(BundleError), bundles.read(path) as bundle:
+        for sha in bundle.held:
+            bundle.picture(sha)
+
+
+def test_the_digest_of_a_line_ignores_spaces_and_order_only():
+    row = {"a": 1.0, "b": [1, 2], "digest": "x", "trips": [3]}
+    same = dict(reversed(json.loads(json.dumps(row)).items()))
+    assert bundles.digest(row) == bundles.digest(same)
+    assert bundles.digest(row) != bundles.digest(row | {"a": 1.0000000000000002})
+
+
+def test_a_bundle_is_written_to_a_stream_as_well():
+    stream = io.BytesIO()
+    bundles.write(stream, document())
+    assert zipfile.ZipFile(stream).namelist() == [bundles.DOCUMENT]

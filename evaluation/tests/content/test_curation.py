@@ -1,0 +1,172 @@
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+
+from evaluation.content import catalog, curation
+from evaluation.content.curation import Refused, check, fingerprint, fits, symmetries
+from evaluation.content.sources import original, prepare
+from evaluation.content.suites import EditPair, SourcePicture
+from evaluation.images import Picture
+from evaluation.testing.pictures import busy, encoded, gradient
+
+
+def picture(**fields):
+    known = {
+        "slug": "a",
+        "sha256": "0",
+        "width": 512,
+        "height": 512,
+        "kind": "scene",
+        "origin": "skimage:a",
+        "title": "A",
+        "author": "B",
+        "licence": "CC0-1.0",
+        "attribution": "B",
+    }
+    return SourcePicture(**{**known, **fields})
+
+
+def pair(**fields):
+    known = {
+        "slug": "p",
+        "category": "scene-objects",
+        "forward": "Add a chair.",
+        "backward": "Remove the chair.",
+        "change": "local",
+        "object": "chair",
+    }
+    return EditPair(**{**known, **fields})
+
+
+def refused(data, licence="CC0-1.0", **options):
+    with pytest.raises(Refused) as error:
+        check(data, licence=licence, **options)
+    return error.value.reasons
+
+
+def test_a_good_picture_is_taken_and_comes_back_decoded():
+    assert check(encoded(busy(400, 300)), licence="CC0-1.0").size == (400, 300)
+
+
+def test_a_nearly_flat_picture_is_refused():
+    pixels = np.random.default_rng(0).normal(120, 6, (300, 300, 3)).clip(0, 255).astype(np.uint8)
+    (reason,) = refused(encoded(Image.fromarray(pixels, "RGB")))
+    assert reason.startswith("The picture is nearly one colour")
+
+
+def test_the_limit_of_flatness_is_ten_levels():
+    for levels, flat in ((9, True), (11, False)):
+        pixels = np.full((256, 256, 3), 100, dtype=np.uint8)
+        pixels[::2] = 100 + 2 * levels
+        image = Image.fromarray(pixels, "RGB")
+        assert (curation.flatness_error(image) < curation.NEAR_FLAT) is flat
+
+
+def test_a_small_picture_is_refused():
+    (reason,) = refused(encoded(busy(400, 255)))
+    assert reason == ("The picture is too small: 400 x 255 pixels; both sides need at least 256.")
+
+
+def test_a_panorama_that_would_lose_too_much_is_refused():
+    (reason,) = refused(encoded(busy(900, 300)))
+    assert "would cut away 41% of it" in reason
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF"])
+def test_other_formats_are_refused(kind):
+    (reason,) = refused(encoded(busy(300, 300), kind))
+    assert reason == "Not a PNG, JPEG or WebP picture."
+
+
+def test_broken_and_empty_files_are_refused():
+    assert "empty" in refused(b"")[0]
+    assert "decoded" in refused(encoded(busy(300, 300))[:2000])[0]
+
+
+@pytest.mark.parametrize("licence", ["", "  ", "unknown", "All rights reserved"])
+def test_a_picture_without_a_licence_is_refused(licence):
+    (reason,) = refused(encoded(busy(300, 300)), licence)
+    assert reason == "The picture has no licence that lets it be shown and edited."
+
+
+def test_an_attribution_licence_needs_an_attribution():
+    (reason,) = refused(encoded(busy(300, 300)), "CC-BY-4.0")
+    assert "asks for an attribution" in reason
+    check(encoded(busy(300, 300)), licence="CC-BY-4.0", attribution="Somebody")
+
+
+def test_all_reasons_come_at_once():
+    flat = Image.new("RGB", (100, 100), "grey")
+    assert len(refused(encoded(flat), "")) == 3
+
+
+@pytest.mark.parametrize("origin", ["skimage:astronaut", "skimage:coffee", "sklearn:china.jpg"])
+def test_copies_of_a_picture_are_refused_however_they_were_saved(origin):
+    image = Picture.from_bytes(original(origin)).image
+    known = {"the first one": fingerprint(image)}
+    smaller = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+    for copy in (
+        encoded(image),
+        encoded(image, "JPEG", quality=30),
+        encoded(smaller),
+        encoded(ImageEnhance.Brightness(image).enhance(1.15)),
+    ):
+        (reason,) = refused(copy, known=known)
+        assert reason == "The picture is a duplicate, or nearly one, of the first one."
+
+
+def test_different_pictures_are_not_taken_for_duplicates():
+    prints = {
+        image.slug: fingerprint(Picture.from_bytes(original(image.origin)).image)
+        for image in catalog.source_images()
+        if not image.origin.startswith("npm:")
+    }
+    slugs = sorted(prints)
+    close = [
+        (a, b)
+        for i, a in enumerate(slugs)
+        for b in slugs[i + 1 :]
+        if curation.distance(prints[a], prints[b]) <= curation.NEAR_DUPLICATE_BITS
+    ]
+    assert close == []
+
+
+def test_a_pair_of_another_kind_does_not_fit():
+    assert fits(picture(kind="face"), pair(kinds=("object", "scene"))) == [
+        "The pair is for pictures of kind object or scene; this is of kind face."
+    ]
+
+
+def test_a_pair_does_not_fit_where_its_backward_prompt_would_remove_something_else():
+    reasons = fits(picture(contains=("Armchair",)), pair(absent=("chair", "armchair")))
+    assert reasons == ["The picture contains “armchair”, which the pair needs to be absent."]
+
+
+def test_quarter_turns_need_a_square():
+    turn = pair(change="exact", operator="rotate_90", category="geometric")
+    assert fits(picture(), turn) == []
+    assert "only square ones" in fits(picture(height=384), turn)[0]
+
+
+def test_a_symmetric_picture_is_not_flipped():
+    half = busy(128, 256)
+    mirrored = Image.new("RGB", (256, 256))
+    mirrored.paste(half, (0, 0))
+    mirrored.paste(half.transpose(Image.Transpose.FLIP_LEFT_RIGHT), (128, 0))
+    assert symmetries(mirrored) == {"flip_horizontal"}
+    flip = pair(change="exact", operator="flip_horizontal", category="geometric")
+    (reason,) = fits(picture(), flip, symmetries(mirrored))
+    assert reason.startswith("The picture looks the same after flip horizontal")
+
+
+def test_a_wide_picture_is_not_asked_about_quarter_turns():
+    assert symmetries(gradient(320, 160)) == frozenset()
+
+
+def test_every_shipped_picture_passes_its_own_checks():
+    for image in catalog.source_images():
+        if image.origin.startswith("npm:"):
+            continue
+        data = original(image.origin)
+        check(data, licence=image.licence, attribution=image.attribution)
+        assert prepare(Picture.from_bytes(data).image, 256).size[0] > 0

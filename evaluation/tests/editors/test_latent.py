@@ -1,0 +1,135 @@
+"""The latent editor: edits by rule, then one pass through an autoencoder."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.content import catalog, sources
+from evaluation.editors import EditorError, Fault, load_editor
+from evaluation.editors.latent import OWN
+from evaluation.images import Picture
+from evaluation.measuring.change_seen import change_seen
+from evaluation.metrics.networks.torch_compat import ready_torchvision
+
+pytest.importorskip("torch")
+SMOKE = catalog.suite("smoke")
+COPY = "Copy the image exactly."
+
+
+@pytest.fixture(scope="module")
+def coffee():
+    source = SMOKE.picture_by_slug["coffee"]
+    return Picture.from_image(sources.prepared(source, SMOKE.size))
+
+
+@pytest.fixture(scope="module")
+def kl_folder(tmp_path_factory):
+    """An AutoencoderKL of a few thousand random weights, as part of a pipeline."""
+    ready_torchvision()
+    from diffusers import AutoencoderKL
+
+    folder = tmp_path_factory.mktemp("pipeline")
+    AutoencoderKL(
+        block_out_channels=(8, 8), norm_num_groups=4, latent_channels=4,
+        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
+    ).save_pretrained(folder / "vae")  # fmt: skip
+    return folder
+
+
+def error(a, b):
+    left, right = (np.asarray(p.image, dtype=np.float64) / 255 for p in (a, b))
+    return float(np.square(left - right).mean())
+
+
+def after(editor, picture, passes):
+    for _ in range(passes):
+        picture = editor.edit(picture, COPY).picture
+    return picture
+
+
+def test_the_autoencoder_that_ships_is_small_and_described():
+    assert sum(file.stat().st_size for file in OWN.glob("*.safetensors")) <= 4_000_000
+    assert json.loads((OWN / "config.json").read_text())["_class_name"] == "AutoencoderTiny"
+    editor = load_editor("latent")
+    assert editor.queue == "gpu"
+    assert editor.missing() == []
+    assert editor.describe()["checkpoint"] == "own"
+    assert len(editor.describe()["weights_sha256"]) == 64
+
+
+@pytest.mark.slow
+def test_it_is_clean_after_one_trip_worn_after_five_and_ruined_after_twenty(coffee):
+    editor = load_editor("latent")
+    errors = [error(coffee, after(editor, coffee, passes)) for passes in (2, 10, 40)]
+    decibels = [-10 * np.log10(e) for e in errors]
+    assert decibels[0] > 28
+    assert decibels[0] > decibels[1] + 3 > decibels[2] + 6
+    assert decibels[2] < 16
+
+
+def test_the_edit_is_made_and_seen(coffee):
+    pair = SMOKE.pair_by_slug["apple"]
+    answer = load_editor("latent").edit(coffee, pair.forward).picture
+    assert change_seen(coffee.image, answer.image, pair).seen is True
+
+
+@pytest.mark.parametrize("size", [(33, 47), (64, 64), (130, 31)])
+def test_any_size_comes_back_as_it_was(size):
+    picture = Picture.from_image(Image.new("RGB", size, (200, 120, 40)))
+    answer = load_editor("latent").edit(picture, COPY).picture
+    assert answer.size == size
+    assert error(picture, answer) < 0.01
+
+
+def test_answers_are_the_same_each_time_and_in_threads(coffee):
+    editor, found = load_editor("latent"), []
+    threads = [
+        threading.Thread(target=lambda: found.append(editor.edit(coffee, COPY).picture.sha256))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len(set(found)) == 1
+
+
+def test_another_autoencoder_takes_its_place_from_a_pipelines_folder(kl_folder, coffee):
+    editor = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae")
+    answer = editor.edit(coffee, COPY).picture
+    assert answer.size == coffee.size
+    assert answer.sha256 == editor.edit(coffee, COPY).picture.sha256
+    assert editor.missing() == []
+    assert len(editor.describe()["weights_sha256"]) == 64
+
+
+def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
+    editor = load_editor("latent", checkpoint=str(tmp_path / "nothing"))
+    with pytest.raises(EditorError, match="nothing cannot be loaded") as caught:
+        editor.edit(coffee, COPY)
+    assert caught.value.permanent
+    assert caught.value.fault is Fault.CONFIGURATION
+
+
+def test_training_goes_on_where_it_was_and_logs_its_loss(tmp_path):
+    from evaluation.editors.autoencoder import train
+
+    random = np.random.default_rng(0)
+    for name in ("a", "b"):
+        blocks = random.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(blocks).resize((256, 256)).save(tmp_path / f"{name}.png")
+    options = [
+        str(tmp_path / "work"), "--pictures", str(tmp_path), "--lpips", "0", "--side", "32",
+        "--batch", "1", "--minutes", "5", "--log-every", "0", "--channels", "24",
+    ]  # fmt: skip
+    train.main([*options, "--steps", "2"])
+    train.main([*options, "--steps", "3"])
+    lines = (tmp_path / "work/loss.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["step", "1", "2", "3"]
+    editor = load_editor("latent", checkpoint=str(tmp_path / "work/model"))
+    picture = Picture.from_image(Image.new("RGB", (32, 32), (9, 99, 199)))
+    assert error(picture, editor.edit(picture, COPY).picture) < 0.05

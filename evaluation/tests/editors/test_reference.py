@@ -1,0 +1,254 @@
+"""The reference editors follow prompts by rule and do one known damage each."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageChops
+from PIL.PngImagePlugin import PngInfo
+
+from evaluation.content import catalog, operators
+from evaluation.editors import EDITORS, EditorError, Fault, drawings, load_editor
+from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.images import Picture
+from evaluation.round_trips import Position, round_trips
+
+DAMAGING = ("thumbnail", "jpeg", "noise", "resample", "colour-drift")
+REFERENCES = ("oracle", "noop", "blank-card", *DAMAGING)
+
+
+@pytest.fixture(scope="module")
+def picture():
+    """A smooth picture with an edge and some grain, 192 x 160."""
+    random = np.random.default_rng(1)
+    y, x = np.mgrid[0:160, 0:192]
+    pixels = np.stack([x, 255 - y, (x + y) / 2], axis=2) + random.normal(0, 6, (160, 192, 3))
+    pixels[60:90, 40:120] = (30, 60, 90)
+    return Picture.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))
+
+
+def wordings():
+    for pair in catalog.edit_pairs():
+        yield pytest.param(pair, pair.forward, pair.backward, id=pair.slug)
+        for variant in pair.variants:
+            name = f"{pair.slug}-{variant.name}"
+            yield pytest.param(pair, variant.forward, variant.backward, id=name)
+
+
+@pytest.mark.parametrize(("pair", "forward", "backward"), list(wordings()))
+def test_every_shipped_wording_is_understood_and_its_way_back_is_the_inverse(
+    pair, forward, backward
+):
+    there = parse(forward)
+    assert parse(backward) == there.inverse
+    if pair.change == "exact":
+        assert there == Instruction(Action.TURN, pair.operator)
+    elif pair.change == "local":
+        assert there == Instruction(Action.DRAW, pair.object)
+    elif pair.change == "global":
+        assert there.action is Action.TINT
+    else:
+        assert there.action is Action.KEEP
+
+
+@pytest.mark.parametrize(
+    ("prompt", "meant"),
+    [
+        ("Put a hat on the cat", "draw hat"),
+        ("put a hot-air balloon above the boat", "draw hot-air-balloon"),
+        ("Take off the sunglasses, please.", "erase sunglasses"),
+        ("MIRROR the picture", "turn flip_horizontal"),
+        ("flip it upside down", "turn flip_vertical"),
+        ("rotate 90° anti-clockwise", "turn rotate_270"),
+        ("Rotate the picture by 270 degrees clockwise", "turn rotate_270"),
+        ("Rotate the picture by 270 degrees counter-clockwise", "turn rotate_90"),
+        ("Turn the picture upside down", "turn rotate_180"),
+        ("Give her a flower", "draw flower"),
+        ("Please help me. Remove the cup of coffee!", "erase cup"),
+        ("Return the image unchanged", "keep"),
+    ],
+)
+def test_people_may_say_it_in_other_words(prompt, meant):
+    assert str(parse(prompt)) == meant
+
+
+@pytest.mark.parametrize("prompt", ["", "   ", "Make her smile", "Add a unicorn", "hat", "\x00"])
+def test_what_is_not_understood_is_a_permanent_error_that_names_what_is(prompt):
+    with pytest.raises(EditorError, match="sunglasses") as caught:
+        parse(prompt)
+    assert caught.value.permanent
+    assert caught.value.fault is Fault.BAD_REQUEST
+
+
+@given(st.text(max_size=200))
+def test_no_prompt_breaks_the_parser(prompt):
+    with contextlib.suppress(EditorError):
+        assert parse(prompt).inverse.inverse == parse(prompt)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_answers_are_the_same_for_a_seed_and_keep_the_size(name, picture):
+    first, again = (
+        load_editor(name).edit(picture, "Add a red ball.", seed=5).picture for _ in range(2)
+    )
+    assert first.sha256 == again.sha256
+    assert first.size == picture.size
+
+
+def test_noise_depends_on_the_seed_and_is_settled_without_one(picture):
+    noise = load_editor("noise")
+    answers = [noise.edit(picture, "Copy the image exactly.", seed=s) for s in (1, 2, None, None)]
+    hashes = [answer.picture.sha256 for answer in answers]
+    assert len(set(hashes)) == 3
+    assert hashes[2] == hashes[3]
+
+
+@pytest.mark.parametrize("name", DAMAGING)
+def test_each_damage_grows_when_it_is_repeated(name, picture):
+    editor = load_editor(name)
+    errors, current = [], picture
+    for seed in range(6):
+        current = editor.edit(current, "Copy the image exactly.", seed=seed).picture
+        errors.append(_error(picture, current))
+    assert errors[0] > 0
+    # Saving as JPEG again or shrinking to the same 16 px again soon changes nothing more.
+    slack = 1e-4 if name in ("jpeg", "thumbnail") else 0.0
+    assert all(later > earlier - slack for earlier, later in pairwise(errors))
+
+
+@pytest.mark.parametrize("pair", catalog.edit_pairs(), ids=lambda pair: pair.slug)
+def test_the_oracle_restores_every_shipped_pair_exactly(pair, picture):
+    halves = list(
+        round_trips(
+            load_editor("oracle").edit,
+            Position(picture),
+            forward=pair.forward,
+            backward=pair.backward,
+            trips=2,
+            seed=1,
+        )
+    )
+    for half in halves:
+        same = np.array_equal(half.answer.picture.image, picture.image)
+        assert same == (half.direction == "backward" or pair.change == "none")
+
+
+def test_the_oracle_goes_on_in_another_process(picture, tmp_path):
+    edited = load_editor("oracle").edit(picture, "Add a hat.").picture
+    (tmp_path / "edited.png").write_bytes(edited.data)
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from evaluation.images import Picture\n"
+        "from evaluation.editors import load_editor\n"
+        "picture = Picture.from_bytes(Path(sys.argv[1]).read_bytes())\n"
+        "restored = load_editor('oracle').edit(picture, 'Remove the hat.').picture\n"
+        "Path(sys.argv[2]).write_bytes(restored.data)\n"
+    )
+    paths = [str(tmp_path / "edited.png"), str(tmp_path / "restored.png")]
+    subprocess.run([sys.executable, "-c", script, *paths], check=True, env=os.environ)
+    restored = Picture.from_bytes((tmp_path / "restored.png").read_bytes())
+    assert np.array_equal(restored.image, picture.image)
+
+
+def test_the_oracle_edits_by_rule_when_the_picture_was_changed_on_the_way(picture):
+    oracle = load_editor("oracle")
+    edited = oracle.edit(picture, "Add a hat.").picture
+    # The same file with other pixels: its chunk would bring back what is no longer true.
+    other = oracle.edit(Picture.from_image(ImageChops.invert(picture.image)), "Add a hat.").picture
+    chunk = edited.data[edited.data.index(b"cvRd") - 4 : edited.data.index(b"IDAT") - 4]
+    start = other.data.index(b"cvRd") - 4
+    forged = other.data[:start] + chunk + other.data[other.data.index(b"IDAT") - 4 :]
+    answer = oracle.edit(Picture.from_bytes(forged), "Remove the hat.").picture
+    assert _error(answer, picture) > 0.01
+
+
+@pytest.mark.parametrize(
+    "junk", [b"", b"{}\nx", b"[1]\n", b'{"did": "draw hat", "box": 3}\n', b"\xff\n"]
+)
+def test_a_foreign_chunk_does_not_trouble_the_oracle(junk, picture):
+    info, buffer = PngInfo(), io.BytesIO()
+    info.add(b"cvRd", junk)
+    picture.image.save(buffer, "PNG", pnginfo=info)
+    answer = load_editor("oracle").edit(Picture.from_bytes(buffer.getvalue()), "Remove the hat.")
+    assert answer.picture.size == picture.size
+
+
+def test_the_no_op_returns_the_very_bytes(picture):
+    assert load_editor("noop").edit(picture, "anything at all").picture is picture
+
+
+def test_options_change_the_damage_and_are_described(picture):
+    strong = load_editor("jpeg", quality=5)
+    prompt = "Copy the image exactly."
+    mild_error = _error(picture, load_editor("jpeg").edit(picture, prompt).picture)
+    assert _error(picture, strong.edit(picture, prompt).picture) > mild_error
+    assert strong.describe()["quality"] == 5
+
+
+@pytest.mark.parametrize("name", sorted(drawings.DRAWINGS))
+@pytest.mark.parametrize("size", [(256, 256), (288, 192), (64, 900), (900, 64), (16, 16)])
+def test_a_drawing_stays_inside_and_touches_nothing_outside_its_box(name, size):
+    image = Image.new("RGB", size, (90, 120, 150))
+    left, upper, right, lower = drawings.box_of(name, size)
+    assert 0 <= left < right <= size[0]
+    assert 0 <= upper < lower <= size[1]
+    changed = ImageChops.difference(image, drawings.draw(name, image)).getbbox()
+    assert changed is not None
+    assert changed[0] >= left
+    assert changed[1] >= upper
+    assert changed[2] <= right
+    assert changed[3] <= lower
+
+
+@pytest.mark.parametrize("name", sorted(drawings.DRAWINGS))
+def test_removing_fills_the_place_with_what_is_around(name):
+    image = Image.new("RGB", (256, 256), (90, 120, 150))
+    editor = load_editor("oracle")
+    drawn = drawings.draw(name, image)
+    restored = editor.edit(Picture.from_image(drawn), f"Remove the {name.replace('-', ' ')}.")
+    assert np.abs(np.asarray(restored.picture.image, int) - np.asarray(image, int)).max() <= 8
+
+
+@pytest.mark.parametrize("grey", [0, 128, 255])
+@pytest.mark.parametrize("name", sorted(drawings.DRAWINGS))
+def test_a_drawing_stands_out_on_any_ground(name, grey):
+    image = Image.new("RGB", (256, 256), (grey, grey, grey))
+    mask, box = drawings.mask(name, image.size)
+    difference = np.abs(
+        np.asarray(drawings.draw(name, image).crop(box), int) - np.asarray(image.crop(box), int)
+    )
+    assert difference[mask == 255].mean() > 50
+
+
+def test_global_changes_are_undone_to_a_few_levels(picture):
+    for pair in catalog.edit_pairs():
+        if pair.change != "global":
+            continue
+        editor = load_editor("noise", sigma=0)
+        there = editor.edit(picture, pair.forward).picture
+        back = editor.edit(there, pair.backward).picture
+        assert _error(picture, there) > 0.002, pair.slug
+        assert np.abs(np.asarray(back.image, int) - np.asarray(picture.image, int)).max() <= 4
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_every_reference_editor_is_registered_and_ready(name):
+    assert name in EDITORS
+    assert load_editor(name).missing() == []
+
+
+def test_turns_are_pixel_for_pixel(picture):
+    answer = load_editor("oracle").edit(picture, "Rotate the image 90 degrees clockwise.").picture
+    assert np.array_equal(answer.image, operators.apply("rotate_90", picture.image))
+
+
+def _error(a, b):
+    left, right = (np.asarray(p.image, dtype=np.float64) / 255 for p in (a, b))
+    return float(np.square(left - right).mean())

@@ -1,0 +1,205 @@
+"""A change is seen where one was made, and only there."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from evaluation.content import catalog, operators, sources
+from evaluation.content.suites import EditPair
+from evaluation.editors import Answer, load_editor
+from evaluation.editors.drawings import DRAWINGS, draw
+from evaluation.images import Picture, encode_jpeg
+from evaluation.measuring import cheating
+from evaluation.measuring.change_seen import change_seen, drift
+from evaluation.round_trips import Half
+
+SHARED = Path(
+    os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).resolve().parents[4] / "shared")
+)
+LOCAL = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local")
+SMOKE = catalog.suite("smoke")
+
+
+@pytest.fixture(scope="module")
+def smoke_sources():
+    """The smoke suite's pictures, the smallest that anybody plays."""
+    return {p.slug: sources.prepared(p, SMOKE.size) for p in SMOKE.pictures}
+
+
+def moved(image, right=0, down=0, zoom=1.0):
+    """The image as a camera sees it that moved a little: new pixels come in at the border."""
+    width, height = image.size
+    middle = np.array([width / 2, height / 2])
+    matrix = np.array([[1 / zoom, 0, 0], [0, 1 / zoom, 0]])
+    matrix[:, 2] = middle - middle / zoom - np.array([right, down]) / zoom
+    # Clearly beyond the border a colour of its own, as an editor that pads would give.
+    return image.transform(
+        image.size, Image.Transform.AFFINE, matrix.ravel(), Image.Resampling.BICUBIC,
+        fillcolor=tuple(int(v) for v in np.asarray(image).reshape(-1, 3).mean(axis=0)),
+    )  # fmt: skip
+
+
+def noisy(image, sigma):
+    values = np.asarray(image) + np.random.default_rng(3).normal(0, sigma, (*image.size[::-1], 3))
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
+
+
+def tinted(image):
+    values = np.asarray(image, int) + np.array([25, 0, -25])
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
+
+
+NOTHING_DONE = {
+    "no-op": lambda image: image,
+    "JPEG 85": lambda image: Image.open(io.BytesIO(encode_jpeg(image, 85))),
+    "JPEG 30": lambda image: Image.open(io.BytesIO(encode_jpeg(image, 30))),
+    "noise": lambda image: noisy(image, 12),
+    "tint": tinted,
+    "blur": lambda image: image.filter(ImageFilter.GaussianBlur(3)),
+    "zoom 2 %": lambda image: moved(image, zoom=1.02),
+    "zoom out 2 %": lambda image: moved(image, zoom=0.98),
+    "shift 3 px": lambda image: moved(image, right=3, down=-2),
+    "shift and zoom": lambda image: moved(image, right=-4, down=3, zoom=1.03),
+    "resized": lambda image: image.resize((image.width * 3 // 2, image.height * 3 // 2)),
+    "blank": lambda image: Image.new("RGB", image.size, (90, 90, 90)),
+}
+
+
+@pytest.mark.parametrize("what", NOTHING_DONE)
+def test_no_change_is_seen_where_the_whole_picture_is_only_worse_or_moved(what, smoke_sources):
+    for slug, image in smoke_sources.items():
+        verdict = change_seen(image, NOTHING_DONE[what](image), LOCAL)
+        assert verdict.seen is False, (slug, verdict)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_every_drawing_is_seen_on_every_picture_of_the_smoke_suite_it_fits(name, smoke_sources):
+    kinds = {kind for pair in catalog.edit_pairs() if pair.object == name for kind in pair.kinds}
+    for slug, image in smoke_sources.items():
+        if kinds and SMOKE.picture_by_slug[slug].kind not in kinds:
+            continue  # nobody asks for glasses on a rocket
+        verdict = change_seen(image, draw(name, image), LOCAL)
+        assert verdict.seen is True, (slug, verdict)
+
+
+@pytest.mark.parametrize(
+    "what", ["JPEG 30", "blur", "zoom 2 %", "shift 3 px", "shift and zoom", "resized"]
+)
+def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
+    for slug, image in smoke_sources.items():
+        verdict = change_seen(image, NOTHING_DONE[what](draw("hat", image)), LOCAL)
+        assert verdict.seen is True, (slug, verdict)
+
+
+@pytest.mark.skipif(
+    not (SHARED / "ecb").is_dir(), reason="the real chain is not beside the project"
+)
+def test_the_forward_edits_of_a_commercial_editor_are_seen():
+    folder = SHARED / "ecb/flux_portrait_02_hat"
+    before = Picture.from_bytes((folder / "I0_source.png").read_bytes()).image
+    for number in (1, 2, 3):
+        after, back = (
+            Picture.from_bytes((folder / f"I{number}_{half}.png").read_bytes()).image
+            for half in ("forward", "backward")
+        )
+        assert change_seen(before, after, LOCAL).seen is True
+        before = back
+
+
+@pytest.mark.parametrize("operator", operators.OPERATORS)
+@pytest.mark.parametrize("slug", ["astronaut", "coffee", "rocket"])
+def test_turns_are_judged_against_the_truth(operator, slug, smoke_sources):
+    pair = EditPair("turn", "geometric", "Turn.", "Turn back.", "exact", operator=operator)
+    image = smoke_sources[slug]
+    truth = operators.apply(operator, image)
+    exact = change_seen(image, truth, pair)
+    assert exact.seen is True
+    assert exact.measure["truth_mse"] == 0
+    assert change_seen(image, truth.filter(ImageFilter.GaussianBlur(2)), pair).seen is True
+    assert change_seen(image, image, pair).seen is False
+    assert change_seen(image, Image.new("RGB", image.size, (0, 0, 0)), pair).seen is False
+    other = next(
+        o for o in operators.OPERATORS if o not in (operator, operators.INVERSES[operator])
+    )
+    assert change_seen(image, operators.apply(other, image), pair).seen is False
+
+
+def test_global_changes_are_judged_against_the_models_own_drift(smoke_sources):
+    pair = EditPair("night", "season", "Make it night.", "Make it noon.", "global")
+    image = smoke_sources["coffee"]
+    editor = load_editor("jpeg")
+    night = editor.edit(Picture.from_image(image), "Change the time of day to night.").picture.image
+    identity = drift(image, editor.edit(Picture.from_image(image), "Copy it.").picture.image)
+    assert change_seen(image, night, pair).seen is None
+    assert change_seen(image, night, pair, identity).seen is True
+    assert change_seen(image, image, pair, identity).seen is False
+
+
+def test_an_identity_pair_is_not_judged(smoke_sources):
+    pair = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")
+    assert change_seen(smoke_sources["coffee"], smoke_sources["coffee"], pair).seen is None
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (31, 31), (33, 70)])
+def test_tiny_pictures_are_judged_too(size):
+    black, white = (Image.new("RGB", size, (v, v, v)) for v in (0, 255))
+    assert change_seen(black, black, LOCAL).seen is False
+    assert change_seen(black, white, LOCAL).seen is False  # all of it: no local change
+
+
+# Cheats.
+
+
+def chain(*images):
+    return [
+        Half((i // 2) + 1, ("forward", "backward")[i % 2], Answer(Picture.from_image(image), 0))
+        for i, image in enumerate(images)
+    ]
+
+
+def test_an_honest_chain_shows_no_sign(smoke_sources):
+    image = smoke_sources["astronaut"]
+    editor, halves, current = load_editor("jpeg"), [], Picture.from_image(image)
+    for number in (1, 2):
+        for direction, prompt in (("forward", "Add a hat."), ("backward", "Remove the hat.")):
+            answer = editor.edit(current, prompt)
+            halves.append(Half(number, direction, answer))
+            current = answer.picture
+    assert cheating.signs(Picture.from_image(image), halves) == []
+
+
+def test_signs_of_a_model_that_returns_what_it_was_sent_or_what_it_kept(smoke_sources):
+    image = smoke_sources["astronaut"]
+    source = Picture.from_image(image)
+    edited, worn = draw("hat", image), image.filter(ImageFilter.GaussianBlur(6))
+    idle = cheating.signs(source, chain(image, image))
+    assert {sign.name for sign in idle} == {"returned its input"}
+    kept = cheating.signs(source, chain(edited, worn, edited, image))
+    assert [(sign.name, sign.number) for sign in kept] == [("returned the source", 2)]
+    nearly = noisy(image, 3)
+    back = cheating.signs(source, chain(edited, worn, edited, nearly))
+    assert [(sign.name, sign.direction) for sign in back] == [("jumped back", "backward")]
+    assert cheating.signs(source, chain(image, image), change="none") == []
+
+
+def test_one_answer_for_several_cases_is_found_after_a_new_encoding(smoke_sources):
+    first, other = smoke_sources["astronaut"], smoke_sources["coffee"]
+    again = Picture.from_bytes(encode_jpeg(first, 95))
+    answers = {
+        "a": [Picture.from_image(first)],
+        "b": [again],
+        "c": [Picture.from_image(other)],
+    }
+    assert cheating.repeated_answers(answers) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("grey", "sigma", "blank"), [(0, 0, True), (128, 0.5, True), (128, 8, False)]
+)
+def test_blank_answers(grey, sigma, blank):
+    card = noisy(Image.new("RGB", (64, 64), (grey, grey, grey)), sigma)
+    assert cheating.is_blank(card) is blank

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageOps
+
+from evaluation import example_server
+from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.contracts import CONTRACTS
+from evaluation.images import Picture
+from evaluation.measuring import probe
+from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
+from evaluation.testing.hostile_server import HostileServer, as_json, response
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The example server, copied as a person would copy it and run on its own."""
+    copy = tmp_path_factory.mktemp("somewhere") / "my_server.py"
+    copy.write_text(Path(example_server.__file__).read_text())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, str(copy), str(port)], cwd=copy.parent, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with socket.socket() as waiting:
+                if waiting.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_example_server_passes_in_every_contract(example: str, contract: str) -> None:
+    url = example if contract == "huggingface" else f"{example}/v1"
+    report = probe.probe({"url": url, "contract": contract, "allow_local": True, "timeout": 20})
+    assert [(step.name, step.state) for step in report.steps] == [
+        (name, "passed") for name in probe.LABELS
+    ]
+    assert report.ok
+    steps = {step.name: step for step in report.steps}
+    assert steps["forward"].data["type"] == "image/png"
+    assert steps["forward"].data["status"] == 200
+    assert steps["restored"].data["retained"] == 1.0
+
+
+def test_the_example_server_is_short_and_needs_pillow_alone() -> None:
+    source = Path(example_server.__file__).read_text()
+    assert len(source.splitlines()) < 60
+    imported = {line.split()[1].split(".")[0] for line in source.splitlines() if "import " in line}
+    assert imported - set(sys.stdlib_module_names) == {"PIL"}
+
+
+def test_the_report_is_plain_json(example: str) -> None:
+    report = probe.probe({"url": f"{example}/v1", "allow_local": True})
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["ok"] is True
+    assert data["steps"][0] == {
+        "name": "settings",
+        "label": "The settings make a request",
+        "state": "passed",
+        "detail": "",
+        "advice": "",
+        "data": {},
+    }
+
+
+def test_steps_appear_while_they_run(example: str) -> None:
+    states = [
+        (step.name, step.state)
+        for step in probe_steps({"url": f"{example}/v1", "allow_local": True})
+    ]
+    assert states.index(("forward", "running")) < states.index(("forward", "passed"))
+    assert states.index(("forward", "passed")) < states.index(("backward", "running"))
+
+
+# --- editors that do wrong ---------------------------------------------------------------
+
+
+@dataclass
+class Does(Editor):
+    """An editor that does one thing, whatever it is asked."""
+
+    what: Callable[[Image.Image], Any]
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        answer = self.what(picture.image)
+        return Answer(answer if isinstance(answer, Picture) else Picture.from_image(answer), 0.1)
+
+
+def found(what: Callable[[Image.Image], Any], name: str) -> Step:
+    report = probe.probe(Does(what))
+    return next(step for step in report.steps if step.name == name)
+
+
+def jpeg(image: Image.Image) -> Picture:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=85)
+    return Picture.from_bytes(buffer.getvalue())
+
+
+def test_an_input_sent_back_unchanged_fails() -> None:
+    step = found(lambda image: image, "change")
+    assert (step.state, "unchanged" in step.detail) == ("failed", True)
+    assert not probe.probe(Does(lambda image: image)).ok
+
+
+def test_a_change_that_is_only_compression_is_not_an_edit() -> None:
+    assert found(jpeg, "change").state == "warning"
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda image: image.resize((1024, 1024)), "got 1024 x 1024"),
+        (lambda image: image.crop((0, 0, 512, 300)), "another shape"),
+    ],
+)
+def test_another_size_is_a_warning(what: Callable[[Image.Image], Any], words: str) -> None:
+    step = found(what, "size")
+    assert step.state == "warning"
+    assert words in step.detail
+    assert step.advice
+
+
+def test_a_picture_that_does_not_come_back_is_a_warning() -> None:
+    step = found(lambda image: Image.new("RGB", image.size, "red"), "restored")
+    assert step.state == "warning"
+    assert step.data["retained"] < 0
+    assert found(ImageOps.flip, "restored").state == "passed"
+
+
+def raises(error: Exception) -> Callable[[Image.Image], Any]:
+    def edit(_: Image.Image) -> Any:
+        raise error
+
+    return edit
+
+
+def test_a_refusal_fails_without_the_models_words() -> None:
+    step = found(raises(Refused("secret policy text")), "forward")
+    assert (step.state, step.detail) == ("failed", "the model refused")
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_fault_has_its_advice(fault: Fault) -> None:
+    step = found(raises(EditorError("it broke", fault=fault, permanent=True)), "forward")
+    assert (step.state, step.detail) == ("failed", "it broke")
+    assert len(step.advice) > 20
+    assert step.data == {"fault": fault.value, "permanent": True}
+
+
+def test_a_call_is_tried_again_where_that_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    error = EditorError("busy", fault=Fault.RATE_LIMITED, retry_after=3)
+    steps = list(probe_steps(Does(raises(error))))
+    assert waits == [3, 3]
+    assert steps[-1].state == "failed"
+    assert any("tried again" in step.detail for step in steps)
+    waits.clear()
+    long = EditorError("busy", fault=Fault.RATE_LIMITED, retry_after=3600)
+    assert list(probe_steps(Does(raises(long))))[-1].state == "failed"
+    assert waits == []
+
+
+# --- endpoints that do wrong -------------------------------------------------------------
+
+
+def probed(server: HostileServer, reply: bytes, **options: Any) -> ProbeReport:
+    server.answers("/v1/images/edits", reply)
+    settings = {"url": server.url("/v1"), "allow_local": True, "api_key": KEY, "timeout": 10}
+    return probe.probe(settings, **options)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        as_json({"error": {"message": f"body secret {KEY}"}}, 400),
+        as_json({"error": f"body secret {KEY}"}, 401),
+        as_json({"error": {"code": "content_policy_violation", "message": "body secret"}}, 400),
+        as_json({"detail": "body secret"}, 422),
+        response(403, b"<html>body secret</html>", "text/html"),
+        response(404, b"body secret", "text/plain"),
+        response(402, b"body secret", "body/secret"),
+    ],
+)
+def test_the_body_is_never_shown(reply: bytes) -> None:
+    with HostileServer() as server:
+        report = probed(server, reply)
+    text = json.dumps(report.to_dict(), ensure_ascii=False)
+    assert not report.ok
+    assert "secret" not in text
+    assert KEY not in text
+
+
+def test_the_shell_may_quote_the_endpoints_message() -> None:
+    with HostileServer() as server:
+        report = probed(server, as_json({"detail": f"no model {KEY}"}, 400), quote=True)
+    assert report.steps[-1].detail == "HTTP 400 Bad Request: no model $API_KEY"
+
+
+def test_private_and_broken_addresses_end_before_any_call() -> None:
+    for url in ("https://127.0.0.1/v1", "https://[fe80::1]/", "http://example.com", "nonsense"):
+        report = probe.probe({"url": url})
+        assert [step.name for step in report.steps] == ["settings"]
+        assert not report.ok
+    report = probe.probe({"url": "https://no-such-host.invalid/v1"})
+    assert [(step.name, step.state) for step in report.steps][-1] == ("address", "failed")
+
+
+def test_a_truncated_picture_is_a_failure_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    half = base64.b64encode(probe_picture().data[:5000]).decode()
+    with HostileServer() as server:
+        report = probed(server, as_json({"data": [{"b64_json": half}]}))
+        assert len(server.received) == probe.ATTEMPTS
+    assert report.steps[-1].state == "failed"
+    assert "cannot be decoded" in report.steps[-1].detail
+
+
+def test_the_probe_picture_is_the_same_everywhere() -> None:
+    picture = probe_picture()
+    assert picture.size == (512, 512)
+    assert picture.image.getpixel((140, 360)) == probe_picture().image.getpixel((140, 360))
+    assert len(picture.data) < 400_000

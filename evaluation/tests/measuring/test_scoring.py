@@ -1,0 +1,175 @@
+"""The scorer: every metric over a chain, features kept, nothing that was not run scored."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from evaluation.images import Picture, encode_webp
+from evaluation.measuring import scoring
+from evaluation.measuring.jpeg import QUALITIES, jpeg_equivalent
+from evaluation.measuring.scoring import Scorer, retention
+from evaluation.metrics import METRICS, MetricError
+from evaluation.metrics.psnr import Psnr
+from evaluation.testing.reference_pictures import small, worn
+
+QUICK = ["psnr", "ssim", "ms_ssim", "worst_window"]
+
+
+def test_all_metrics_score_a_batch_as_they_score_single_pictures():
+    scorer, source = Scorer(), small()
+    chain = [worn(source, strength) for strength in (1, 4, 16, 64)]
+    together = scorer.score(source, chain)
+    assert list(together) == list(METRICS)
+    for name in scorer.metrics:
+        alone = [scorer.score(source, [picture])[name][0] for picture in chain]
+        assert together[name] == pytest.approx(alone, abs=1e-6)
+        assert together[name] == sorted(together[name])
+    for name in scorer.not_run:
+        assert together[name] is None
+
+
+def test_encoded_pictures_and_other_sizes_are_scored_at_the_source_size():
+    scorer, source = Scorer(QUICK), small()
+    larger = source.resize((400, 380), Image.Resampling.LANCZOS)
+    back = larger.resize(source.size, Image.Resampling.LANCZOS)
+    as_answered = Picture.from_bytes(encode_webp(larger))
+    assert scorer.score(source, [as_answered]) == scorer.score(source, [back])
+    assert scorer.score(Picture.from_image(source), [larger]) == scorer.score(source, [back])
+
+
+def test_a_picture_that_is_not_in_canonical_form_is_refused():
+    scorer, source = Scorer(["psnr"]), small()
+    for wrong in (source.convert("RGBA"), source.convert("L")):
+        with pytest.raises(MetricError, match="canonical form"):
+            scorer.score(source, [wrong])
+        with pytest.raises(MetricError, match="canonical form"):
+            scorer.score(wrong, [source])
+
+
+class Counting(Psnr):
+    prepared: list[tuple[int, int]] = []
+
+    def prepare(self, source):
+        self.prepared.append(source.size)
+        return super().prepare(source)
+
+
+def test_a_source_is_prepared_once_while_it_is_among_the_last_few():
+    scorer = Scorer(["psnr"], sources=2)
+    scorer.metrics["psnr"] = metric = Counting()
+    metric.prepared.clear()
+    one, two, three = small(20, 20), small(21, 20), small(22, 20)
+    for source in (one, two, one.copy(), two, three, two, one):
+        scorer.score(source, [source, source])
+    widths = [width for width, _ in metric.prepared]
+    assert widths == [20, 21, 22, 20]
+
+
+def test_a_long_chain_is_read_a_few_pictures_at_a_time():
+    scorer, source = Scorer(["psnr"]), small(16, 16)
+    read, ahead = 0, []
+    scorer.metrics["psnr"] = metric = Psnr()
+    measure = metric.distances
+
+    def distances(features, images):
+        ahead.append(read)
+        return measure(features, images)
+
+    metric.distances = distances
+
+    def chain():
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield source
+
+    assert scorer.score(source, chain())["psnr"] == [0.0] * 100
+    # The first are measured when only their own batch and the next are read.
+    assert ahead[0] <= 2 * scoring.BATCH
+    assert len(ahead) == 100
+
+
+def test_a_broken_picture_in_the_middle_is_an_error_not_a_gap():
+    scorer, source = Scorer(["psnr"]), small(16, 16)
+    broken = Picture(b"\x89PNG rubbish", "image/png", 16, 16)
+    with pytest.raises(ValueError, match="not a PNG"):
+        scorer.score(source, [source] * 10 + [broken])
+
+
+def test_a_picture_too_small_for_a_metric_has_none_and_a_reason():
+    scorer, source = Scorer(QUICK), small(100, 60)
+    scores = scorer.score(source, [source])
+    assert scores["ms_ssim"] is None
+    assert scores["ssim"] == [0.0]
+    assert scorer.unfit(source.size) == {
+        "ms_ssim": "MS-SSIM needs at least 176 px on the shorter side, the source is 100 x 60"
+    }
+    assert scorer.calibrate(source)["ms_ssim"] is None
+
+
+def test_no_pictures_give_no_scores():
+    assert Scorer(["psnr", "ssim"]).score(small(), []) == {"psnr": [], "ssim": []}
+
+
+def test_a_source_is_calibrated_by_its_blank_card_and_its_jpeg_ladder():
+    scorer, source = Scorer(QUICK), small()
+    for name, calibration in scorer.calibrate(source).items():
+        assert tuple(calibration.ladder) == QUALITIES
+        assert calibration.blank > calibration.ladder[10] > calibration.ladder[95] > 0, name
+        assert 40 < jpeg_equivalent(calibration.ladder[50], calibration.ladder) < 60
+        assert retention(calibration.ladder[95], calibration.blank) > 0.7
+
+
+def test_retention_is_one_for_the_source_and_zero_for_the_blank_card():
+    assert retention(0.0, 0.3) == 1
+    assert retention(0.3, 0.3) == 0
+    assert retention(0.6, 0.3) == pytest.approx(-1)
+
+
+def test_retention_of_what_was_not_run_is_none_and_so_is_that_of_a_blank_source():
+    assert retention(None, 0.3) is None
+    assert retention(0.1, None) is None
+    assert retention(0.1, 0.0) is None
+
+
+@given(st.floats(0, 10), st.floats(0, 10))
+def test_retention_is_finite_and_at_most_one(distance, blank):
+    kept = retention(distance, blank)
+    assert kept is None or -1e11 < kept <= 1
+
+
+def test_the_provenance_is_json_and_names_versions_weights_and_packages():
+    scorer = Scorer()
+    told = json.loads(json.dumps(scorer.provenance(), allow_nan=False))
+    assert set(told["metrics"]) | set(told["not_run"]) == set(METRICS)
+    assert told["metrics"]["psnr"] == {"version": "1", "weights_sha256": None, "device": "cpu"}
+    assert len(told["metrics"]["imagenet"]["weights_sha256"]) == 64
+    assert told["packages"]["numpy"]
+
+
+def test_metrics_are_taken_once_and_unknown_ones_are_refused():
+    assert Scorer(["psnr", "psnr"]).names == ["psnr"]
+    with pytest.raises(MetricError, match="no metric called"):
+        Scorer(["psnr", "beauty"])
+
+
+def test_a_part_of_a_scorer_shares_its_networks_and_features():
+    scorer, source = Scorer(["psnr", "ssim"]), small(40, 40)
+    part = scorer.only(["ssim"])
+    assert part.metrics["ssim"] is scorer.metrics["ssim"]
+    assert part.score(source, [source]) == {"ssim": [0.0]}
+    assert scorer.score(source, [source]) == {"psnr": [0.0], "ssim": [0.0]}
+
+
+def test_a_real_editors_chain_falls_from_trip_to_trip(shared):
+    folder = shared / "ecb/flux_portrait_02_hat"
+    source, *chain = (
+        Picture.from_bytes((folder / name).read_bytes())
+        for name in ("I0_source.png", "I1_backward.png", "I2_backward.png", "I3_backward.png")
+    )
+    scores = Scorer(["psnr", "ssim", "ms_ssim", "imagenet"]).score(source, chain)
+    for distances in scores.values():
+        assert 0 < distances[0] < distances[1] < distances[2]

@@ -1,0 +1,249 @@
+"""What the networks share: memory that runs out, CLIP from a file, torchvision's operators."""
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evaluation
+from evaluation.measuring.scoring import Scorer
+from evaluation.metrics import MetricError
+from evaluation.metrics.clip import Clip
+from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.networks.quick import quicken
+from evaluation.testing.reference_pictures import small, worn
+
+torch = pytest.importorskip("torch")
+ROOT = Path(evaluation.__file__).parent.parent
+
+
+class Tensor:
+    """Stands for features on a device this machine may not have."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def to(self, device):
+        return Tensor(device)
+
+
+class Hungry(NetworkMetric):
+    """A metric whose device holds `room` pictures at a time; its distance is the width."""
+
+    name = label = version = "hungry"
+    higher_is_better = False
+    weights = "imagenet"
+    batch = {"cuda": 16, "cpu": 4}
+
+    def __init__(self, device, room, error=None):
+        self.device = device
+        self.room = room
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory")
+        self.tried = []
+
+    def load(self):
+        raise AssertionError("nothing to load")
+
+    def features(self, images):
+        self._take(images)
+        return Tensor(self.device)
+
+    def compare(self, source, images):
+        assert source.device == self.device
+        self._take(images)
+        return [float(image.width) for image in images]
+
+    def _take(self, images):
+        self.tried.append((self.device, len(images)))
+        if len(images) > self.room[self.device]:
+            raise self.error
+
+
+WIDTHS = list(range(1, 21))
+IMAGES = [small(width, 8) for width in WIDTHS]
+
+
+def test_out_of_memory_halves_the_batch_until_it_fits():
+    metric = Hungry("cuda", {"cuda": 3, "cpu": 9})
+    assert metric.distances(metric.prepare(IMAGES[0]), IMAGES) == WIDTHS
+    assert metric.device == "cuda"
+    assert [size for _, size in metric.tried[:5]] == [1, 16, 8, 4, 2]
+
+
+def test_a_gpu_too_small_for_one_picture_leaves_the_work_to_the_cpu():
+    metric = Hungry("cuda", {"cuda": 0, "cpu": 9})
+    assert metric.distances(metric.prepare(IMAGES[0]), IMAGES) == WIDTHS
+    assert metric.device == "cpu"
+
+
+def test_features_made_on_the_gpu_follow_to_the_cpu():
+    metric = Hungry("cuda", {"cuda": 1, "cpu": 9})
+    source = metric.prepare(IMAGES[0])
+    metric.room["cuda"] = 0
+    assert metric.distances(source, IMAGES) == WIDTHS
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte"),
+    ],
+)
+def test_a_cpu_without_memory_for_one_picture_says_so(error):
+    metric = Hungry("cpu", {"cpu": 0}, error)
+    with pytest.raises(MetricError, match="not enough memory for hungry of 1 x 8 pixels"):
+        metric.prepare(IMAGES[0])
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+    metric = Hungry("cuda", {"cuda": 0, "cpu": 0}, RuntimeError("the network is broken"))
+    with pytest.raises(RuntimeError, match="broken"):
+        metric.prepare(IMAGES[0])
+    assert len(metric.tried) == 1
+
+
+# CLIP, by a tiny network of random weights
+
+
+TINY = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
+    "text_cfg": {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 16,
+        "heads": 2,
+        "layers": 1,
+    },
+}
+
+
+class TinyClip(Clip):
+    architecture = "tiny-clip"
+
+
+@pytest.fixture(scope="module")
+def tiny_weights(tmp_path_factory):
+    from evaluation.metrics.networks.torch_compat import ready_torchvision
+
+    ready_torchvision()
+    import open_clip
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("clip")
+    (folder / "tiny-clip.json").write_text(json.dumps(TINY))
+    open_clip.add_model_config(folder / "tiny-clip.json")
+    torch.manual_seed(0)
+    network = open_clip.create_model("tiny-clip", force_quick_gelu=True)
+    file = folder / "tiny.safetensors"
+    save_file({k: v.contiguous() for k, v in network.state_dict().items()}, file)
+    return file
+
+
+def test_clip_runs_from_the_file_it_is_given(tiny_weights, monkeypatch):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
+    metric = TinyClip()
+    assert metric.missing() == []
+    image = small()
+    others = [image, worn(image, 5), worn(image, 60)]
+    distances = metric.distances(metric.prepare(image), others)
+    assert distances[0] == pytest.approx(0, abs=1e-9)
+    assert 0 < distances[1] < distances[2] < 2
+    assert len(metric.weights_sha256) == 64
+    alone = [metric.distances(metric.prepare(image), [other])[0] for other in others]
+    assert distances == pytest.approx(alone, abs=1e-6)
+
+
+def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypatch):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
+    metric, image = TinyClip(), small()
+    score = metric.direction(image, worn(image, 60), "a portrait", "a portrait with glasses")
+    assert -1 <= score <= 1
+    assert metric.direction(image, image, "a portrait", "with glasses") is None
+    assert metric.direction(image, worn(image, 60), "the same", "the same") is None
+
+
+def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
+    scorer = Scorer(["psnr", "clip"])
+    assert "Set CLIP_WEIGHTS" in scorer.not_run["clip"]
+    scores = scorer.score(small(), [small()])
+    assert scores == {"psnr": [0.0], "clip": None}
+
+
+def test_a_file_of_something_else_is_refused_by_name(tmp_path, monkeypatch, tiny_weights):
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(b"not weights at all")
+    monkeypatch.setenv("CLIP_WEIGHTS", str(other))
+    with pytest.raises(MetricError, match=r"other.safetensors is not a file of CLIP tiny-clip"):
+        TinyClip().prepare(small())
+
+
+def test_code_in_a_weights_file_is_never_run(tmp_path, monkeypatch, tiny_weights):
+    marker = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (marker,)
+
+    file = tmp_path / "evil.pt"
+    torch.save({"state_dict": Evil()}, file)
+    monkeypatch.setenv("CLIP_WEIGHTS", str(file))
+    with pytest.raises(MetricError):
+        TinyClip().prepare(small())
+    assert not marker.exists()
+
+
+# torchvision beside another torch
+
+
+def test_lpips_and_open_clip_import_after_torchvision_failed_to():
+    code = (
+        "try: import torchvision\nexcept Exception: pass\n"
+        "from evaluation.metrics.networks.torch_compat import ready_torchvision\n"
+        "ready_torchvision(); ready_torchvision()\n"
+        "import torchvision, lpips, open_clip\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+# The quicker network
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 7, 16, 33])
+def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 5, padding=2),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Conv2d(8, 8, 3, padding=1, groups=2),
+        torch.nn.Conv2d(8, 6, 3, padding=2, dilation=2),
+        torch.nn.Conv2d(6, 6, 3, padding=2, stride=2),
+        torch.nn.MaxPool2d(2, 1, padding=1),
+        torch.nn.Conv2d(6, 4, 3, padding="same"),
+        torch.nn.Conv2d(4, 4, 3, padding=2, bias=False),
+        torch.nn.Conv2d(4, 4, (3, 1), padding=(1, 0)),
+        torch.nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
+        torch.nn.Conv2d(2, 2, 3, padding=1),
+    ).eval()
+    quick = quicken(copy.deepcopy(plain))
+    values = torch.rand(1, 3, side, side)
+    with torch.inference_mode():
+        expected = plain(values)
+        for given in (values, values.contiguous(memory_format=torch.channels_last)):
+            assert torch.allclose(quick(given), expected, atol=1e-5)
+
+
+def test_the_number_of_threads_is_as_it_was_after_scoring():
+    before = torch.get_num_threads()
+    image = small(40, 40)
+    Scorer(["imagenet"]).score(image, [worn(image, n) for n in range(3)])
+    assert torch.get_num_threads() == before

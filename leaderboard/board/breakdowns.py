@@ -1,0 +1,117 @@
+"""Half-lives by part of the suite: categories, kinds of picture, edit pairs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leaderboard import formatting
+from leaderboard.board.rows import BoardRow
+from leaderboard.models import Standing
+from leaderboard.models.suites import Category, Kind
+
+#: Shades of a heat table, lightest first; the stylesheet has one class for each.
+SHADES = 7
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a heat table; `shade` says how dark. `best` of its row or column."""
+
+    standing: Standing | None
+    shade: int = 0
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the suite: a column or a row of a heat table."""
+
+    scope: str
+    label: str
+    group: str
+
+
+def standings_by_scope(
+    rows: Iterable[BoardRow], prefix: str = ""
+) -> dict[str, dict[int, Standing]]:
+    """Standings of these rows' runs by scope and run, of the metric and level they show."""
+    shown = [row.standing for row in rows if row.standing]
+    if not shown:
+        return {}
+    found: dict[str, dict[int, Standing]] = defaultdict(dict)
+    standings = Standing.objects.filter(
+        run__in=[standing.run_id for standing in shown],
+        metric=shown[0].metric_id,
+        level=shown[0].level,
+    ).defer("curve", "details")
+    if prefix:
+        standings = standings.filter(scope__startswith=prefix)
+    for standing in standings:
+        found[standing.scope][standing.run_id] = standing
+    return dict(found)
+
+
+def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
+    """The scopes that occur, with their names: categories, kinds, then pairs."""
+    present = set(scopes)
+    offered = [
+        *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
+        *(Part(f"kind:{value}", label, "Kind of picture") for value, label in Kind.choices),
+        *(Part(f"pair:{slug}", title, "Edit pair") for slug, title in pair_titles.items()),
+    ]
+    return [part for part in offered if part.scope in present]
+
+
+def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
+    """The cells of one line, its best marked; shaded by half-life on a common scale."""
+    times = [_time(standing, trips) for standing in standings]
+    known = [time for time in times if time is not None]
+    best = max(known, default=None)
+    return [
+        Cell(
+            standing,
+            shade=0 if time is None else shade(time, longest),
+            best=len(known) > 1 and time is not None and time == best,
+        )
+        for standing, time in zip(standings, times, strict=True)
+    ]
+
+
+def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
+    """The end of the scale of shades: the longest half-life there is."""
+    times = [_time(s, trips) or 0 for found in by_scope.values() for s in found.values()]
+    return max(times, default=0) or trips
+
+
+def shade(time: float, longest: float) -> int:
+    """0 (lightest) to SHADES - 1. The root keeps short lives apart, which most are."""
+    return min(SHADES - 1, int(SHADES * (max(0, time) / longest) ** 0.5))
+
+
+def widest_gap(
+    parts: Sequence[Part], by_scope: dict[str, dict[int, Standing]], trips: int
+) -> tuple[Part, Part] | None:
+    """The easiest and the hardest part, by the median over the runs."""
+    medians = []
+    for part in parts:
+        times = sorted(_time(s, trips) or 0 for s in by_scope[part.scope].values())
+        if times:
+            medians.append((times[len(times) // 2], part.label, part))
+    if len(medians) < 2:
+        return None
+    return max(medians)[2], min(medians)[2]
+
+
+def words(standing: Standing | None, trips: int) -> str:
+    return (
+        formatting.NOT_RUN if standing is None else formatting.half_life(standing.half_life, trips)
+    )
+
+
+def _time(standing: Standing | None, trips: int) -> float | None:
+    """For comparing: a half-life that was not reached counts as all trips."""
+    if standing is None:
+        return None
+    return float(trips) if standing.half_life is None else standing.half_life

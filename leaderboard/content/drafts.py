@@ -1,0 +1,170 @@
+"""Suites from draft to frozen: choose cases by filters, look, freeze, and start the next version."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from django.core.cache import cache
+from django.db import transaction
+from PIL import Image
+
+from evaluation.content import sources, suite_builder
+from evaluation.content.suites import Suite as CoreSuite
+from evaluation.content.suites import SuiteError
+from evaluation.images import Picture
+from leaderboard.content.loading import store_suite
+from leaderboard.models import EditingModel, EditPair, Run, SourceImage, Suite
+from leaderboard.models.suites import Curation
+
+SECONDS_PER_EDIT = 10.0
+#: What is known of a picture's pixels at a size never changes; a week is a curator's work.
+KEPT_FOR = 7 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one run of a suite would take on one model."""
+
+    editing_model: EditingModel
+    edits: int
+    usd: Decimal | None
+    hours: float
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a draft would become if it were frozen now."""
+
+    suite: CoreSuite
+
+    @property
+    def strata(self) -> list[tuple[str, str, int]]:
+        """(picture kind, category, number of cases), in order."""
+        balance = suite_builder.balance(self.suite)
+        return [(kind, category, count) for (kind, category), count in sorted(balance.items())]
+
+    def estimates(self) -> list[Estimate]:
+        """Calls, money and time for every model on the site that is not a yardstick."""
+        models = EditingModel.objects.filter(is_reference=False)
+        return [estimate(model, self.suite.edits) for model in models]
+
+
+def estimate(model: EditingModel, edits: int) -> Estimate:
+    """Edits, price and hours; the pace is that of the model's last runs where there are any."""
+    seconds = SECONDS_PER_EDIT
+    runs = Run.objects.filter(editing_model=model.pk, edits_done__gt=0)
+    last = runs.order_by("-created_at").first() if model.pk else None
+    if last and last.seconds_per_edit:
+        seconds = last.seconds_per_edit
+    usd = None if model.price_per_edit is None else model.price_per_edit * edits
+    return Estimate(model, edits, usd, edits * seconds / model.max_in_flight / 3600)
+
+
+def preview(suite: Suite) -> Preview:
+    """The suite this draft describes; SuiteError says why there is none."""
+
+    def chosen(name: str) -> tuple[str, ...]:
+        return tuple(suite.filters.get(name) or ())
+
+    draft = suite_builder.Draft(
+        slug=suite.slug,
+        title=suite.title,
+        trips=suite.trips,
+        size=suite.size,
+        version=suite.version,
+        repeats=suite.repeats,
+        description=suite.description,
+        cases=int(suite.filters.get("cases") or 24),
+        seed=int(suite.filters.get("seed") or 0),
+        kinds=chosen("kinds"),
+        made=chosen("made"),
+        categories=chosen("categories"),
+        picture_slugs=chosen("picture_slugs"),
+        pair_slugs=chosen("pair_slugs"),
+    )
+    excluded = set(suite.filters.get("without") or ())
+    active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
+    # What a draft takes is known before a picture is opened.
+    wanted = [source for source in active if draft.takes_picture(source)]  # type: ignore[arg-type]
+    pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
+    known = facts_of(wanted, suite.size)
+    candidates = [suite_builder.from_facts(source, known[source.slug]) for source in wanted]
+    built = suite_builder.build(draft, candidates, pairs)
+    return Preview(_without(built, excluded) if excluded else built)
+
+
+@transaction.atomic
+def freeze(suite: Suite) -> Suite:
+    """Make the draft immutable: its content is hashed, its pictures and cases are stored."""
+    locked = Suite.objects.select_for_update().get(pk=suite.pk)
+    if locked.is_frozen:
+        raise SuiteError(f"{locked} is frozen already")
+    core = preview(locked).suite
+    used = SourceImage.objects.filter(slug__in=[picture.slug for picture in core.pictures])
+    prepared = {
+        source.slug: Picture.from_image(_prepared(source, locked.size))
+        for source in used.select_related("stored")
+    }
+    return store_suite(core, prepared, row=locked)
+
+
+def next_version(suite: Suite, without: Collection[str] = (), changes: str = "") -> Suite:
+    """A new draft after this suite's newest version, with the same filters."""
+    newest = Suite.objects.filter(slug=suite.slug).order_by("-version").first() or suite
+    filters = dict(suite.filters)
+    if suite.is_frozen and not filters:
+        filters = {
+            "cases": suite.cases.count(),
+            "picture_slugs": [p.slug for p in suite.core.pictures],
+            "pair_slugs": [p.slug for p in suite.core.pairs],
+        }
+    if without:
+        filters["without"] = sorted({*filters.get("without", ()), *without})
+    return Suite.objects.create(
+        slug=suite.slug,
+        version=newest.version + 1,
+        title=suite.title,
+        description=suite.description,
+        trips=suite.trips,
+        size=suite.size,
+        repeats=suite.repeats,
+        filters=filters,
+        importance=suite.importance,
+        changes=changes,
+    )
+
+
+def facts_of(sources: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
+    """What the pictures' pixels say at a size, by slug; once computed, it is kept.
+
+    Preparing a hundred pictures takes many seconds, and a curator looks at a draft
+    again and again.
+    """
+    keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in sources}
+    known = cache.get_many(keys.values())
+    found = {}
+    for source in sources:
+        key = keys[source.slug]
+        found[source.slug] = known.get(key) or suite_builder.facts(_prepared(source, size))
+        if key not in known:
+            cache.set(key, found[source.slug], KEPT_FOR)
+    return found
+
+
+def _prepared(source: SourceImage, size: int) -> Image.Image:
+    return sources.prepare(source.stored.read().image, size)
+
+
+def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
+    """The suite without the cases that diagnostics put in quarantine."""
+    cases = tuple(case for case in suite.cases if case.slug not in excluded)
+    if not cases:
+        raise SuiteError("every case of this draft is in quarantine")
+    return replace(
+        suite,
+        cases=cases,
+        pictures=tuple(p for p in suite.pictures if p.slug in {c.picture for c in cases}),
+        pairs=tuple(p for p in suite.pairs if p.slug in {c.pair for c in cases}),
+    )

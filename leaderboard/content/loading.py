@@ -1,0 +1,186 @@
+"""Bring the benchmark's content into the database: pictures, pairs, models, suites.
+
+Safe to repeat: what curators changed since stays as they left it, and what is
+there already is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.content import catalog, curation, sources
+from evaluation.content.suites import Suite as CoreSuite
+from evaluation.images import ImageError, Picture
+from leaderboard.models import (
+    Case,
+    EditingModel,
+    EditPair,
+    SourceImage,
+    StoredImage,
+    Suite,
+    SuitePicture,
+)
+
+#: The board opens on the first of these that has results.
+IMPORTANCE = {"v1": 30, "lite": 20, "smoke": 10, "replication": 5}
+
+
+@dataclass
+class Loaded:
+    """What a load did: how many rows are new, and what was refused and why."""
+
+    new: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def count(self, what: str) -> None:
+        self.new[what] = self.new.get(what, 0) + 1
+
+
+def load_edit_pairs(loaded: Loaded) -> None:
+    """The shipped pairs; a pair that exists keeps its curated text."""
+    for pair in catalog.edit_pairs():
+        fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
+        fields |= {name: list(fields[name]) for name in ("kinds", "absent")}
+        fields["variants"] = [vars(variant) for variant in pair.variants]
+        if EditPair.objects.get_or_create(slug=pair.slug, defaults=fields)[1]:
+            loaded.count("edit pairs")
+
+
+_PAIR_FIELDS = (
+    *("title", "category", "forward", "backward", "change", "reversibility", "operator", "object"),
+    *("source_text", "target_text", "kinds", "absent", "status", "notes"),
+)
+
+
+def load_editing_models(loaded: Loaded) -> None:
+    """The shipped rows of editing models, by slug."""
+    for row in catalog.editing_models():
+        fields = {name: value for name, value in row.items() if name != "slug"}
+        if EditingModel.objects.get_or_create(slug=row["slug"], defaults=fields)[1]:
+            loaded.count("editing models")
+
+
+def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
+    """A new source image with its file; curation.Refused says why not.
+
+    All or nothing: the row exists only with its stored picture.
+    """
+    known = dict(
+        SourceImage.objects.exclude(perceptual_hash="").values_list("slug", "perceptual_hash")
+    )
+    picture = curation.check(
+        data,
+        licence=fields["licence"],
+        attribution=fields.get("attribution", ""),
+        known=known,
+    )
+    with transaction.atomic():
+        return SourceImage.objects.create(
+            **fields,
+            stored=StoredImage.objects.keep(picture),
+            perceptual_hash=curation.fingerprint(picture.image),
+        )
+
+
+def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImage | None:
+    """The row of a shipped picture, made from its original when it is not there yet."""
+    found = SourceImage.objects.filter(slug=source.slug).first()
+    if found:
+        return found
+    fields = {
+        name: getattr(source, name)
+        for name in (
+            *("slug", "title", "kind", "subkind", "made", "origin", "author", "licence"),
+            *("attribution", "source_url", "status"),
+        )
+    }
+    fields["contains"] = list(source.contains)
+    try:
+        row = add_source_image(fields, sources.original(source.origin, source.sha256))
+    except (sources.OriginError, curation.Refused) as error:
+        loaded.refused[source.slug] = str(error)
+        return None
+    loaded.count("source images")
+    return row
+
+
+def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
+    """A frozen suite's rows from its file, all or nothing."""
+    found = Suite.objects.filter(slug=suite.slug, version=suite.version).first()
+    if found:
+        if found.content_hash != suite.content_hash:
+            loaded.refused[f"suite {suite.slug} v{suite.version}"] = (
+                "another suite of this name and version is frozen here already; raise the version"
+            )
+        return found
+    try:
+        prepared = {
+            p.slug: Picture.from_image(sources.prepared(p, suite.size)) for p in suite.pictures
+        }
+    except (sources.OriginError, ImageError) as error:
+        loaded.refused[f"suite {suite.slug} v{suite.version}"] = str(error)
+        return None
+    row = store_suite(suite, prepared)
+    loaded.count("suites")
+    return row
+
+
+@transaction.atomic
+def store_suite(
+    suite: CoreSuite, prepared: Mapping[str, Picture], row: Suite | None = None
+) -> Suite:
+    """The frozen suite as rows: its definition, its prepared pictures, its cases."""
+    row = row or Suite(slug=suite.slug, version=suite.version)
+    row.title, row.description = suite.title, suite.description
+    row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
+    row.importance = row.importance or IMPORTANCE.get(suite.slug, 0)
+    row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
+    row.definition, row.content_hash = suite.to_dict(), suite.content_hash
+    row.save()
+    sources = SourceImage.objects.in_bulk([p.slug for p in suite.pictures], field_name="slug")
+    rows = {
+        picture.slug: SuitePicture.objects.create(
+            suite=row,
+            slug=picture.slug,
+            source_image=sources.get(picture.slug),
+            stored=StoredImage.objects.keep(prepared[picture.slug]),
+            pixels_sha256=picture.sha256,
+            title=picture.title,
+            kind=picture.kind,
+            licence=picture.licence,
+            attribution=picture.attribution,
+        )
+        for picture in suite.pictures
+    }
+    pairs = EditPair.objects.in_bulk([p.slug for p in suite.pairs], field_name="slug")
+    Case.objects.bulk_create(
+        Case(
+            suite=row,
+            slug=case.slug,
+            picture=rows[case.picture],
+            edit_pair=pairs.get(case.pair),
+            pair_slug=pair.slug,
+            pair_title=pairs[pair.slug].title if pair.slug in pairs else pair.slug,
+            category=pair.category,
+            kind=rows[case.picture].kind,
+            forward=pair.forward,
+            backward=pair.backward,
+            position=position,
+        )
+        for position, case in enumerate(suite.cases)
+        for pair in [suite.pair_by_slug[case.pair]]
+    )
+    return row
+
+
+def shipped_suites(names: Iterable[str] | None = None) -> list[CoreSuite]:
+    """The suites that come with the project, or those of these names."""
+    suites = catalog.suites()
+    if names is None:
+        return suites
+    return [suite for suite in suites if suite.slug in set(names)]

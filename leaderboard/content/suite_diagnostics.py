@@ -1,0 +1,42 @@
+"""What finished runs say of a suite's cases."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.item_diagnostics import CaseDiagnosis, diagnose
+from leaderboard.models import Chain, Suite
+from leaderboard.models.runs import Outcome, RunState
+
+#: In this order the first metric that every run has is used.
+METRICS = ("lpips", "ssim", "psnr")
+
+
+def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
+    """Every case across the finished runs of real models (yardsticks too while there are none)."""
+    runs = suite.runs.filter(state=RunState.FINISHED, complete=True)
+    real = runs.filter(editing_model__is_reference=False)
+    chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
+    metric = next((name for name in METRICS if all(name in pinned for _, pinned in chosen)), None)
+    if not chosen or metric is None:
+        return []
+    results: dict[str, list[ChainResult]] = defaultdict(list)
+    chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
+    for chain in chains.iterator(chunk_size=500):
+        numbers = chain.results.get(metric)
+        if numbers is None:
+            continue
+        case = chain.case
+        results[str(chain.run_id)].append(
+            ChainResult(
+                picture=case.picture.slug,
+                pair=case.pair_slug,
+                category=case.category,
+                kind=case.kind,
+                repeat=chain.repeat,
+                retention=tuple(min(1.0, q) for q in numbers["retention"]),
+                outcome=chain.outcome or Outcome.LOST,
+            )
+        )
+    return diagnose(results, suite.trips)

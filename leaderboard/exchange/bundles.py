@@ -1,0 +1,211 @@
+"""Run bundles: a finished run as a file that others can check."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from django.core.files.storage import default_storage
+from django.db.models import Count, Prefetch, Sum
+
+from evaluation.bundle import format as bundles
+from evaluation.bundle.format import BundleError
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard import standings
+from leaderboard.models import (
+    Calibration,
+    Chain,
+    MetricVersion,
+    Run,
+    Score,
+    StoredImage,
+    SuitePicture,
+    Trip,
+)
+from leaderboard.models.runs import RunState
+
+MODEL_FIELDS = (
+    *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
+    *("licence", "homepage", "paper_url", "code_url", "is_reference"),
+)
+STANDING_FIELDS = (
+    *("level", "scope", "half_life", "half_life_low", "half_life_high", "has_interval"),
+    *("usable_trips", "usable_trips_low", "usable_trips_high", "auc", "auc_low", "auc_high"),
+    *("curve", "counts"),
+)
+#: Of a standing's details, those that need no other rows to be understood.
+DETAILS = ("jpeg", "dynamics", "shape", "repeats")
+#: Options that are nobody else's business: where a private endpoint is, and its headers.
+PRIVATE = ("url", "headers", "api_key")
+
+#: Of each half: what it cost, and in how many attempts.
+Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
+
+
+def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
+    """The bundle of a finished run, with its pictures or without; same run, same bytes."""
+    document = bundles.sealed(_document(run, pictures=pictures))
+    bundles.write(file, document, _pictures(run) if pictures else ())
+
+
+def pictures_size(run: Run) -> int:
+    """How many bytes the pictures of a bundle take."""
+    return sum(stored.bytes for stored in _stored(run))
+
+
+def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
+    if run.state != RunState.FINISHED:
+        raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
+    if run.suite.definition is None:
+        raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
+    model = run.editing_model
+    metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
+    return {
+        "format": bundles.FORMAT,
+        "pictures": pictures,
+        "suite": {"definition": run.suite.definition},
+        "model": {name: getattr(model, name) for name in MODEL_FIELDS}
+        | {
+            "options": {k: v for k, v in model.options.items() if k not in PRIVATE},
+            "price_per_edit": _text(model.price_per_edit),
+        },
+        "run": {
+            "seed": run.seed,
+            "state": run.state,
+            "source": run.source,
+            "metrics": run.metrics,
+            "provenance": run.provenance,
+            "flags": run.flags,
+            "started_at": _moment(run.started_at),
+            "finished_at": _moment(run.finished_at),
+            "calls": run.calls,
+            "spent_usd": str(run.spent_usd),
+            "method_version": METHOD_VERSION,
+        },
+        "sources": [
+            {"slug": picture.slug} | _file(picture.stored)
+            for picture in _sources(run)
+            if picture.stored
+        ],
+        "calibrations": _calibrations(run, metrics),
+        "chains": _chains(run, metrics),
+        "standings": _standings(run),
+    }
+
+
+def _sources(run: Run) -> list[SuitePicture]:
+    return list(run.suite.pictures.select_related("stored").order_by("slug"))
+
+
+def _calibrations(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]:
+    rows = {
+        (row.pixels_sha256, row.metric_id): row
+        for row in Calibration.objects.filter(
+            metric__in=metrics, pixels_sha256__in=[p.pixels_sha256 for p in _sources(run)]
+        )
+    }
+    names = sorted((metric.name, pk) for pk, metric in metrics.items())
+    return [
+        {"picture": p.slug, "metric": name, "blank": row.blank, "ladder": row.ladder}
+        for p in _sources(run)
+        for name, pk in names
+        if (row := rows.get((p.pixels_sha256, pk)))
+    ]
+
+
+def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]:
+    scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
+    trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
+    chains = run.chains.select_related("case").prefetch_related(
+        Prefetch("trips", trips.order_by("number"))
+    )
+    ledger = _ledger(run)
+    return [
+        {
+            "case": chain.case.slug,
+            "repeat": chain.repeat,
+            "outcome": chain.outcome or "lost",
+            "outcome_text": chain.outcome_text,
+            "results": chain.results,
+            "trips": [_trip(trip, chain, metrics, ledger) for trip in chain.trips.all()],
+        }
+        for chain in chains
+    ]
+
+
+def _trip(
+    trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
+) -> dict[str, Any]:
+    def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
+        if stored is None:
+            return None
+        seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
+        notes = trip.edited_notes if direction == "forward" else trip.restored_notes
+        cost, attempts = ledger[chain.pk, trip.number, direction]
+        told = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
+        return {"prompt": prompt, **_file(stored), **told}
+
+    return {
+        "number": trip.number,
+        "forward": half("forward", trip.edited, chain.case.forward),
+        "backward": half("backward", trip.restored, chain.case.backward),
+        "reframed": trip.reframed,
+        "change_seen": trip.change_seen,
+        "change_measure": trip.change_measure,
+        "step": trip.step,
+        "from_source": trip.from_source,
+        "worst_window": trip.worst_window,
+        "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
+    }
+
+
+def _ledger(run: Run) -> Ledger:
+    """What each half cost, and in how many attempts."""
+    found: Ledger = defaultdict(lambda: (None, 0))
+    rows = run.ledger.order_by().values_list("chain", "number", "direction")
+    for *half, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
+        found[half[0], half[1], half[2]] = (_text(cost), attempts)
+    return found
+
+
+def _standings(run: Run) -> list[dict[str, Any]]:
+    rows = run.standings.select_related("metric").order_by("metric__name", "level", "scope")
+    return [
+        {"metric": row.metric.name}
+        | {name: getattr(row, name) for name in STANDING_FIELDS}
+        | {"details": {k: v for k, v in row.details.items() if k in DETAILS}}
+        for row in rows
+    ]
+
+
+def _file(stored: StoredImage) -> dict[str, Any]:
+    names = ("sha256", "mime", "width", "height", "bytes")
+    return {name: getattr(stored, name) for name in names}
+
+
+def _stored(run: Run) -> list[StoredImage]:
+    """Every picture of a run once, by name: the sources and all answers."""
+    trips = Trip.objects.filter(chain__run=run)
+    keys = {
+        *run.suite.pictures.values_list("stored", flat=True),
+        *trips.values_list("edited", flat=True),
+        *trips.values_list("restored", flat=True),
+    }
+    found = StoredImage.objects.in_bulk(sorted(keys - {None}))
+    return [found[key] for key in sorted(found)]
+
+
+def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
+    for stored in _stored(run):
+        with default_storage.open(stored.name) as file:
+            yield bundles.picture_name(stored.sha256, stored.mime), file.read()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _moment(value: Any) -> str | None:
+    return None if value is None else value.isoformat()

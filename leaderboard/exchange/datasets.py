@@ -1,0 +1,221 @@
+"""Chains as a dataset for researchers: degraded pictures with what is left, and preferences."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.core.files.storage import default_storage
+from django.db.models import Prefetch
+from django.utils import timezone
+
+from leaderboard.board.rows import suite_key
+from leaderboard.models import Chain, Run, StoredImage, Suite, Trip
+
+#: A preference is worth telling where a metric parts the two by this much of the picture.
+MARGIN = 0.05
+README = """# ConvergeBench: degraded pictures and preferences
+
+Written on {date} from {runs} public runs of {suites}.
+
+- `degraded.jsonl`: {degraded:,} lines: a source picture, what came back after `trip` round
+  trips, and the share of the picture that is left, by metric (`retention`: 1 = identical, 0 =
+  no better than a card of the mean colour, may be negative).
+- `preferences.jsonl`: {preferences:,} lines: two returns for the same source, of which `better`
+  keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
+  whether they come from one chain or from two models after the same trip.
+- `pictures/`: named by the SHA-256 of their bytes, exactly as used and as answered.
+
+Licences. Each line names the licence and attribution of its source picture; a degraded
+picture is derived from it, under the same licence. It was made by the model that the line
+names, whose terms may ask for more.
+
+Provenance. Each line names run, model, seed, suite and the suite's content hash; metric
+versions are in `runs.json`. These are machine scores: no person was asked which is better.
+"""
+
+
+class DatasetError(ValueError):
+    """A dataset that is not written; the message is written for people."""
+
+
+@dataclass
+class Counts:
+    runs: int = 0
+    degraded: int = 0
+    preferences: int = 0
+    pictures: int = 0
+
+
+@dataclass(frozen=True)
+class Return:
+    """One scored return of one chain."""
+
+    chain: Chain
+    trip: Trip
+    picture: StoredImage
+    retention: Mapping[str, float]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Where it comes from."""
+        run = self.chain.run
+        return {
+            "picture": _name(self.picture),
+            "trip": self.trip.number,
+            "retention": dict(self.retention),
+            "change_seen": self.trip.change_seen,
+            "model": run.editing_model.slug,
+            "run": run.pk,
+            "repeat": self.chain.repeat,
+            "seed": run.seed,
+        }
+
+
+def export(out: Path, suite: Suite | None = None) -> Counts:
+    """Write the dataset of this suite, or of all of ours; DatasetError where there is none."""
+    if out.exists() and any(out.iterdir()):
+        raise DatasetError(f"{out} is not empty; name a new folder")
+    runs = Run.objects.on_the_board().filter(source=Run.Source.OURS, suite__elsewhere=False)
+    if suite:
+        runs = runs.filter(suite=suite)
+    found = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
+    if not found:
+        raise DatasetError("there is no public run to export")
+    (out / "pictures").mkdir(parents=True, exist_ok=True)
+    counts = Counts(runs=len(found))
+    kept: set[str] = set()
+    with (
+        (out / "degraded.jsonl").open("w", encoding="utf-8") as degraded,
+        (out / "preferences.jsonl").open("w", encoding="utf-8") as preferences,
+    ):
+        for one in dict.fromkeys(run.suite for run in found):
+            for returns in _by_case(one, [run for run in found if run.suite == one]):
+                about = _about(one, returns[0].chain)
+                for back in returns:
+                    _keep(out, kept, returns[0].chain.case.picture.stored, back.picture)
+                    degraded.write(_line({**about, "degraded": back.told}))
+                    counts.degraded += 1
+                for better, worse, source in _preferences(returns):
+                    pair = {"better": better.told, "worse": worse.told, "from": source}
+                    preferences.write(_line(about | pair))
+                    counts.preferences += 1
+    counts.pictures = len(kept)
+    _write_about(out, found, counts)
+    return counts
+
+
+def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
+    """All returns of each case that has any, case after case."""
+    trips = Trip.objects.filter(scored_at__isnull=False).select_related("restored")
+    for case in suite.cases.filter(picture__stored__isnull=False):
+        chains = (
+            Chain.objects.filter(case=case, run__in=runs)
+            .select_related("run__editing_model", "case__picture__stored")
+            .select_related("case__picture__source_image")
+            .prefetch_related(Prefetch("trips", trips.order_by("number")))
+            .order_by("run", "repeat")
+        )
+        returns = [
+            Return(chain, trip, trip.restored, kept)
+            for chain in chains
+            for trip in chain.trips.all()
+            if trip.restored and (kept := _retention(chain, trip.number))
+        ]
+        if returns:
+            yield returns
+
+
+def _retention(chain: Chain, number: int) -> dict[str, float]:
+    return {
+        metric: results["retention"][number - 1]
+        for metric, results in sorted(chain.results.items())
+        if number <= len(results["retention"])
+    }
+
+
+def _preferences(returns: list[Return]) -> Iterator[tuple[Return, Return, str]]:
+    """Neighbours in a chain, and two models after the same trip, where all metrics agree."""
+    for one, other in itertools.combinations(returns, 2):
+        if one.chain == other.chain:
+            if other.trip.number != one.trip.number + 1:
+                continue
+            source = "one chain"
+        elif one.trip.number == other.trip.number and one.chain.run != other.chain.run:
+            source = "two models"
+        else:
+            continue
+        if _better(one, other):
+            yield one, other, source
+        elif _better(other, one):
+            yield other, one, source
+
+
+def _better(one: Return, other: Return) -> bool:
+    shared = one.retention.keys() & other.retention.keys()
+    gains = [one.retention[metric] - other.retention[metric] for metric in shared]
+    return bool(gains) and min(gains) > 0 and max(gains) >= MARGIN
+
+
+def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
+    """What all lines of a case share: its source, its prompts, licence and provenance."""
+    case, picture = chain.case, chain.case.picture
+    return {
+        "source": _name(picture.stored) if picture.stored else None,
+        "case": case.slug,
+        "kind": case.kind,
+        "category": case.category,
+        "forward": case.forward,
+        "backward": case.backward,
+        "suite": suite_key(suite),
+        "suite_hash": suite.content_hash,
+        "title": picture.title,
+        "licence": picture.licence,
+        "attribution": picture.attribution,
+        "source_url": picture.source_image.source_url if picture.source_image else "",
+    }
+
+
+def _keep(out: Path, kept: set[str], *pictures: StoredImage | None) -> None:
+    for stored in pictures:
+        if stored is not None and stored.pk not in kept:
+            with default_storage.open(stored.name) as file:
+                (out / _name(stored)).write_bytes(file.read())
+            kept.add(stored.pk)
+
+
+def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
+    suites = sorted({str(run.suite) for run in runs})
+    text = README.format(
+        date=f"{timezone.now():%Y-%m-%d}",
+        runs=counts.runs,
+        suites=", ".join(suites),
+        degraded=counts.degraded,
+        preferences=counts.preferences,
+        margin=MARGIN,
+    )
+    (out / "README.md").write_text(text, encoding="utf-8")
+    about = {
+        run.pk: {
+            "model": run.editing_model.slug,
+            "name": run.editing_model.name,
+            "suite": suite_key(run.suite),
+            "suite_hash": run.suite.content_hash,
+            "metrics": run.metrics,
+            "provenance": run.provenance,
+        }
+        for run in runs
+    }
+    (out / "runs.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+
+
+def _name(stored: StoredImage) -> str:
+    return f"pictures/{Path(stored.name).name}"
+
+
+def _line(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,191 @@
+"""Numbers in words: the one place that decides how a value reads on a page.
+
+A space before a unit or a sign never breaks (U+00A0). What was not measured says
+so; it is never shown as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from evaluation.metrics import MetricError, metric_class
+
+if TYPE_CHECKING:
+    from evaluation.statistics.ranking import Interval
+
+NOT_RUN = "not run"
+#: The trips people read; every trip is scored.
+TICKS = (1, 2, 3, 5, 10, 15, 20)
+#: What each metric looks at, for people who do not know its name.
+LOOKS_AT = {
+    "lpips": "perceived quality",
+    "clip": "meaning",
+    "imagenet": "content",
+    "psnr": "pixels",
+    "ssim": "structure",
+    "ms_ssim": "structure, coarse to fine",
+    "worst_window": "the worst spot",
+}
+#: A level is the share of the picture that is still there when the clock stops.
+LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}
+
+#: Edits of a category, as the subject of a sentence.
+EDITS = {"accessories": "Accessory edits", "scene-objects": "Scene-object edits"}
+
+
+def ticks(trips: int) -> list[int]:
+    """The trips to print for a suite of `trips`, its last one among them."""
+    return sorted({number for number in TICKS if number < trips} | {trips})
+
+
+def own_value(value: float, metric: str) -> str:
+    """A value on the metric's own scale, with its unit: "31.2 dB"."""
+    try:
+        scale = metric_class(metric)
+        digits, unit = scale.digits, scale.unit
+    except MetricError:
+        digits, unit = 3, ""
+    return f"{value:.{digits}f} {unit}".rstrip()
+
+
+def half_life(value: float | None, trips: int) -> str:
+    """ "7.3", or "> 20" where it was not reached."""
+    return f">\u00a0{trips}" if value is None else f"{value:.1f}"
+
+
+def half_life_interval(low: float | None, high: float | None, trips: int) -> str:
+    """ "6.1–8.8", "17.2 to > 20"; a bound of None was not reached, and two say nothing new."""
+    if low is None:
+        return ""
+    if high is None:
+        return f"{low:.1f} to {half_life(None, trips)}"
+    return f"{low:.1f}–{high:.1f}"
+
+
+def in_trips(value: float | None, trips: int) -> str:
+    """ "7.3 round trips", "more than 20 round trips"."""
+    if value is None:
+        return f"more than {trips} round trips"
+    return f"{value:.1f} round trip{'' if f'{value:.1f}' == '1.0' else 's'}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """ "1 case", "300 cases"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """ "62 %"; small shares that are not 0 never read as 0, nor nearly all as 100."""
+    if share is None:
+        return "–"
+    shown = f"{100 * share:.{digits}f}"
+    if share > 0 and float(shown) == 0:
+        return f"<\u00a0{10**-digits:g}\u00a0%"
+    if share < 1 - 1e-9 and float(shown) == 100:
+        return f">\u00a0{100 - 10**-digits:g}\u00a0%"
+    return f"{shown}\u00a0%".replace("-", "−")
+
+
+def interval(low: float | None, high: float | None, scale: float = 1, digits: int = 1) -> str:
+    """ "55–69"; empty where no interval is known."""
+    if low is None or high is None:
+        return ""
+    ends = [f"{scale * end:.{digits}f}" for end in (low, high)]
+    return (" to " if "-" in "".join(ends) else "–").join(ends).replace("-", "−")
+
+
+def difference(estimate: float, bounds: Interval | None) -> str:
+    """ "+1.3 (0.4 to 2.2)"; the sign is always there."""
+    around = bounds and interval(bounds.low, bounds.high).replace("–", " to ")
+    return f"{estimate:+.1f}{f' ({around})' if around else ''}".replace("-", "−")
+
+
+def kept(share: float, low: float | None = None, high: float | None = None) -> str:
+    """ "keeps 62 % (55–69) of the picture"."""
+    if share <= 0:
+        return "keeps nothing: no better than a blank card"
+    around = interval(low, high, 100, 0)
+    return f"keeps {percent(share)}{f' ({around})' if around else ''} of the picture"
+
+
+def share_kept(share: float) -> str:
+    """ "62 % kept", below a picture."""
+    return f"{percent(share)} kept" if share > 0 else "nothing kept"
+
+
+def after(number: int) -> str:
+    """ "after 5 round trips"."""
+    return f"after {count(number, 'round trip')}"
+
+
+def after_trips(number: int) -> str:
+    """ "after 5 trips", where room is scarce."""
+    return f"after {count(number, 'trip')}"
+
+
+def usd(price: Decimal | float | None) -> str:
+    """ "$0.039", with the digits that matter; "–" where no price is known."""
+    if price is None:
+        return "–"
+    value = float(price)
+    if value == 0:
+        return "free"
+    if value < 0.01:
+        return f"${value:.2g}"
+    shown = f"${value:.3f}"
+    return shown[:-1] if value >= 1 or shown.endswith("0") else shown
+
+
+def seconds(value: float | None) -> str:
+    """ "0.4 s", "12 s", "3.1 min"."""
+    if value is None:
+        return "–"
+    if value >= 120:
+        return f"{value / 60:.1f}\u00a0min"
+    if value >= 10:
+        return f"{value:.0f}\u00a0s"
+    return f"{value:.1f}\u00a0s" if value >= 0.1 else f"{1000 * value:.0f}\u00a0ms"
+
+
+def ranks(low: int | None, high: int | None) -> str:
+    """The rank's interval: "1–3"; empty where it is a single rank or unknown."""
+    return f"{low}–{high}" if low is not None and high is not None and low != high else ""
+
+
+def metric_label(name: str) -> str:
+    """ "LPIPS"."""
+    try:
+        return metric_class(name).label
+    except MetricError:
+        return name.replace("_", " ").upper()
+
+
+def metric_choice(name: str) -> str:
+    """ "LPIPS: perceived quality"."""
+    looks_at = LOOKS_AT.get(name)
+    return f"{metric_label(name)}: {looks_at}" if looks_at else metric_label(name)
+
+
+def lost(level: float) -> str:
+    """What is gone when the clock stops: "half", "a quarter", "a tenth"."""
+    return LOST.get(level) or percent(1 - level)
+
+
+def life(level: float) -> str:
+    """The name of the time to a level: "Half-life", "Trips to 10 % lost"."""
+    return "Half-life" if level == 0.5 else f"Trips to {percent(1 - level)} lost"
+
+
+def edits(category: str) -> str:
+    """ "Geometric edits"."""
+    return EDITS.get(category) or f"{category.replace('-', ' ').capitalize()} edits"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """ "A, B and C", "A, B, C and 4 more"."""
+    shown = list(names[:most])
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""

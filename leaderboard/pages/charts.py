@@ -1,0 +1,313 @@
+"""Rows in, plotly figures out: plain dicts, ready for JSON.
+
+Colours are written as `var(--name)` or `var(--name / 0.2)`; static/js/chart.js
+fills them in from the stylesheet, so that one figure serves both themes. Names
+come from strangers: `plain` makes them text, never mark-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+from typing import Any
+
+from leaderboard import formatting
+
+Figure = dict[str, Any]
+
+COLOURS = 8
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+#: chart.js leaves these out of narrow charts; the legend names the yardsticks too.
+WIDE_ONLY = "wide only"
+NAME_HEIGHT = 0.05
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers of a chart, for people who read them or cannot see it."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where numbers of others come from."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with the finding as its title and its numbers as a table; see _chart.html."""
+
+    id: str
+    title: str
+    figure: Figure
+    table: Table
+    subtitle: str = ""
+    height: str = field(default="tall")  # "tall" or "short": the room kept before it loads
+    sources: Sequence[Source] = ()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean retention of one model at n = 0..N, with its band."""
+
+    name: str
+    mean: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    yardstick: bool = False
+    hidden: bool = False
+
+    @classmethod
+    def of(cls, name: str, curve: dict[str, Any], **how: bool) -> Curve:
+        """From `Standing.curve`."""
+        return cls(name, curve.get("mean", ()), curve.get("low", ()), curve.get("high", ()), **how)
+
+    def bounds(self, number: int) -> tuple[float | None, float | None]:
+        return _at(self.low, number), _at(self.high, number)
+
+
+def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
+    """Picture kept by round trip: a line with a band per model, yardsticks thin and grey."""
+    traces: list[Figure] = []
+    series = 0
+    for curve in curves:
+        if curve.yardstick:
+            traces.append(_line(curve, "var(--ink-3)", DASHES[2], MARKERS[0], 1.2))
+            continue
+        colour = f"--series-{series % COLOURS + 1}"
+        # Hue repeats after 8, dash after 5, marker after 7: no two of 280 look alike.
+        dash, marker = DASHES[series % len(DASHES)], MARKERS[series % len(MARKERS)]
+        band = _band(curve, f"var({colour} / 0.14)")
+        traces += [band] if band else []
+        traces.append(_line(curve, f"var({colour})", dash, marker, 2.2))
+        series += 1
+    lowest = min((value for c in curves for value in c.mean if value is not None), default=0)
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis={
+                "title": {"text": "round trips"},
+                "tickvals": [0, *formatting.ticks(trips)],
+                # Room at the right for the names of the yardsticks.
+                "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
+            },
+            yaxis={
+                "title": {"text": "picture kept (higher is better)"},
+                "tickformat": ".0%",
+                # A model may fall below a blank card; show that it does, not how far.
+                "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
+            },
+            meta={"narrowEnd": trips * 1.02},
+            shapes=[_level(0, "solid"), _level(0.5, "dot")],
+            annotations=[
+                _remark(0, "blank card"),
+                _remark(0.5, "half is lost"),
+                *_names([curve for curve in curves if curve.yardstick], trips),
+            ],
+        ),
+    }
+
+
+def retention_finding(curves: Sequence[Curve], trips: int) -> str:
+    """The title: what the best and the worst keep at the trip where they differ most."""
+    drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
+    if not drawn:
+        return "How much of the picture is kept, trip by trip"
+
+    def kept(curve: Curve, number: int) -> float:
+        return max(0, _at(curve.mean, number) or 0)
+
+    numbers = formatting.ticks(trips)
+    drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
+    best, worst = drawn[0], drawn[-1]
+    if best is worst:
+        number, rest = numbers[-1], ""
+    else:
+        number = max(numbers, key=lambda number: kept(best, number) - kept(worst, number))
+        rest = f" and {worst.name} {formatting.percent(kept(worst, number))}"
+    share = formatting.percent(kept(best, number))
+    start = formatting.after(number).capitalize()
+    return f"{start}, {best.name} keeps {share} of the picture{rest}"
+
+
+def retention_table(curves: Sequence[Curve], trips: int) -> Table:
+    """The same numbers at the trips people read."""
+    numbers = formatting.ticks(trips)
+    rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
+    return Table(["Model", *(formatting.after(number) for number in numbers)], rows)
+
+
+@dataclass(frozen=True)
+class LegendItem:
+    """A button that shows or hides the traces of one group, and what they look like."""
+
+    group: str
+    name: str
+    colour: str
+    dash: str
+    marker: str
+    shown: bool
+
+
+def legend(figure: Figure) -> list[LegendItem]:
+    """The named traces of a figure; empty where there is nothing to choose."""
+    items = [
+        LegendItem(
+            group=trace["legendgroup"],
+            name=unescape(trace["name"]),
+            colour=trace["line"]["color"],
+            dash=trace["line"].get("dash", "solid"),
+            marker=trace.get("marker", {}).get("symbol", ""),
+            shown=trace.get("visible") != "legendonly",
+        )
+        for trace in figure["data"]
+        if trace.get("legendgroup") and trace.get("showlegend", True)
+    ]
+    return items if len(items) > 1 else []
+
+
+def layout(**parts: Any) -> Figure:
+    """The look every figure shares, with its own parts laid over it."""
+    axis = {
+        "fixedrange": True,
+        "zeroline": False,
+        "gridcolor": "var(--line)",
+        "linecolor": "var(--line-2)",
+        "tickcolor": "var(--line-2)",
+    }
+    shared: Figure = {
+        "paper_bgcolor": "var(--panel)",
+        "plot_bgcolor": "var(--panel)",
+        "font": {"color": "var(--ink-2)", "size": 13},
+        "margin": {"l": 72, "r": 16, "t": 12, "b": 52},
+        "hovermode": "closest",
+        "dragmode": False,
+        "hoverlabel": {
+            "bgcolor": "var(--panel)",
+            "bordercolor": "var(--line-2)",
+            "font": {"color": "var(--ink)"},
+            "align": "left",
+        },
+        # The page has its own legend, with buttons; a downloaded picture has plotly's.
+        "showlegend": False,
+    }
+    for name, value in parts.items():
+        if name.startswith(("xaxis", "yaxis")):
+            shared[name] = axis | value
+        elif isinstance(value, dict) and isinstance(shared.get(name), dict):
+            shared[name] = shared[name] | value
+        else:
+            shared[name] = value
+    return shared
+
+
+def plain(text: str) -> str:
+    """Text as plotly shows it verbatim: it reads a few tags, and only these entities."""
+    return escape(text, quote=False)
+
+
+def rounded(values: Iterable[float | None]) -> list[float | None]:
+    """Four decimals: more is noise, and bytes."""
+    return [None if value is None else round(value, 4) for value in values]
+
+
+def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Figure:
+    name = plain(curve.name)
+    trace: Figure = {
+        "type": "scatter",
+        "mode": "lines" if curve.yardstick else "lines+markers",
+        "name": name,
+        "legendgroup": name,
+        "y": rounded(curve.mean),
+        "text": [_words(curve, number) for number in range(len(curve.mean))],
+        "hovertemplate": "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
+        "line": {"color": colour, "dash": dash, "width": width},
+    }
+    if not curve.yardstick:
+        trace["marker"] = {"color": colour, "symbol": marker, "size": 6}
+    if curve.hidden:
+        trace["visible"] = "legendonly"
+    return trace
+
+
+def _band(curve: Curve, colour: str) -> Figure | None:
+    """The band as one outline: there along the upper bound, back along the lower."""
+    ends = [(n, *curve.bounds(n)) for n in range(len(curve.mean))]
+    there = [(n, low, high) for n, low, high in ends if low is not None and high is not None]
+    if not there:
+        return None
+    name = plain(curve.name)
+    trace: Figure = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "legendgroup": name,
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "x": [n for n, _, _ in there] + [n for n, _, _ in reversed(there)],
+        "y": rounded([high for _, _, high in there] + [low for _, low, _ in reversed(there)]),
+        "fill": "toself",
+        "fillcolor": colour,
+        "line": {"width": 0},
+    }
+    if curve.hidden:
+        trace["visible"] = "legendonly"
+    return trace
+
+
+def _words(curve: Curve, number: int) -> str:
+    value = curve.mean[number]
+    if value is None:
+        return formatting.NOT_RUN
+    if number == 0:
+        return "the source itself"
+    return f"{formatting.after(number)} {formatting.kept(value, *curve.bounds(number))}"
+
+
+def _cell(curve: Curve, number: int) -> str:
+    value = _at(curve.mean, number)
+    if value is None:
+        return formatting.NOT_RUN
+    around = formatting.interval(*curve.bounds(number), 100, 0)
+    return f"{formatting.percent(value)} ({around})" if around else formatting.percent(value)
+
+
+def _at(values: Sequence[float | None], number: int) -> float | None:
+    return values[number] if number < len(values) else None
+
+
+def _level(y: float, dash: str) -> Figure:
+    line = {"color": "var(--ink-3)", "width": 1, "dash": dash}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
+def _remark(y: float, text: str) -> Figure:
+    return {
+        "text": text,
+        "xref": "paper",
+        "x": 0.005,
+        "xanchor": "left",
+        "y": y,
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 12, "color": "var(--ink-3)"},
+    }
+
+
+def _names(yardsticks: Sequence[Curve], trips: int) -> list[Figure]:
+    """Each yardstick's name where its line ends; those that would overlap move up."""
+    ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in yardsticks)
+    names, free = [], -1.0
+    for y, name in ends:
+        y = max(y, free)
+        free = y + NAME_HEIGHT
+        place = {"xref": "x", "x": trips, "yanchor": "middle", "xshift": 4, "name": WIDE_ONLY}
+        names.append(_remark(y, plain(name)) | place)
+    return names

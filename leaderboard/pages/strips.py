@@ -1,0 +1,245 @@
+"""Strips: what a chain looks like trip by trip, ready for a page.
+
+A strip shows X0, Y1, X1, Y2, X2, ... with the scores under each picture.
+Numbers come from `Chain.results`; here they are put beside their pictures and
+into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
+from evaluation.metrics import metric_class
+from leaderboard import formatting
+from leaderboard.board.rows import METRICS
+from leaderboard.models import Chain, StoredImage, Trip
+from leaderboard.models.runs import ChainState, Outcome
+
+#: The longer side of a thumbnail as the strips show it; the files have twice that.
+SHOWN_SIDE = 128
+#: A short strip shows the source and so many returns.
+SHORT = 5
+#: The qualities at which a source may be asked for as JPEG.
+JPEG_QUALITIES = range(1, 96)
+
+
+@dataclass(frozen=True)
+class Jpeg:
+    """The JPEG save that loses as much; `equivalent` is 0 where more is lost than by any."""
+
+    equivalent: float
+
+    @property
+    def quality(self) -> int:
+        """The quality to show: the nearest there is."""
+        return min(max(round(self.equivalent), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
+
+    @property
+    def words(self) -> str:
+        return like_jpeg(self.equivalent)
+
+    @property
+    def short(self) -> str:
+        """ "quality 18", for a table whose head says the rest."""
+        if self.equivalent < JPEG_QUALITIES[0]:
+            return "worse than 1"
+        if self.equivalent > JPEG_QUALITIES[-1]:
+            return "better than 95"
+        return f"quality {self.equivalent:.0f}"
+
+    @property
+    def caption(self) -> str:
+        """What is said below the JPEG."""
+        saved = f"The source saved once as JPEG, quality {self.quality}"
+        if self.equivalent < JPEG_QUALITIES[0]:
+            return f"{saved}, the lowest: even that keeps more"
+        if self.equivalent > JPEG_QUALITIES[-1]:
+            return f"{saved}: that loses more"
+        return f"{saved}: as much is lost"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One trip: its two pictures, and what is said of them."""
+
+    trip: Trip
+    #: Share of the picture kept by the metric in question; None while it is not scored.
+    kept: float | None
+    #: The metric's own value, as "0.214".
+    own: str
+    jpeg: Jpeg | None
+
+    @property
+    def number(self) -> int:
+        return self.trip.number
+
+    @property
+    def words(self) -> str:
+        """What a screen reader and the viewer say of the return."""
+        if self.kept is None:
+            return "not scored yet"
+        return formatting.kept(self.kept)
+
+    @property
+    def edited_words(self) -> str:
+        return f"Y{self.number}: after the forward edit of trip {self.number}"
+
+    @property
+    def restored_words(self) -> str:
+        return f"X{self.number}: {formatting.after(self.number)}, {self.words}"
+
+    @property
+    def window(self) -> str:
+        """ "x y side" of the worst spot, for the viewer."""
+        return " ".join(str(value) for value in self.trip.worst_window or ())
+
+    @property
+    def change(self) -> str:
+        """Whether the edit was made, in words; empty where that is not judged."""
+        if self.trip.change_seen is None:
+            return ""
+        return "change seen" if self.trip.change_seen else "no change seen"
+
+    @property
+    def notes(self) -> list[str]:
+        """What was converted on the way, for people who look closely."""
+        both = (self.trip.edited_notes, self.trip.restored_notes)
+        said = [str(note) for notes in both for note in notes.get("converted", ())]
+        return list(dict.fromkeys(said))
+
+
+def metrics_of(chain: Chain) -> list[str]:
+    """The metrics this chain was scored by, in the order they are offered."""
+    return [name for name in METRICS if name in chain.results]
+
+
+def frames(
+    chain: Chain, trips: Iterable[Trip], metric: str, ladder: Mapping[str, float] | None = None
+) -> list[Frame]:
+    """Every trip of a chain, scored by `metric`."""
+    numbers = chain.results.get(metric, {})
+    retention, distances = numbers.get("retention", []), numbers.get("distances", [])
+    steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
+    scale = metric_class(metric)()
+    found = []
+    for trip in trips:
+        place = trip.number - 1
+        distance = distances[place] if place < len(distances) else None
+        kept = retention[place] if place < len(retention) else None
+        own = scale.text(distance) if distance is not None else ""
+        found.append(Frame(trip, kept, own, jpeg(distance, steps)))
+    return found
+
+
+def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
+    """The JPEG of equal loss; None where nothing was lost or nothing is known."""
+    quality = jpeg_equivalent(distance, ladder)
+    if quality is None or distance == 0:
+        return None
+    return Jpeg(quality)
+
+
+def like_jpeg(quality: float | None) -> str:
+    """ "like one JPEG save at quality 8"; None and 0 are worse than any."""
+    if quality is None or quality < 1:
+        return "worse than one JPEG save at the lowest quality"
+    if quality >= LOSSLESS:
+        return "nothing: no loss"
+    if quality > JPEG_QUALITIES[-1]:
+        return "less than one JPEG save at quality 95"
+    return f"like one JPEG save at quality {quality:.0f}"
+
+
+Cell = tuple[str, str]
+
+
+def table(
+    chain: Chain, frames: Sequence[Frame], names: Sequence[str]
+) -> list[tuple[int, list[Cell], Frame]]:
+    """Per trip: the own value and the share kept by every metric, and the trip itself."""
+    scales = {name: metric_class(name)() for name in names}
+
+    def cell(name: str, place: int) -> Cell:
+        numbers = chain.results[name]
+        if place >= len(numbers["retention"]):
+            return formatting.NOT_RUN, ""
+        own = scales[name].text(numbers["distances"][place])
+        return own, formatting.percent(numbers["retention"][place])
+
+    return [
+        (frame.number, [cell(name, frame.number - 1) for name in names], frame)
+        for frame in frames
+        if frame.trip.restored
+    ]
+
+
+@dataclass(frozen=True)
+class Lived:
+    """How long a chain's picture lived at a level: trips, and by what it ended."""
+
+    time: float
+    kind: str
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """For sorting, the longest last: what was never lost is the longest."""
+        return self.kind == "censored", self.time
+
+
+def lived(chain: Chain, metric: str, level: float = 0.5) -> Lived | None:
+    """When the chain stopped being usable; None while it is not scored."""
+    event = chain.results.get(metric, {}).get("events", {}).get(f"{level:g}")
+    return Lived(event["time"], event["kind"]) if event else None
+
+
+def verdict(chain: Chain, metric: str, trips: int) -> str:
+    """The chain in one sentence."""
+    if chain.state == ChainState.WAITING and not chain.trips_played:
+        return "Not played yet."
+    if chain.state != ChainState.PLAYED:
+        return f"{formatting.count(chain.trips_played, 'round trip')} of {trips} played so far."
+    life = lived(chain, metric)
+    if life is None:
+        return ENDED.get(chain.outcome, "Not scored yet.")
+    lasted, last = formatting.in_trips(life.time, trips), chain.results[metric]["retention"][-1:]
+    if life.kind == "censored":
+        left = formatting.percent(last[0]) if last else "all"
+        return f"{left} of the picture is still there {formatting.after(trips)}."
+    if life.kind == "crossed":
+        return f"Half of the picture is lost after {lasted}."
+    over = f"after {lasted}" if life.time else "at once"
+    return f"{EVENTS[life.kind]} on trip {int(life.time) + 1}: it counts as over {over}."
+
+
+EVENTS = {
+    "change_not_seen": "No change was seen",
+    "refused": "The model refused",
+    "blank": "The model answered with a blank picture",
+    "failed": "No usable answer came",
+    "lost": "We lost the chain",
+}
+ENDED: dict[str, str] = {
+    Outcome.REFUSED: "The model refused before the first return.",
+    Outcome.BLANK: "The model answered with a blank picture before the first return.",
+    Outcome.FAILED: "No usable answer came before the first return.",
+    Outcome.LOST: "We lost this chain before the first return; it counts for nobody.",
+}
+
+
+def short_numbers(trips: int) -> list[int]:
+    """The trips of a short strip: the first, the last, and those between that people read."""
+    numbers = formatting.ticks(trips)
+    if len(numbers) <= SHORT:
+        return numbers
+    step = (len(numbers) - 1) / (SHORT - 1)
+    return [numbers[round(place * step)] for place in range(SHORT)]
+
+
+def shown_size(stored: StoredImage | None, side: int = SHOWN_SIDE) -> tuple[int, int]:
+    """Width and height of a thumbnail as shown; square where the picture is not here."""
+    if stored is None:
+        return side, side
+    scale = side / max(stored.width, stored.height)
+    return max(1, round(stored.width * scale)), max(1, round(stored.height * scale))

@@ -1,0 +1,271 @@
+"""The submission form: everything checked before anything is queued."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+import uuid
+from typing import Any, cast
+
+from django import forms
+from django.contrib.humanize.templatetags.humanize import intcomma
+from django.core.exceptions import ValidationError
+
+from evaluation.editors.base import EditorError
+from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
+from leaderboard.models import ApiToken, EditingModel, Submission, Suite
+from leaderboard.submissions import workflow
+
+MAX_EXTRA_BYTES = 4_000
+MAX_KEY = 500
+SECRET_NAME = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
+
+
+def plain_text(text: str) -> str:
+    """The text without control and bidirectional characters, spaces folded."""
+    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+    return " ".join(kept.split())
+
+
+def skeleton(name: str) -> str:
+    """What a name looks like: compatible letters, no accents, no punctuation, no case."""
+    folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
+    return re.sub(r"[^a-z0-9]", "", folded.casefold())
+
+
+#: Cyrillic and Greek letters that pass for Latin ones, and digits that pass for letters.
+LOOKALIKES = str.maketrans(
+    "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
+)
+
+
+def can_be_key(text: str) -> bool:
+    """Whether this fits into a header as a key: some visible ASCII, nothing between."""
+    return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
+
+
+class PlainCharField(forms.CharField):
+    def to_python(self, value: Any) -> str:
+        return plain_text(super().to_python(value) or "")
+
+
+class SuiteChoiceField(forms.ModelChoiceField):
+    """Suites, each with how many edits it takes: that is what a submitter pays for."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        edits = intcomma(obj.edit_count)
+        return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
+
+
+class SubmissionForm(forms.ModelForm):
+    """Who, where and how; `extra` and the switches end up in the submission's options."""
+
+    name = PlainCharField(label="Model name", min_length=2, max_length=80)
+    organisation = PlainCharField(required=False, max_length=120)
+    licence = PlainCharField(required=False, max_length=120)
+    paper_url = forms.URLField(label="Paper", required=False, max_length=500, assume_scheme="https")
+    code_url = forms.URLField(label="Code", required=False, max_length=500, assume_scheme="https")
+    contract = forms.ChoiceField(choices=[(name, c.label) for name, c in CONTRACTS.items()])
+    endpoint_url = forms.CharField(
+        label="Endpoint address",
+        max_length=2000,
+        widget=forms.URLInput(attrs={"placeholder": "https://api.example.org/v1"}),
+        help_text="https, reachable from the internet. The page shows the exact request below.",
+    )
+    model_id = PlainCharField(
+        label="Model id",
+        required=False,
+        max_length=200,
+        help_text="Sent as “model”, where the contract has it.",
+    )
+    api_key = forms.CharField(
+        label="API key",
+        required=False,
+        max_length=MAX_KEY,
+        strip=True,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Sent as “Authorization: Bearer …”. Stored encrypted, never shown again.",
+    )
+    extra = forms.CharField(
+        label="Extra parameters",
+        required=False,
+        max_length=MAX_EXTRA_BYTES,
+        widget=forms.Textarea(attrs={"rows": 3, "placeholder": '{"guidance_scale": 4.5}'}),
+        help_text="A JSON object, merged into every request.",
+    )
+    send_seed = forms.BooleanField(label="Send a seed", required=False, initial=True)
+    send_response_format = forms.BooleanField(
+        label="Send response_format", required=False, initial=True
+    )
+    size = forms.CharField(
+        initial="input",
+        max_length=12,
+        help_text="“input” states the size of the picture sent, “omit” states none; or 1024x1024.",
+    )
+    price_per_edit = forms.DecimalField(
+        label="Price per edit (USD)", required=False, min_value=0, max_value=100, decimal_places=5
+    )
+    max_in_flight = forms.IntegerField(
+        label="Calls at once",
+        initial=4,
+        min_value=1,
+        max_value=64,
+        help_text="How many edits your endpoint takes at the same time.",
+    )
+    suite = SuiteChoiceField(
+        queryset=Suite.objects.none(),
+        empty_label=None,
+        help_text="Your endpoint gets one request for each edit, and a few more where it fails.",
+    )
+    idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
+    # People leave it empty because they do not see it.
+    website = forms.CharField(
+        required=False, widget=forms.TextInput(attrs={"tabindex": "-1", "autocomplete": "off"})
+    )
+
+    class Meta:
+        model = Submission
+        fields = (
+            *("name", "organisation", "email", "paper_url", "code_url", "open_weights", "licence"),
+            *("endpoint_url", "contract", "model_id", "price_per_edit", "max_in_flight", "suite"),
+        )
+
+    def __init__(
+        self,
+        *args: Any,
+        remote_address: str | None = None,
+        sender: ApiToken | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.remote_address, self.sender = remote_address, sender
+        suites = Suite.objects.playable().with_edits().defer("definition")
+        cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
+        self.initial.setdefault("idempotency_key", uuid.uuid4())
+        for name, field in self.fields.items():
+            if self.is_bound and name in self.errors:
+                field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
+
+    def sent_before(self) -> Submission | None:
+        """What the same form became when it was sent the first time; that needs no new checks."""
+        try:
+            key = forms.UUIDField().clean(self.data.get("idempotency_key"))
+        except ValidationError:
+            return None
+        return Submission.objects.filter(idempotency_key=self._key(key)).first()
+
+    def _key(self, key: uuid.UUID) -> str:
+        return self.sender.own_key(key.hex) if self.sender else key.hex
+
+    def clean_name(self) -> str:
+        name = self.cleaned_data["name"]
+        if len(skeleton(name)) < 2:
+            raise ValidationError("A name needs at least two letters or digits.")
+        for known in EditingModel.objects.values_list("name", flat=True):
+            if skeleton(known) == skeleton(name):
+                raise ValidationError(
+                    f"“{known}” is on the site already. Choose a name of your own; if it is your "
+                    "model, write to us and we mark it as verified."
+                )
+        return name
+
+    def clean_endpoint_url(self) -> str:
+        url = self.cleaned_data["endpoint_url"]
+        if problem := workflow.check_address(url):
+            raise ValidationError(_sentence(problem))
+        return url
+
+    def clean_api_key(self) -> str:
+        key = self.cleaned_data["api_key"]
+        if key and not can_be_key(key):
+            raise ValidationError("A key has no spaces, line breaks or special characters.")
+        return key
+
+    def clean_extra(self) -> dict[str, Any]:
+        text = self.cleaned_data["extra"].strip()
+        if not text:
+            return {}
+        try:
+            extra = json.loads(text, parse_constant=lambda name: _refuse(f"{name} is not JSON"))
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f"This is not JSON: {error}") from None
+        if not isinstance(extra, dict):
+            raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
+        if secret := [name for name in extra if SECRET_NAME.search(name)]:
+            raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
+        return extra
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("website"):
+            raise ValidationError("Please leave the field “website” empty.")
+        if "endpoint_url" in cleaned and "extra" in cleaned:
+            try:
+                settings = self.settings(cleaned)
+                find_contract(settings.contract).check(settings)
+            except EditorError as error:
+                raise ValidationError(_sentence(error.message)) from None
+        if not self.errors:
+            host = workflow.rules().parse(cleaned["endpoint_url"]).host
+            if full := workflow.over_quota(cleaned["email"], self.remote_address, host):
+                raise ValidationError(full, code="quota")
+        return cleaned
+
+    @staticmethod
+    def settings(values: dict[str, Any]) -> Settings:
+        """How the endpoint would be called, without the key."""
+        return Settings(
+            url=values.get("endpoint_url") or "https://api.example.org/v1",
+            contract=values.get("contract") or "openai-edits",
+            model=values.get("model_id") or "",
+            extra=values.get("extra") or {},
+            send_seed=bool(values.get("send_seed")),
+            send_response_format=bool(values.get("send_response_format")),
+            size=values.get("size") or "input",
+        )
+
+    def save(self, commit: bool = True) -> Submission:
+        values = self.cleaned_data
+        submission: Submission = super().save(commit=False)
+        submission.api_key = values["api_key"]
+        submission.options = {
+            "extra": values["extra"],
+            "send_seed": values["send_seed"],
+            "send_response_format": values["send_response_format"],
+            "size": values["size"],
+        }
+        submission.idempotency_key = self._key(values["idempotency_key"])
+        submission.remote_address, submission.api_token = self.remote_address, self.sender
+        return workflow.save_once(submission)
+
+
+def curl_line(values: Any) -> str:
+    """The exact request for what is in the form so far; in words where there is none yet."""
+    try:
+        extra = json.loads(values.get("extra") or "{}")
+        settings = SubmissionForm.settings(
+            {
+                **{
+                    name: values.get(name, "")
+                    for name in ("endpoint_url", "contract", "model_id", "size")
+                },
+                "extra": extra if isinstance(extra, dict) else {},
+                "send_seed": values.get("send_seed"),
+                "send_response_format": values.get("send_response_format"),
+            }
+        )
+        find_contract(settings.contract).check(settings)
+        return as_curl(settings)
+    except EditorError as error:
+        return f"# {error.message}"
+    except (ValueError, RecursionError):
+        return "# The extra parameters are not JSON yet."
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")

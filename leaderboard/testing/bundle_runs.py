@@ -1,0 +1,68 @@
+"""Real small runs that are packed up and sent: played by reference editors, scored, finished."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evaluation import jobs
+from evaluation.bundle import format as bundles
+from evaluation.content.suites import EditPair
+from leaderboard import standings
+from leaderboard.exchange import bundles as site_bundles
+from leaderboard.models import Run, Suite
+from leaderboard.testing import factories
+
+WINTER = EditPair(
+    slug="winter",
+    category="season",
+    forward="Make it winter.",
+    backward="Make it summer.",
+    change="global",
+)
+PAIRS = (factories.FLIP, factories.REPLICA)
+
+
+def travelling_suite() -> Suite:
+    """Six pictures, so that there are intervals to recompute."""
+    return factories.tiny_suite(6, PAIRS, trips=2)
+
+
+def finished_run(editor: str = "jpeg", suite: Suite | None = None, **fields: Any) -> Run:
+    """A published run of a reference editor."""
+    suite = suite or travelling_suite()
+    model = factories.editing_model(editor, editor, **fields)
+    run = jobs.start(model, suite)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    Run.objects.filter(pk=run.pk).update(published=True)
+    standings.refresh_ranks(suite)
+    return Run.objects.select_related("suite", "editing_model").get(pk=run.pk)
+
+
+def bundle_of(run: Run, folder: Path, *, pictures: bool = True) -> Path:
+    path = folder / f"run-{run.pk}{'' if pictures else '-numbers'}.zip"
+    site_bundles.write(run, path, pictures=pictures)
+    return path
+
+
+def altered(path: Path, change: Callable[[dict[str, Any]], Any], *, sealed: bool = False) -> Path:
+    """The bundle with another document, its digests as they were or made anew."""
+    with bundles.read(path) as bundle:
+        document = bundle.raw
+        change(document)
+        if sealed:
+            document = bundles.sealed(document)
+    return rewritten(path, {bundles.DOCUMENT: json.dumps(document).encode()})
+
+
+def rewritten(path: Path, contents: dict[str, bytes]) -> Path:
+    """The same zip with some entries replaced."""
+    other = path.with_name(f"altered-{path.name}")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(other, "w") as new:
+        for info in old.infolist():
+            new.writestr(info, contents.get(info.filename, old.read(info)))
+    return other

@@ -1,0 +1,101 @@
+"""Small real rows for tests: a frozen suite with pictures, and models that play it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content.sources import pixel_sha256
+from evaluation.content.suites import Case, EditPair, SourcePicture
+from evaluation.content.suites import Suite as CoreSuite
+from evaluation.images import Picture
+from leaderboard.content.loading import store_suite
+from leaderboard.models import EditingModel, Suite
+
+FLIP = EditPair(
+    slug="flip",
+    category="geometric",
+    forward="Mirror the image horizontally, left to right.",
+    backward="Mirror the image horizontally, left to right.",
+    change="exact",
+    reversibility="exact",
+    operator="flip_horizontal",
+)
+TURN = EditPair(
+    slug="upside-down",
+    category="geometric",
+    forward="Rotate the image by 180 degrees.",
+    backward="Rotate the image by 180 degrees.",
+    change="exact",
+    reversibility="exact",
+    operator="rotate_180",
+)
+REPLICA = EditPair(
+    slug="replica",
+    category="replication",
+    forward="Produce an exact replica of the provided image, with no alterations.",
+    backward="Produce an exact replica of the provided image, with no alterations.",
+    change="none",
+)
+
+
+def picture(number: int = 0, size: int = 64) -> Image.Image:
+    """A picture of its own for every number: soft colours with structure, nowhere flat."""
+    random = np.random.default_rng(number)
+    coarse = random.integers(0, 256, (size // 8, size // 8, 3), dtype=np.uint8)
+    image = Image.fromarray(coarse).resize((size, size), Image.Resampling.BICUBIC)
+    fine = random.integers(-12, 13, (size, size, 3))
+    return Image.fromarray(np.clip(np.asarray(image) + fine, 0, 255).astype(np.uint8))
+
+
+def core_suite(
+    pictures: int = 2,
+    pairs: tuple[EditPair, ...] = (FLIP, TURN),
+    *,
+    trips: int = 3,
+    repeats: int = 1,
+    size: int = 64,
+    slug: str = "tiny",
+) -> tuple[CoreSuite, dict[str, Picture]]:
+    """A suite of every picture with every pair, and its pictures by slug."""
+    images = {f"picture-{number}": picture(number, size) for number in range(pictures)}
+    suite = CoreSuite(
+        slug=slug,
+        version=1,
+        title=slug.capitalize(),
+        trips=trips,
+        size=size,
+        repeats=repeats,
+        pictures=tuple(
+            SourcePicture(
+                slug=name,
+                sha256=pixel_sha256(image),
+                width=image.width,
+                height=image.height,
+                kind="scene",
+                origin=f"file:{name}",
+                title=name,
+                author="A test",
+                licence="CC0-1.0",
+                attribution="A test",
+            )
+            for name, image in images.items()
+        ),
+        pairs=pairs,
+        cases=tuple(Case(name, pair.slug) for name in images for pair in pairs),
+    )
+    return suite, {name: Picture.from_image(image) for name, image in images.items()}
+
+
+def tiny_suite(
+    pictures: int = 2, pairs: tuple[EditPair, ...] = (FLIP, TURN), **sizes: Any
+) -> Suite:
+    """The rows of `core_suite`, frozen."""
+    return store_suite(*core_suite(pictures, pairs, **sizes))
+
+
+def editing_model(slug: str = "noise", editor: str = "noise", **fields: Any) -> EditingModel:
+    """A model's row; by default a reference editor that adds noise."""
+    return EditingModel.objects.create(slug=slug, name=slug.capitalize(), editor=editor, **fields)

@@ -1,0 +1,51 @@
+"""Runs that were really played and scored, small enough for tests of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from django.core.management import call_command
+from django.test import override_settings
+
+from evaluation import jobs
+from leaderboard.models import EditingModel, Run, Suite
+from leaderboard.testing import factories
+
+#: Metrics that need no weights and take no time.
+QUICK = ["psnr", "ssim", "worst_window"]
+Made = TypeVar("Made")
+
+
+def play(
+    editor: str = "noise",
+    suite: Suite | None = None,
+    *,
+    name: str = "",
+    published: bool = True,
+    **fields: Any,
+) -> Run:
+    """A run of a reference editor from start to standings; the settings name the metrics."""
+    name = name or editor.capitalize()
+    slug = fields.pop("slug", editor)
+    model = EditingModel.objects.filter(slug=slug).first() or EditingModel.objects.create(
+        slug=slug, name=name, editor=editor, **fields
+    )
+    run = jobs.start(model, suite or factories.tiny_suite())
+    Run.objects.filter(pk=run.pk).update(published=published)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def once(blocker: Any, make: Callable[[], Made]) -> Iterator[Made]:
+    """What `make` puts into the database, kept for all tests of a module.
+
+    For a fixture of module scope; whatever a test changes is rolled back after it.
+    """
+    with blocker.unblock(), override_settings(METRICS=QUICK):
+        made = make()
+    yield made
+    with blocker.unblock():
+        call_command("flush", interactive=False, verbosity=0)

@@ -1,0 +1,89 @@
+"""Operators and their runs."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.urls import reverse
+
+from evaluation import jobs
+from leaderboard.models import Run
+from leaderboard.models.runs import RunState
+from leaderboard.testing.factories import editing_model, tiny_suite
+
+pytestmark = pytest.mark.django_db
+LIST = "admin:leaderboard_run_changelist"
+
+
+@pytest.fixture
+def operator(client):
+    user = User.objects.create_user("otto", is_staff=True)
+    user.groups.add(Group.objects.get(name="operator"))
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def model():
+    return editing_model("noop", "noop")
+
+
+@pytest.fixture
+def small_suite():
+    return tiny_suite()
+
+
+def act(client, run: Run, action: str) -> str:
+    data = {"action": action, "_selected_action": [run.pk]}
+    return client.post(reverse(LIST), data, follow=True).content.decode()
+
+
+def test_the_first_page_shows_queues_even_when_redis_is_down(operator, valkey):
+    valkey.kill()
+    text = operator.get(reverse("admin:index")).content.decode()
+    assert "Redis does not answer" in text
+    valkey.start()
+    assert "0 workers, 0 waiting" in operator.get(reverse("admin:index")).content.decode()
+
+
+def test_a_run_is_started_from_the_admin_even_without_redis(operator, model, small_suite):
+    data = {"editing_model": model.pk, "suite": small_suite.pk, "seed": 3, "budget_calls": 10}
+    answer = operator.post(reverse("admin:leaderboard_run_add"), data)
+    assert answer.status_code == 302
+    run = Run.objects.get()
+    assert (run.state, run.seed, run.budget_calls) == (RunState.QUEUED, 3, 10)
+    assert run.chains.count() == small_suite.cases.count()
+
+
+def test_pause_resume_and_cancel_are_actions_and_impossible_ones_say_so(
+    operator, model, small_suite
+):
+    run = jobs.start(model, small_suite)
+    assert "1 run(s) paused" in act(operator, run, "pause")
+    assert "1 run(s) resumed" in act(operator, run, "resume")
+    assert "1 run(s) cancelled" in act(operator, run, "cancel")
+    assert "cannot be cancelled" in act(operator, run, "cancel")
+    assert Run.objects.get().state == RunState.CANCELLED
+
+
+def test_a_run_cannot_be_deleted(operator, model, small_suite):
+    run = jobs.start(model, small_suite)
+    assert operator.post(reverse("admin:leaderboard_run_delete", args=[run.pk])).status_code == 403
+
+
+def test_saving_a_run_overwrites_nothing_the_worker_wrote(operator, model, small_suite):
+    run = jobs.start(model, small_suite)
+    page = reverse("admin:leaderboard_run_change", args=[run.pk])
+    operator.get(page)
+    Run.objects.filter(pk=run.pk).update(edits_done=7, state=RunState.PLAYING)
+    operator.post(page, {"budget_calls": 99, "budget_usd": ""})
+    fresh = Run.objects.get()
+    assert (fresh.edits_done, fresh.state, fresh.budget_calls) == (7, RunState.PLAYING, 99)
+
+
+def test_flags_are_shown_as_text(operator, model, small_suite):
+    run = jobs.start(model, small_suite)
+    Run.objects.update(flags=[{"kind": "copy", "text": "<script>alert(1)</script>"}])
+    text = operator.get(reverse("admin:leaderboard_run_change", args=[run.pk])).content.decode()
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<script>alert(1)" not in text

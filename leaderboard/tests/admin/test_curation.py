@@ -1,0 +1,284 @@
+"""Curators at work: each refusal says why, a frozen suite stays, nothing is half-saved."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
+from PIL import Image
+
+from leaderboard.content import drafts, loading
+from leaderboard.models import Case, EditPair, SourceImage, StoredImage, Suite
+from leaderboard.models.suites import Curation, Frozen
+
+pytestmark = pytest.mark.django_db
+FIELDS = {
+    "title": "A table",
+    "slug": "a-table",
+    "kind": "object",
+    "made": "real",
+    "licence": "CC0-1.0",
+    "attribution": "somebody",
+    "contains": "[]",
+    "status": "active",
+}
+
+
+def png(seed: int = 1, size: tuple[int, int] = (640, 480)) -> bytes:
+    coarse = np.random.default_rng(seed).integers(0, 255, (12, 16, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def add_picture(slug: str, seed: int, **fields: object) -> SourceImage:
+    row = {"slug": slug, "title": slug, "kind": "object", "licence": "CC0-1.0", "attribution": "x"}
+    return loading.add_source_image(row | {"status": Curation.ACTIVE} | fields, png(seed))
+
+
+@pytest.fixture
+def curator(client):
+    user = User.objects.create_user("ada", password="x", is_staff=True)
+    user.groups.add(Group.objects.get(name="curator"))
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def content():
+    for number in range(4):
+        add_picture(f"picture-{number}", number)
+    for name in ("red ball", "book"):
+        EditPair.objects.create(
+            slug=name.replace(" ", "-"),
+            title=name,
+            category="scene-objects",
+            forward=f"Add a {name}.",
+            backward=f"Remove the {name}.",
+            object=name,
+            absent=[name],
+            status=Curation.ACTIVE,
+        )
+
+
+def upload(client, data: bytes, **fields: str):
+    file = SimpleUploadedFile("../../etc/passwd.png", data, "image/png")
+    return client.post(
+        reverse("admin:leaderboard_sourceimage_add"), FIELDS | fields | {"file": file}
+    )
+
+
+def test_a_picture_is_stored_by_its_content_never_by_the_uploaded_name(curator):
+    assert upload(curator, png()).status_code == 302
+    stored = SourceImage.objects.get().stored
+    assert stored.name == f"originals/{stored.sha256[:2]}/{stored.sha256}.png"
+    assert stored.read().image.size == (640, 480)
+    assert curator.get(stored.thumbnail_url)["Content-Type"] == "image/webp"
+
+
+@pytest.mark.parametrize(
+    ("data", "fields", "message"),
+    [
+        (png(size=(80, 60)), {}, "pixels"),
+        (b"GIF89a" + b"\0" * 50, {}, "not a PNG, JPEG or WebP picture"),
+        (png()[:3000], {}, "cannot be decoded"),
+        (png(), {"licence": ""}, "required"),
+    ],
+)
+def test_each_refusal_says_why_and_keeps_nothing(curator, data, fields, message):
+    answer = upload(curator, data, **fields)
+    assert answer.status_code == 200
+    assert message.lower() in answer.content.decode().lower()
+    assert not SourceImage.objects.exists()
+    assert not StoredImage.objects.exists()
+
+
+def test_near_flat_pictures_are_refused(curator):
+    buffer = io.BytesIO()
+    Image.new("RGB", (640, 480), (200, 10, 10)).save(buffer, "PNG")
+    assert "nearly one colour" in upload(curator, buffer.getvalue()).content.decode()
+
+
+def test_a_near_duplicate_is_refused_and_names_the_other(curator):
+    add_picture("first", 1)
+    again = io.BytesIO()
+    Image.open(io.BytesIO(png(1))).save(again, "JPEG", quality=70)
+    assert "first" in upload(curator, again.getvalue()).content.decode()
+    assert SourceImage.objects.count() == 1
+
+
+def test_two_people_who_edit_the_same_row_are_told(curator, content):
+    pair = EditPair.objects.get(slug="book")
+    page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
+    form = curator.get(page).context["adminform"].form
+    sent = {n: v for n, v in form.initial.items() if v is not None}
+    sent |= {"kinds": "[]", "absent": '["book"]', "variants": "[]"}
+    pair.title = "Changed by somebody else"
+    pair.save()
+    answer = curator.post(page, sent | {"title": "Mine"})
+    assert "after you opened this" in answer.content.decode()
+    assert EditPair.objects.get(pk=pair.pk).title == "Changed by somebody else"
+
+
+def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content):
+    draft = {
+        "title": "Mine",
+        "slug": "mine",
+        "version": "1",
+        "trips": "3",
+        "size": "128",
+        "repeats": "1",
+        "importance": "0",
+        "number_of_cases": "5",
+        "choice_seed": "1",
+    }
+    assert curator.post(reverse("admin:leaderboard_suite_add"), draft).status_code == 302
+    suite = Suite.objects.get(slug="mine")
+    preview = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
+    assert "5 cases" in preview.content.decode()
+    assert "30 edits" in preview.content.decode()
+    curator.post(reverse("admin:leaderboard_suite_freeze", args=[suite.pk]))
+    suite = Suite.objects.get(slug="mine")
+    assert suite.is_frozen
+    assert suite.core.content_hash == suite.content_hash
+    assert suite.cases.count() == 5
+
+    page = reverse("admin:leaderboard_suite_change", args=[suite.pk])
+    assert 'name="trips"' not in curator.get(page).content.decode()
+    curator.post(page, {"description": "Better words", "importance": "3", "trips": "99"})
+    fresh = Suite.objects.get(pk=suite.pk)
+    assert (fresh.description, fresh.importance, fresh.trips) == ("Better words", 3, 3)
+
+    fresh.trips = 99
+    with pytest.raises(Frozen, match="trips cannot change"):
+        fresh.save()
+    with pytest.raises(Frozen, match="it stays"):
+        fresh.delete()
+    assert (
+        curator.post(reverse("admin:leaderboard_suite_delete", args=[suite.pk])).status_code == 403
+    )
+
+
+def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
+    suite = drafts.freeze(
+        Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
+    )
+    EditPair.objects.update(forward="Something else.")
+    assert not Case.objects.filter(suite=suite, forward="Something else.").exists()
+    following = drafts.next_version(suite)
+    assert following.version == 2
+    assert drafts.preview(following).suite.content_hash != suite.content_hash
+
+
+def test_a_draft_is_looked_at_again_without_opening_a_picture(content, monkeypatch):
+    cache.clear()
+    suite = Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
+    first = drafts.preview(suite).suite
+
+    def opened(*args):
+        raise AssertionError("a picture was opened")
+
+    monkeypatch.setattr(StoredImage, "read", opened)
+    assert drafts.preview(suite).suite == first
+    suite.size = 64
+    with pytest.raises(AssertionError, match="opened"):
+        drafts.preview(suite)
+
+
+def test_a_picture_has_a_page_to_change_it_without_a_new_file(curator, content):
+    source = SourceImage.objects.first()
+    page = reverse("admin:leaderboard_sourceimage_change", args=[source.pk])
+    shown = curator.get(page)
+    assert shown.status_code == 200
+    assert 'name="file"' not in shown.content.decode()
+
+
+def test_a_draft_that_fits_nothing_says_so(curator, content):
+    suite = Suite.objects.create(slug="s", title="S", filters={"kinds": ["face"]})
+    answer = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
+    assert "no picture fits any pair" in answer.content.decode()
+
+
+def test_pairs_are_made_in_bulk_from_a_template(curator):
+    page = reverse("admin:leaderboard_editpair_template")
+    form = {
+        "objects": "a red ball\nan umbrella\n",
+        "forward": "Add {object}.",
+        "backward": "Remove {name}.",
+        "category": "scene-objects",
+    }
+    assert "Remove the umbrella." in curator.post(page, form).content.decode()
+    assert not EditPair.objects.exists()
+    curator.post(page, form | {"save": "1"})
+    assert EditPair.objects.get(slug="red-ball").forward == "Add a red ball."
+    again = curator.post(page, form | {"save": "1"})
+    assert "There already" in again.content.decode()
+    assert EditPair.objects.count() == 2
+
+
+def test_a_template_with_an_unknown_field_is_refused(curator):
+    form = {
+        "objects": "a cup",
+        "forward": "Add {thing}.",
+        "backward": "x {name}",
+        "category": "text",
+    }
+    answer = curator.post(reverse("admin:leaderboard_editpair_template"), form)
+    assert "no other field" in answer.content.decode()
+
+
+def test_three_bad_rows_of_many_save_nothing_and_are_listed(curator):
+    lines = ["slug,title,category,forward,backward,change,reversibility,status"]
+    for number in range(50):
+        category = "nonsense" if number in (3, 17, 40) else "scene-objects"
+        lines.append(
+            f"p{number},P {number},{category},Add {number}.,Remove {number}.,local,clean,draft"
+        )
+    file = SimpleUploadedFile("pairs.csv", "\n".join(lines).encode(), "text/csv")
+    answer = curator.post(
+        reverse("admin:leaderboard_editpair_import"), {"format": "0", "import_file": file}
+    )
+    text = answer.content.decode()
+    assert text.count("is not a valid choice") == 3
+    assert "Confirm import" not in text
+    assert not EditPair.objects.exists()
+
+
+def test_lists_take_the_same_queries_for_any_number_of_rows(
+    curator, content, django_assert_max_num_queries
+):
+    for model in ("sourceimage", "editpair", "suite"):
+        with django_assert_max_num_queries(12):
+            assert curator.get(reverse(f"admin:leaderboard_{model}_changelist")).status_code == 200
+
+
+def test_the_fits_page_gives_the_reasons(curator, content):
+    SourceImage.objects.filter(slug="picture-0").update(contains=["Book"])
+    pair = EditPair.objects.get(slug="book")
+    text = curator.get(reverse("admin:leaderboard_editpair_fits", args=[pair.pk])).content.decode()
+    assert "fits 3 of 4 active" in text
+    assert "contains “book”" in text
+
+
+def test_a_curator_may_not_touch_runs_and_an_operator_may_not_touch_pairs(curator, client):
+    assert curator.get(reverse("admin:leaderboard_editingmodel_add")).status_code == 403
+    user = User.objects.create_user("bob", is_staff=True)
+    user.groups.add(Group.objects.get(name="operator"))
+    client.force_login(user)
+    assert client.get(reverse("admin:leaderboard_editpair_add")).status_code == 403
+
+
+def test_every_change_is_in_the_history(curator, content):
+    pair = EditPair.objects.get(slug="book")
+    curator.post(
+        reverse("admin:leaderboard_editpair_changelist"),
+        {"action": "retire", "_selected_action": [pair.pk]},
+    )
+    assert EditPair.objects.get(pk=pair.pk).status == Curation.RETIRED
+    last = pair.history.first()
+    assert (last.status, last.history_user.username) == ("retired", "ada")

@@ -1,0 +1,171 @@
+"""The API gives the numbers of the page, to everybody, and never more than is public."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+import schemathesis
+from django.test import Client
+from hypothesis import HealthCheck, given, settings
+from ninja.throttling import AuthRateThrottle
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from leaderboard import formatting
+from leaderboard.models import ApiToken, EditingModel, Run, Submission
+from leaderboard.models.runs import RunState
+from leaderboard.testing.boards import make_chains, make_model, make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def board():
+    suite = make_suite()
+    runs = {}
+    for name, half_life in (("Alpha", 9.0), ("Beta", 4.0), ("Gamma", 25.0)):
+        runs[name] = make_run(make_model(name), suite, half_life)
+        make_chains(runs[name], half_life, ["lpips"])
+    return suite, runs
+
+
+def get(client: Client, path: str, **query: str):
+    return client.get(f"/api/v1{path}", query)
+
+
+def test_the_board_and_the_page_give_the_same_numbers(client, board):
+    suite, _ = board
+    rows = get(client, "/leaderboard").json()["rows"]
+    page = html.unescape(client.get("/").content.decode())
+    names = [row["model"]["name"] for row in rows]
+    assert sorted(names, key=page.index) == names
+    for row in rows:
+        assert formatting.half_life(row["standing"]["half_life"], suite.trips) in page
+
+
+def test_filters_are_those_of_the_page_and_what_makes_no_sense_is_said(client, board):
+    answer = get(client, "/leaderboard", level="0.75", metric="nonsense", sort="name").json()
+    assert answer["level"] == 0.75
+    assert [row["model"]["name"] for row in answer["rows"]] == ["Alpha", "Beta", "Gamma"]
+    assert "nonsense" in answer["remarks"][0]
+
+
+def test_lists_come_in_pages(client, board):
+    first = get(client, "/models", limit="2").json()
+    rest = get(client, "/models", limit="2", offset="2").json()
+    assert first["count"] == 3
+    assert [m["name"] for m in first["items"] + rest["items"]] == ["Alpha", "Beta", "Gamma"]
+    assert get(client, "/models", limit="9999").status_code == 422
+
+
+def test_a_run_opens_to_its_chains_and_standings(client, board):
+    _, runs = board
+    run = runs["Alpha"]
+    assert get(client, f"/runs/{run.pk}").json()["model"] == run.editing_model.slug
+    chains = get(client, f"/runs/{run.pk}/chains").json()["items"]
+    assert chains[0]["results"]["lpips"]["retention"]
+    standings = get(client, f"/runs/{run.pk}/standings", metric="lpips").json()["items"]
+    assert {standing["scope"] for standing in standings} >= {"all"}
+
+
+def test_what_is_not_public_is_not_found(client, board):
+    _, runs = board
+    Run.objects.filter(pk=runs["Alpha"].pk).update(published=False)
+    EditingModel.objects.filter(name="Beta").update(status=EditingModel.Status.HIDDEN)
+    for name in ("Alpha", "Beta"):
+        assert get(client, f"/runs/{runs[name].pk}").status_code == 404
+        assert get(client, f"/runs/{runs[name].pk}/chains").status_code == 404
+    assert get(client, "/runs").json()["count"] == 1
+    assert "Beta" not in get(client, "/models").content.decode()
+
+
+def test_a_key_is_nowhere(client, board):
+    EditingModel.objects.update(api_key="sk-canary", options={"api_key_env": "X"})
+    for path in ("/leaderboard", "/models", "/runs"):
+        assert "canary" not in get(client, path).content.decode()
+
+
+def test_a_second_request_with_the_etag_costs_no_body(client, board):
+    tag = get(client, "/leaderboard").headers["ETag"]
+    again = client.get("/api/v1/leaderboard", headers={"If-None-Match": tag})
+    assert again.status_code == 304
+    assert again.content == b""
+
+
+def test_other_sites_may_read(client, board):
+    answer = client.get("/api/v1/models", headers={"Origin": "https://elsewhere.example"})
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    page = client.get("/", headers={"Origin": "https://elsewhere.example"})
+    assert "Access-Control-Allow-Origin" not in page.headers
+
+
+def test_lists_take_the_same_queries_for_any_number_of_rows(
+    client, board, django_assert_max_num_queries
+):
+    with django_assert_max_num_queries(8):
+        get(client, "/leaderboard")
+    with django_assert_max_num_queries(4):
+        get(client, "/models")
+    with django_assert_max_num_queries(4):
+        get(client, "/runs")
+
+
+def test_a_run_in_progress_shows_its_state(client, board):
+    _, runs = board
+    Run.objects.filter(pk=runs["Alpha"].pk).update(
+        state=RunState.PAUSED, reason_text="Rate limited"
+    )
+    answer = get(client, f"/runs/{runs['Alpha'].pk}").json()
+    assert (answer["state"], answer["reason"]) == ("paused", "Rate limited")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_request_breaks_the_schema_or_the_server(board, live_server, limitless):
+    """schemathesis makes up requests from our own description of the API."""
+    check_operations(live_server, lambda path: "submissions" not in path)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_submission_breaks_the_schema_or_the_server(board, live_server, limitless):
+    """The same by one who holds a token, and with a submission to act on."""
+    suite, _ = board
+    sender, secret = ApiToken.objects.issue("Fine Lab", "ada@fine.example")
+    submission = Submission.objects.create(
+        name="Fine Editor", email=sender.email, contract="cog", suite=suite, api_token=sender
+    )
+    check_operations(
+        live_server,
+        lambda path: "submissions" in path,
+        token=submission.token,
+        headers={"Authorization": f"Bearer {secret}"},
+        # Data that fits the schema may still name an address that is not public.
+        excluded_checks=[positive_data_acceptance],
+    )
+
+
+@pytest.fixture
+def limitless(monkeypatch, settings):
+    """Thousands of requests, none of them answered "too many"."""
+    settings.RATELIMIT_ENABLE = False
+    monkeypatch.setattr(AuthRateThrottle, "allow_request", lambda *_: True)
+
+
+def check_operations(live_server, wanted, token: str = "", **how: object) -> None:
+    schema = schemathesis.openapi.from_url(f"{live_server.url}/api/v1/openapi.json")
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+    unlimited = settings(
+        max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
+    for operation in schema.get_all_operations():
+        if not wanted(operation.ok().path):
+            continue
+
+        @unlimited
+        @given(case=operation.ok().as_strategy())
+        def check(case):
+            if "token" in (case.path_parameters or {}):
+                case.path_parameters["token"] = token
+            case.call_and_validate(**how)
+
+        check()

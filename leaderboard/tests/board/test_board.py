@@ -1,0 +1,381 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.rows import (
+    RANKED,
+    SORTS,
+    UNRANKED,
+    YARDSTICK,
+    BoardFilters,
+    board_rows,
+    semantic_of,
+    stamp,
+)
+from leaderboard.models import (
+    EditingModel,
+    MetricVersion,
+    Run,
+    Standing,
+    StoredImage,
+    Suite,
+    SuitePicture,
+    Trip,
+)
+from leaderboard.models.runs import RunState
+from leaderboard.testing.boards import (
+    make_model,
+    make_run,
+    make_standing,
+    make_suite,
+    metric_version,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def suite():
+    return make_suite(pictures=2)
+
+
+def names(rows):
+    return [row.model.name for row in rows]
+
+
+def page(client, query=""):
+    response = client.get(f"/{query}")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_an_empty_site_says_what_to_do(client):
+    assert "load_benchmark" in page(client)
+
+
+def test_a_suite_without_runs_says_that_nobody_is_ranked(client, suite):
+    assert "No model is ranked here yet" in page(client)
+
+
+def test_order_is_half_life_unreached_first_ties_by_usable_trips(suite):
+    make_run("Short", suite, 3)
+    make_run("Endless", suite, 500)
+    tied = [make_run(name, suite, 6) for name in ("Less usable", "More usable")]
+    tied[0].standings.update(usable_trips=4)
+    assert names(board_rows(BoardFilters(suite))) == [
+        "Endless",
+        "More usable",
+        "Less usable",
+        "Short",
+    ]
+
+
+def test_reference_editors_stand_apart_and_have_no_rank(client, suite):
+    make_run("Model", suite, 3, rank=1)
+    make_run(make_model("Oracle", is_reference=True), suite, 1e6)
+    groups = [row.group for row in board_rows(BoardFilters(suite))]
+    assert groups == [RANKED, YARDSTICK]
+    assert "Yardsticks" in page(client)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"complete": False, "chains_done": 5}, "3 cases missing"),
+        ({"flags": [{"kind": "copies"}]}, "Flagged"),
+        ({"state": RunState.PLAYING, "current": False, "complete": False}, "Playing now"),
+        (
+            {"state": RunState.PAUSED, "reason_text": "no money", "current": False},
+            "Paused: no money",
+        ),
+        ({"state": RunState.FAILED, "current": False}, "The run failed"),
+        ({"source": Run.Source.EXTERNAL}, "not checked yet"),
+        ({"source": Run.Source.EXTERNAL, "verified": False}, "did not recompute"),
+        ({"source": Run.Source.PUBLISHED}, "Published elsewhere"),
+        ({"metrics": ()}, "LPIPS not run"),
+    ],
+)
+def test_a_run_that_cannot_rank_is_listed_with_the_reason(client, suite, fields, reason):
+    make_run("Good", suite, 2, rank=1)
+    make_run("Odd one", suite, 9, **fields)
+    rows = board_rows(BoardFilters(suite))
+    assert [(row.model.name, row.group) for row in rows] == [
+        ("Good", RANKED),
+        ("Odd one", UNRANKED),
+    ]
+    assert reason in rows[1].reason
+    assert reason in page(client)
+
+
+def test_flags_that_were_cleared_do_not_keep_a_run_from_its_rank(suite):
+    make_run("Cleared", suite, flags=[{"kind": "copies"}], cleared=True)
+    assert board_rows(BoardFilters(suite))[0].group == RANKED
+
+
+@pytest.mark.parametrize(
+    "fields", [{"published": False}, {"state": RunState.CANCELLED, "current": False}]
+)
+def test_what_is_not_public_or_was_cancelled_is_not_shown(client, suite, fields):
+    make_run("Secret", suite, **fields)
+    assert "Secret" not in page(client)
+
+
+def test_a_hidden_model_is_not_shown(client, suite):
+    make_run(make_model("Secret", status=EditingModel.Status.HIDDEN), suite)
+    assert "Secret" not in page(client)
+
+
+def test_one_row_per_model_and_the_current_run_stands_for_it(suite):
+    model = make_model("Twice")
+    make_run(model, suite, 4)
+    make_run(model, suite, 9, state=RunState.PLAYING, current=False)
+    (row,) = board_rows(BoardFilters(suite))
+    assert row.half_life == 4
+
+
+def test_a_metric_that_was_not_run_says_so_and_never_shows_zero(client, suite):
+    make_run("With", suite, metrics=("lpips", "ssim"))
+    make_run("Without", suite, metrics=("ssim",))
+    html = page(client, "?metric=lpips")
+    row = html[html.index(">Without<") :]
+    assert "not run" in row[: row.index("</tr>")]
+
+
+def test_semantic_is_clip_only_where_every_model_shown_has_it(client, suite):
+    make_run("A", suite, metrics=("lpips", "imagenet", "clip"))
+    assert semantic_of(board_rows(BoardFilters(suite))) == "clip"
+    make_run("B", suite, metrics=("lpips", "imagenet"))
+    assert semantic_of(board_rows(BoardFilters(suite))) == "imagenet"
+    assert "ImageNet features" in page(client)
+
+
+def test_versions_of_a_metric_never_mix(suite):
+    for name in ("A", "B"):
+        make_run(name, suite)
+    old = make_run("Old", suite, 19)
+    older = MetricVersion.objects.create(name="lpips", version="old")
+    old.standings.filter(metric__name="lpips").update(metric=older)
+    rows = board_rows(BoardFilters(suite))
+    assert names(rows) == ["A", "B", "Old"]
+    assert rows[2].standing is None
+    assert "another version" in rows[2].reason
+
+
+def test_the_board_opens_on_the_most_important_suite_that_has_results(client, suite):
+    make_suite("big", title="Big one", importance=99, pictures=1)
+    make_run("A", suite)
+    assert "on Demo v1" in page(client)
+
+
+def test_suites_are_chosen_by_key_or_by_name_alone(suite):
+    newer = make_suite("demo", version=2, pictures=1)
+    assert BoardQuery.parse({"suite": "demo-v1"}).filters.suite == suite
+    assert BoardQuery.parse({"suite": "demo"}).filters.suite == newer
+
+
+def test_weights_filter_keeps_the_yardsticks(suite):
+    make_run(make_model("Open", open_weights=True), suite)
+    make_run(make_model("Closed", open_weights=False), suite)
+    make_run(make_model("Unknown", open_weights=None), suite)
+    make_run(make_model("Oracle", is_reference=True), suite)
+    assert names(board_rows(BoardFilters(suite, weights="open"))) == ["Open", "Oracle"]
+    assert names(board_rows(BoardFilters(suite, weights="closed"))) == ["Closed", "Oracle"]
+
+
+def test_a_category_ranks_by_its_own_standings(client, suite):
+    first = make_run("First overall", suite, 9)
+    second = make_run("First at geometry", suite, 2)
+    for run, half_life in ((first, 3), (second, 7)):
+        make_standing(run, metric_version("lpips"), half_life, scope="category:geometric").save()
+    rows = board_rows(BoardFilters(suite, scope="category:geometric"))
+    assert names(rows) == ["First at geometry", "First overall"]
+    assert "Geometric" in page(client, "?cases=category:geometric")
+
+
+@pytest.mark.parametrize("sort", [sign + name for name in SORTS for sign in ("", "-")])
+def test_every_column_sorts_both_ways_with_the_unknown_last(client, suite, sort):
+    make_run(make_model("B", price_per_edit="0.2", provider="Zed"), suite, 3)
+    make_run(make_model("A", price_per_edit="0.1", provider="Abe", open_weights=None), suite, 8)
+    make_run("C", suite, metrics=())
+    rows = board_rows(BoardFilters(suite, sort=sort))
+    assert len(rows) == 3
+    value = SORTS[sort.removeprefix("-")][0]
+    unknown = [value(row) is None for row in rows if row.group == RANKED]
+    assert unknown == sorted(unknown)
+    assert "aria-sort" in page(client, f"?sort={sort}") or sort.removeprefix("-") in (
+        "provider",
+        "weights",
+    )
+
+
+def test_sort_links_flip_on_the_second_click(client, suite):
+    make_run("A", suite)
+    assert "sort=-usable" in page(client, "?sort=usable")
+    assert "sort=usable" in page(client, "?sort=-usable")
+
+
+def test_the_state_of_the_board_is_in_its_address(suite):
+    make_run("A", suite, metrics=("lpips", "ssim"))
+    asked = {
+        "suite": "demo-v1",
+        "metric": "ssim",
+        "level": "0.75",
+        "cases": "category:geometric",
+        "weights": "open",
+        "sort": "-price",
+        "every": "1",
+    }
+    filters = BoardQuery.parse(asked).filters
+    assert filters.query() == (
+        "suite=demo-v1&metric=ssim&level=0.75&cases=category:geometric"
+        "&weights=open&sort=-price&every=1"
+    )
+
+
+def test_what_makes_no_sense_is_ignored_and_named(client, suite):
+    make_run("A", suite)
+    html = page(client, "?metric=%3Cscript%3E&level=7&sort=x&suite=none&cases=pair:q")
+    assert html.count("note warn") == 5
+    assert "<script>" not in html.replace('<script type="module"', "")
+    assert re.search(r"1\s+model\s+ranked", html)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(query=st.dictionaries(st.sampled_from(PARAMETERS), st.text(max_size=30)))
+def test_no_address_breaks_the_board(client, suite, query):
+    assert client.get("/", query).status_code == 200
+
+
+def test_names_of_strangers_are_text(client, suite):
+    evil = "<img src=x onerror=alert(1)>"
+    make_run(make_model(evil, slug="evil", provider="</script>"), suite)
+    html = page(client)
+    assert "<img src=x" not in html
+    assert "&lt;img src=x" in html
+
+
+def test_the_number_of_queries_does_not_grow_with_models(
+    client, suite, django_assert_max_num_queries
+):
+    for number in range(3):
+        make_run(f"Model {number}", suite, 1 + number)
+    with django_assert_max_num_queries(6):
+        page(client)
+    for number in range(3, 30):
+        make_run(f"Model {number}", suite, 1 + number)
+    with django_assert_max_num_queries(6):
+        page(client)
+
+
+def test_many_models_show_the_first_and_a_way_to_all(client, suite):
+    for number in range(65):
+        make_run(f"Model {number}", suite, 1 + number / 10)
+    html = page(client)
+    assert html.count('name="models"') == 50
+    assert "Show all 65 models" in html
+    assert page(client, "?every=1").count('name="models"') == 65
+
+
+def test_search_engines_keep_one_board_not_every_way_of_sorting_it(client, suite):
+    make_run("A", suite)
+    assert "X-Robots-Tag" not in client.get("/")
+    assert client.get("/?sort=price")["X-Robots-Tag"] == "noindex"
+
+
+def test_the_stamp_changes_with_everything_the_board_shows(suite):
+    seen = {stamp()}
+    run = make_run("A", suite)
+    seen.add(stamp())
+    Run.objects.filter(pk=run.pk).update(published=False)
+    seen.add(stamp())
+    run.editing_model.save()
+    seen.add(stamp())
+    EditingModel.objects.update(status=EditingModel.Status.HIDDEN)
+    seen.add(stamp())
+    suite.save()
+    seen.add(stamp())
+    Suite.objects.update(importance=7)
+    seen.add(stamp())
+    Standing.objects.all().delete()
+    seen.add(stamp())
+    assert len(seen) == 8
+
+
+def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
+    make_run("A", suite)
+    assert "newer version" not in page(client)
+    make_suite("demo", version=2, pictures=1)
+    assert "?suite=demo-v2" in page(client, "?suite=demo-v1")
+    assert "newer version" not in page(client, "?suite=demo-v2")
+
+
+def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
+    suite = make_suite("theirs", pictures=1, elsewhere=True, source_url="https://example.org/")
+    make_run("Their model", suite, 4, rank=1, source=Run.Source.PUBLISHED)
+    html = page(client)
+    assert "published by others" in html
+    assert "https://example.org/" in html
+    assert "Published by others" in html
+    assert "Their model keeps" in html
+    assert [row.group for row in board_rows(BoardFilters(suite))] == [UNRANKED]
+
+
+def test_a_hundred_models_fit_the_budget_of_bytes(client, suite):
+    for number in range(100):
+        make_run(
+            make_model(f"Image Editing Model {number}", slug=f"image-editing-model-{number}"),
+            suite,
+            1 + number / 6,
+            rank=number + 1,
+        )
+    for name in ("Oracle", "JPEG 75 each step", "Noise", "Resample", "Blank card"):
+        make_run(make_model(name, is_reference=True), suite, 7)
+    assert len(page(client).encode()) < 120_000
+
+
+def stored(number):
+    return StoredImage.objects.create(
+        sha256=f"{number:064x}", mime="image/png", width=64, height=48, bytes=9
+    )
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_the_board_opens_with_one_case_in_pictures(client, suite, reference):
+    SuitePicture.objects.update(stored=stored(1))
+    run = make_run(make_model("A", is_reference=reference), suite, chains=True)
+    case = suite.cases.order_by("category", "position").first()
+    Trip.objects.bulk_create(
+        Trip(
+            chain=run.chains.get(case=case),
+            number=n,
+            edited=stored(10 + n),
+            restored=stored(40 + n),
+        )
+        for n in range(1, 21)
+    )
+    html = page(client)
+    shown = [f"{number:064x}" for number in (1, 11, 41, 45, 60)]
+    assert [html.index(sha256) for sha256 in shown] == sorted(map(html.index, shown))
+    assert f"/runs/{run.pk}/cases/{case.pk}/" in html
+
+
+def test_who_never_makes_the_edit_is_not_in_the_chart(client, suite):
+    run = make_run("Copies its input", suite, 1e6, rank=1)
+    for standing in run.standings.all():
+        standing.counts["change_seen"] = 0
+        standing.save()
+    make_run("Edits", suite, 5, rank=2)
+    title = page(client).partition("<figcaption>\n    <h2>")[2]
+    assert "Copies its input" not in title[:300]
+
+
+def test_only_reading_is_allowed(client):
+    assert client.post(reverse("board")).status_code == 405

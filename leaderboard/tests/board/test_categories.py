@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from leaderboard.board import breakdowns
+from leaderboard.testing.boards import (
+    make_model,
+    make_run,
+    make_standing,
+    make_suite,
+    metric_version,
+)
+
+pytestmark = pytest.mark.django_db
+SCOPES = ("all", "category:accessories", "category:geometric", "kind:face", "pair:flip")
+
+
+@pytest.fixture
+def suite():
+    return make_suite(pictures=3)
+
+
+def page(client, query=""):
+    response = client.get(f"/categories/{query}")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_without_a_suite_or_results_the_page_says_what_to_do(client):
+    assert "No suite has been loaded" in page(client)
+    make_suite(pictures=1)
+    assert "No results to break down yet" in page(client)
+
+
+def test_the_title_says_what_lasts_and_what_does_not(client, suite):
+    run = make_run("A", suite, 5)
+    for category, half_life in (("geometric", 9), ("accessories", 2)):
+        make_standing(run, metric_version("lpips"), half_life, scope=f"category:{category}").save()
+    html = page(client)
+    assert "Geometric edits keep a picture longest, accessory edits wear it out first" in html
+
+
+def test_the_best_model_of_each_category_is_marked(client, suite):
+    make_run("Worse", suite, 2, scopes=SCOPES)
+    make_run("Better", suite, 8, scopes=SCOPES)
+    html = page(client)
+    row = html[html.index(">Better<") :]
+    assert row[: row.index("</tr>")].count(' best"') == 3
+    assert html.count(' best"') == 3 + 1  # and once in the table of pairs
+
+
+def test_a_part_that_was_not_measured_says_so(client, suite):
+    make_run("Whole", suite, 2, scopes=SCOPES)
+    make_run("Lacks faces", suite, 1, scopes=("all", "category:geometric"))
+    row = page(client).partition(">Lacks faces<")[2]
+    assert "not run" in row[: row.index("</tr>")]
+
+
+def test_with_yardsticks_alone_the_page_still_shows_them(client, suite):
+    make_run(make_model("Oracle", is_reference=True), suite, 1e6, scopes=SCOPES)
+    assert "Oracle" in page(client)
+
+
+def test_a_pair_leads_to_the_board_of_that_pair(client, suite):
+    make_run("A", suite, scopes=SCOPES)
+    assert "cases=pair:flip" in page(client)
+
+
+def test_queries_do_not_grow_with_models(client, suite, django_assert_max_num_queries):
+    for number in range(12):
+        make_run(f"Model {number}", suite, 1 + number, scopes=SCOPES)
+    with django_assert_max_num_queries(7):
+        page(client)
+
+
+@pytest.mark.parametrize("query", ["?suite=x", "?metric=%00", "?level=-1&weights=open", "?every=1"])
+def test_odd_addresses_do_no_harm(client, suite, query):
+    make_run("A", suite, scopes=SCOPES)
+    page(client, query)
+
+
+def test_shades_grow_with_half_life_and_stay_on_the_scale():
+    shades = [breakdowns.shade(time, 20) for time in (0, 0.5, 2, 5, 10, 20, 25)]
+    assert shades == sorted(shades)
+    assert (shades[0], shades[-1]) == (0, breakdowns.SHADES - 1)

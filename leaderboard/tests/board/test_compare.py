@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core.cache import cache
+
+from evaluation.statistics.comparison import compare
+from evaluation.statistics.half_life import ChainResult
+from leaderboard.board import comparing
+from leaderboard.board.rows import BoardFilters, board_rows
+from leaderboard.models import Chain, StoredImage, Trip
+from leaderboard.testing.boards import make_model, make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+SCOPES = ("all", "category:accessories", "category:geometric", "kind:face")
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    cache.clear()
+
+
+@pytest.fixture
+def suite():
+    return make_suite(pictures=8)
+
+
+@pytest.fixture
+def runs(suite):
+    return [
+        make_run(name, suite, half_life, rank=1, chains=True, scopes=SCOPES)
+        for name, half_life in (("Long", 9), ("Short", 3), ("Twin", 9.001))
+    ]
+
+
+def page(client, query=""):
+    response = client.get(f"/compare/{query}")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_an_empty_site_says_that_there_is_nothing_to_compare(client):
+    assert "nothing to compare yet" in page(client)
+    make_suite(pictures=1)
+    assert "nothing to compare yet" in page(client)
+
+
+def test_without_a_choice_there_is_a_picker_with_suggestions(client, runs):
+    html = page(client)
+    assert html.count('type="checkbox"') == 3
+    assert "The first three" in html
+
+
+def test_one_model_alone_asks_for_another(client, runs):
+    assert "Tick another" in page(client, "?models=long")
+
+
+def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
+    html = page(client, "?models=long,short")
+    assert re.search(r"Long lasts \d\.\d round trips longer than Short", html)
+    assert "told apart" in html
+    assert "2 of 3" in html or "3 of 3" in html
+    assert 'id="curves-figure"' in html
+
+
+def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client, runs):
+    chains = list(runs[2].chains.all())
+    for chain, other in zip(chains, reversed(list(runs[0].chains.all())), strict=True):
+        chain.results = other.results
+        chain.save()
+    html = page(client, "?models=long,twin")
+    assert "cannot be told apart on 32 cases" in html
+    assert "not told apart" in html
+    assert "would show a difference of this size" in html or "would settle it" in html
+
+
+def test_too_few_pictures_for_an_interval_still_make_a_page(client):
+    suite = make_suite(pictures=2)
+    for name, half_life in (("Long", 9), ("Short", 3), ("Middle", 6)):
+        make_run(name, suite, half_life, chains=True, scopes=SCOPES)
+    assert "too few pictures to tell" in page(client, "?models=long,short,middle")
+
+
+def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
+    for name in ("One", "Two", "Three"):
+        make_run(name, suite, 1e6, chains=True, scopes=SCOPES)
+    html = page(client, "?models=one,two,three")
+    assert "None of the 3 loses half of the picture within" in html
+    assert "both outlast this suite" in html
+    assert html.count("none alone") == 3
+
+
+def test_a_difference_too_small_to_print_is_still_said_in_words(client, runs):
+    assert "Twin lasts a little longer than Long" in page(client, "?models=long,twin")
+
+
+def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
+    rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
+    found = comparing.contest(rows, BoardFilters(suite), rows.stamp())
+    chains = [
+        [
+            ChainResult(
+                chain.case.picture.slug,
+                chain.case.pair_slug,
+                chain.case.category,
+                chain.case.kind,
+                chain.repeat,
+                tuple(chain.results["lpips"]["retention"]),
+            )
+            for chain in run.chains.select_related("case__picture")
+        ]
+        for run in runs[:2]
+    ]
+    expected = compare(*chains, trips=suite.trips)
+    assert found.leader == runs[0].pk
+    assert found.against[runs[1].pk] == expected
+
+
+def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, runs):
+    for chain in runs[0].chains.all():
+        chain.results["lpips"]["events"]["0.5"] = {"time": 2.0, "kind": "change_not_seen"}
+        chain.save()
+    rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
+    found = comparing.contest(rows, BoardFilters(suite), rows.stamp())
+    (comparison,) = found.against.values()
+    assert comparison.first.half_life == 2
+
+
+@pytest.mark.parametrize("outcome", ["completed", "refused", "lost", ""])
+def test_broken_chains_do_not_break_the_page(client, runs, outcome):
+    for chain in runs[0].chains.all()[:10]:
+        chain.results["lpips"]["retention"] = [0.9, 0.8]
+        chain.outcome = outcome
+        chain.save()
+    Chain.objects.filter(run=runs[1])[:1].get().delete()
+    page(client, "?models=long,short")
+
+
+def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
+    Chain.objects.all().delete()
+    html = page(client, "?models=long,short")
+    assert "2 models side by side" in html
+
+
+def test_ticked_boxes_become_one_address_to_share(client, runs):
+    response = client.get("/compare/?models=long&models=short&suite=demo-v1")
+    assert response.status_code == 302
+    assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=lpips"
+
+
+def test_unknown_and_too_many_models_are_named(client, suite, runs):
+    for number in range(6):
+        make_run(f"More {number}", suite, 2)
+    html = page(client, "?models=long,nobody,<b>,short,twin,more-0,more-1,more-2,more-3,more-4")
+    assert "“nobody” has no results here" in html
+    assert "At most 6 models" in html
+    assert "<b>”" not in html
+
+
+def test_yardsticks_can_be_compared_too(client, suite, runs):
+    make_run(make_model("Oracle", is_reference=True), suite, 1e6, chains=True)
+    assert "Oracle lasts at least" in page(client, "?models=long,oracle")
+
+
+def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):
+    picture = StoredImage.objects.create(
+        sha256="ab" * 32, mime="image/png", width=64, height=64, bytes=9
+    )
+    case = suite.cases.first()
+    for run in runs[:2]:
+        chain = run.chains.get(case=case)
+        Trip.objects.bulk_create(
+            Trip(chain=chain, number=n, edited=picture, restored=picture) for n in range(1, 8)
+        )
+    html = page(client, f"?models=long,short&case={case.pk}")
+    assert html.count(picture.thumbnail_url) == 2 * 3  # trips 1, 2 and 5
+    assert "no picture" in html
+    assert 'alt="Long after 5 round trips"' in html
+
+
+@pytest.mark.parametrize("case", ["x", "-1", "0", "99999999999999999999", "٣", "1e3", ""])
+def test_a_case_that_is_not_there_falls_back_to_the_most_telling_one(client, runs, case):
+    assert "returned by each" in page(client, f"?models=long,short&case={case}")
+
+
+def test_results_are_kept_until_a_standing_changes(
+    client, suite, runs, django_assert_max_num_queries, monkeypatch
+):
+    page(client, "?models=long,short")
+    calls = []
+    monkeypatch.setattr(comparing, "compare", lambda *a, **k: calls.append(1) or compare(*a, **k))
+    with django_assert_max_num_queries(9):
+        page(client, "?models=long,short")
+    assert not calls
+    make_run("New", suite, 4)
+    page(client, "?models=long,short")
+    assert calls

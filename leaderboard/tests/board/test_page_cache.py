@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from django.core.cache import cache
+
+from leaderboard.models import Run
+from leaderboard.testing.boards import make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    cache.clear()
+
+
+@pytest.fixture
+def suite():
+    suite = make_suite(pictures=2)
+    make_run("First", suite, 4, rank=1)
+    return suite
+
+
+@pytest.mark.parametrize("address", ["/", "/?sort=price", "/categories/", "/board.png"])
+def test_the_second_view_costs_one_query(client, suite, address, django_assert_num_queries):
+    first = client.get(address)
+    with django_assert_num_queries(1):
+        assert client.get(address).content == first.content
+
+
+def test_a_change_shows_at_once(client, suite):
+    client.get("/")
+    run = make_run("Second", suite, 9, rank=1)
+    assert "Second" in client.get("/").content.decode()
+    Run.objects.filter(pk=run.pk).update(published=False)
+    assert "Second" not in client.get("/").content.decode()
+
+
+def test_who_has_the_page_hears_that_nothing_changed(client, suite):
+    tag = client.get("/")["ETag"]
+    again = client.get("/", headers={"if-none-match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    make_run("Second", suite, 9)
+    assert client.get("/", headers={"if-none-match": tag}).status_code == 200
+
+
+def test_the_kept_page_is_the_same_compressed_and_plain(client, suite):
+    plain = client.get("/", headers={"accept-encoding": "identity"})
+    small = client.get("/", headers={"accept-encoding": "br, gzip"})
+    assert small["Content-Encoding"] == "gzip"
+    assert "Accept-Encoding" in small["Vary"]
+    assert gzip.decompress(small.content) == plain.content
+    assert "Content-Encoding" not in plain
+    assert plain["Content-Security-Policy"]
+
+
+def test_pages_with_different_parameters_are_kept_apart(client, suite):
+    make_run("Second", suite, 9)
+    sorted_by_name = client.get("/?sort=name").content
+    assert client.get("/?sort=-name").content != sorted_by_name
+    assert client.get("/?sort=name").content == sorted_by_name
+
+
+def test_a_visitor_to_whom_a_message_is_due_gets_a_page_of_their_own(client, suite):
+    client.get("/")
+    client.cookies["messages"] = "anything"
+    assert "Cache-Control" not in client.get("/")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("/", "/categories/", "/board.png", "/models/first/", "/models/first/?suite=nonsense"),
+        *("/cases/{case}/", "/cases/{case}/?every=nonsense"),
+    ],
+)
+def test_addresses_with_mistakes_are_not_kept(client, suite, address):
+    address = address.format(case=suite.cases.first().pk)
+    address += "" if "?" in address else "?metric=nonsense"
+    answer = client.get(address)
+    assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
+    assert not kept_pages()
+
+
+def test_a_page_with_mistakes_costs_no_more(client, suite, django_assert_max_num_queries):
+    with django_assert_max_num_queries(6):
+        client.get("/?metric=nonsense")
+
+
+def test_repeating_a_parameter_makes_no_new_page(client, suite):
+    client.get("/models/first/?metric=lpips")
+    before = kept_pages()
+    client.get("/models/first/?metric=a&metric=b&metric=lpips")
+    assert before
+    assert kept_pages() == before
+
+
+def kept_pages():
+    return {key for key in cache._cache if "page:" in key}
+
+
+def test_head_is_answered_like_get_without_the_page(client, suite):
+    response = client.head("/")
+    assert response.status_code == 200
+    assert not response.content

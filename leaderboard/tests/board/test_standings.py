@@ -1,0 +1,221 @@
+"""From stored scores to the rows the board reads."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import pytest
+from django.utils import timezone
+
+from evaluation.content.suites import Case as CoreCase
+from evaluation.content.suites import EditPair as CorePair
+from evaluation.content.suites import SourcePicture
+from evaluation.content.suites import Suite as CoreSuite
+from evaluation.images import Picture
+from evaluation.statistics.half_life import LEVELS
+from leaderboard.content import loading
+from leaderboard.models import (
+    Calibration,
+    Chain,
+    EditingModel,
+    MetricVersion,
+    Run,
+    Score,
+    Standing,
+    Suite,
+    Trip,
+)
+from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.standings import rebuild, refresh_ranks
+
+pytestmark = pytest.mark.django_db
+TRIPS, PICTURES, BLANK = 10, 8, 0.8
+
+
+@pytest.fixture
+def suite() -> Suite:
+    from PIL import Image
+
+    sources = [
+        SourcePicture(
+            *(f"p{n}", f"{n:064x}", 64, 64, ("face", "scene")[n % 2], "file:x", f"P{n}", "a"),
+            *("CC0-1.0", "a"),
+        )
+        for n in range(PICTURES)
+    ]
+    pairs = [
+        CorePair("hat", "accessories", "Add a hat.", "Remove the hat.", "local"),
+        CorePair("ball", "scene-objects", "Add a ball.", "Remove the ball.", "local"),
+    ]
+    cases = [CoreCase(source.slug, pair.slug) for source in sources for pair in pairs]
+    core = CoreSuite("s", 1, "S", TRIPS, 64, tuple(sources), tuple(pairs), tuple(cases))
+    stored = {
+        p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20, 9, 9)))
+        for n, p in enumerate(sources)
+    }
+    row = loading.store_suite(core, stored)
+    metric = MetricVersion.objects.create(name="lpips", version="1")
+    for source in sources:
+        Calibration.objects.create(
+            pixels_sha256=source.sha256, metric=metric, blank=BLANK, ladder={"90": 0.05, "10": 0.5}
+        )
+    return row
+
+
+def played(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **model: object) -> Run:
+    """A finished run whose chains lose `loss` of the picture at every trip."""
+    random = np.random.default_rng(len(name))
+    entry = EditingModel.objects.create(slug=name, name=name, editor="noop", **model)
+    run = Run.objects.create(
+        editing_model=entry,
+        suite=suite,
+        state=RunState.FINISHED,
+        published=True,
+        finished_at=timezone.now(),
+        metrics={
+            "lpips": {"version": "1", "weights_sha256": ""},
+            "clip": {"missing": "no weights"},
+        },
+    )
+    metric = MetricVersion.objects.get(name="lpips")
+    for case in suite.cases.all():
+        chain = Chain.objects.create(
+            run=run,
+            case=case,
+            state=ChainState.PLAYED,
+            outcome=Outcome.COMPLETED,
+            token=uuid.uuid4(),
+        )
+        own = loss * (1 + spread * random.standard_normal())
+        for number in range(1, TRIPS + 1):
+            trip = Trip.objects.create(
+                chain=chain,
+                number=number,
+                change_seen=True,
+                step=0.01,
+                from_source=0.01 * number,
+                scored_at=timezone.now(),
+            )
+            Score.objects.create(trip=trip, metric=metric, distance=BLANK * min(1.2, own * number))
+    rebuild(run)
+    return run
+
+
+def headline(run: Run, scope: str = "all", level: float = 0.5) -> Standing:
+    return Standing.objects.get(run=run, metric__name="lpips", level=level, scope=scope)
+
+
+def test_a_chain_that_loses_a_tenth_each_trip_has_a_half_life_of_five(suite):
+    standing = headline(played(suite, "tenth", 0.1))
+    assert standing.half_life == pytest.approx(5)
+    assert (standing.half_life_low, standing.half_life_high) == pytest.approx((5, 5))
+    assert standing.usable_trips == pytest.approx(5)
+    assert standing.curve["mean"][:3] == [1.0, 0.9, 0.8]
+    assert standing.curve["shown"][1] == pytest.approx(0.08, abs=1e-4)
+    assert standing.counts["crossed"] == 16
+    assert standing.details["dynamics"]["chains"] == 16
+    assert standing.details["jpeg"]["1"] > standing.details["jpeg"]["3"]
+
+
+def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
+    run = played(suite, "m", 0.1)
+    scopes = {"all", "category:accessories", "category:scene-objects", "kind:face", "kind:scene"}
+    scopes |= {"pair:hat", "pair:ball"}
+    rows = set(run.standings.values_list("scope", "level"))
+    assert rows == {(scope, level) for scope in scopes for level in LEVELS}
+    assert not run.standings.filter(metric__name="clip").exists()
+
+
+def test_an_unreached_half_life_is_none_and_has_an_interval_all_the_same(suite):
+    standing = headline(played(suite, "slow", 0.01))
+    assert standing.half_life is None
+    assert standing.has_interval
+    assert standing.usable_trips == TRIPS
+
+
+def test_rebuilding_changes_nothing(suite):
+    run = played(suite, "m", 0.1, spread=0.3)
+    before = list(
+        run.standings.order_by("scope", "level").values_list("half_life_low", "auc", "scope")
+    )
+    rebuild(run)
+    after = list(
+        run.standings.order_by("scope", "level").values_list("half_life_low", "auc", "scope")
+    )
+    assert before == after
+
+
+def test_models_that_cannot_be_told_apart_share_a_rank_and_yardsticks_have_none(suite):
+    good = played(suite, "good", 0.05, spread=0.05)
+    twin = played(suite, "twin!", 0.05, spread=0.05)
+    bad = played(suite, "bad", 0.3, spread=0.05)
+    yardstick = played(suite, "oracle", 0.0, is_reference=True)
+    refresh_ranks(suite)
+    assert headline(good).rank == headline(twin).rank == 1
+    assert headline(bad).rank == 3
+    assert headline(yardstick).rank is None
+    assert headline(good).p_first + headline(twin).p_first == pytest.approx(1, abs=0.01)
+    assert headline(bad).rank_low == headline(bad).rank_high == 3
+
+
+def test_an_incomplete_run_is_listed_but_not_ranked(suite):
+    run = played(suite, "part", 0.05)
+    played(suite, "whole", 0.1)
+    Chain.objects.filter(run=run).first().delete()
+    rebuild(run)
+    refresh_ranks(suite)
+    run.refresh_from_db()
+    assert run.current
+    assert not run.complete
+    assert headline(run).rank is None
+
+
+def test_a_flagged_run_is_ranked_only_once_an_admin_clears_it(suite):
+    run = played(suite, "odd", 0.05)
+    Run.objects.filter(pk=run.pk).update(flags=[{"kind": "equals_source"}])
+    refresh_ranks(suite)
+    assert headline(run).rank is None
+    Run.objects.filter(pk=run.pk).update(cleared=True)
+    refresh_ranks(suite)
+    assert headline(run).rank == 1
+
+
+def test_the_newest_finished_public_run_stands_for_its_model(suite):
+    old = played(suite, "m", 0.2)
+    entry = old.editing_model
+    new = played(suite, "other", 0.1)
+    Run.objects.filter(pk=new.pk).update(editing_model=entry)
+    refresh_ranks(suite)
+    old.refresh_from_db()
+    new.refresh_from_db()
+    assert (old.current, new.current) == (False, True)
+    Run.objects.filter(pk=new.pk).update(published=False)
+    refresh_ranks(suite)
+    old.refresh_from_db()
+    assert old.current
+
+
+def test_a_broken_chain_and_an_unseen_change_end_where_they_happened(suite):
+    run = played(suite, "m", 0.0)
+    first, second = Chain.objects.filter(run=run)[:2]
+    first.trips.filter(number__gte=4).delete()
+    Chain.objects.filter(pk=first.pk).update(outcome=Outcome.REFUSED)
+    second.trips.filter(number=3).update(change_seen=False)
+    rebuild(run)
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert first.results["lpips"]["events"]["0.5"] == {"time": 3.0, "kind": "refused"}
+    assert second.results["lpips"]["events"]["0.5"] == {"time": 2.0, "kind": "change_not_seen"}
+    counts = headline(run).counts
+    assert (counts["refused"], counts["change_not_seen"]) == (1, 1)
+
+
+def test_a_run_still_playing_is_censored_where_it_stands(suite):
+    run = played(suite, "m", 0.02)
+    chain = Chain.objects.filter(run=run).first()
+    chain.trips.filter(number__gte=5).delete()
+    Chain.objects.filter(pk=chain.pk).update(state=ChainState.PLAYING, outcome="")
+    rebuild(run)
+    chain.refresh_from_db()
+    assert chain.results["lpips"]["events"]["0.5"] == {"time": 4.0, "kind": "lost"}

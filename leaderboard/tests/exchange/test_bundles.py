@@ -1,0 +1,316 @@
+"""A run travels: written as a bundle, checked by anybody, imported elsewhere as external."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import transaction
+from django.test import override_settings
+
+from evaluation.__main__ import main as convergebench
+from evaluation.bundle import format as bundles
+from evaluation.bundle.verification import DIFFERENT, NOT_CHECKED, verify
+from evaluation.images import Picture
+from leaderboard.models import Calibration, Run, Score, Standing, Suite
+from leaderboard.testing import factories
+from leaderboard.testing.bundle_runs import (
+    WINTER,
+    altered,
+    bundle_of,
+    finished_run,
+    rewritten,
+    travelling_suite,
+)
+from leaderboard.views import bundles as views
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One run, played once for all tests here: its bundles and what its site showed."""
+
+    pictures: Path
+    numbers: Path
+    shown: list[Any]
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any) -> None:
+    settings.METRICS = ["psnr", "ssim"]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
+    folder = tmp_path_factory.mktemp("bundles")
+    quick = override_settings(METRICS=["psnr", "ssim"])
+    with django_db_blocker.unblock(), quick, transaction.atomic():
+        run = finished_run()
+        pictures = bundle_of(run, folder)
+        numbers = bundle_of(run, folder, pictures=False)
+        found = Packed(pictures, numbers, shown(run))
+        transaction.set_rollback(True)
+    return found
+
+
+def shown(run: Run) -> list[Any]:
+    rows = run.standings.order_by("metric__name", "level", "scope")
+    return list(rows.values_list("half_life", "usable_trips", "auc", "auc_low", "counts"))
+
+
+def differing(path: Path) -> list[str]:
+    with bundles.read(path) as bundle:
+        return [f"{c.line}, {c.what}" for c in verify(bundle) if c.verdict == DIFFERENT]
+
+
+# Writing
+
+
+@pytest.fixture
+def run() -> Run:
+    """A small run that is still in the database."""
+    return finished_run(suite=factories.tiny_suite(1, trips=1))
+
+
+def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp_path):
+    first = bundle_of(run, tmp_path).read_bytes()
+    assert bundle_of(run, tmp_path).read_bytes() == first
+    out = tmp_path / "x.zip"
+    call_command("export_bundle", str(run.pk), str(out))
+    assert out.read_bytes() == first
+    Run.objects.update(state="paused")
+    with pytest.raises(CommandError, match="is paused, not finished"):
+        call_command("export_bundle", str(run.pk), str(tmp_path / "y.zip"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"run-{run.pk}.zip", "x.zip"]
+
+
+def test_a_bundle_holds_every_prompt_hash_score_and_picture(run, tmp_path):
+    with bundles.read(bundle_of(run, tmp_path)) as bundle:
+        document = bundle.document
+        assert bundle.suite.content_hash == run.suite.content_hash
+        assert document.run.metrics == run.metrics
+        assert sum(len(t.scores) for c in document.chains for t in c.trips) == Score.objects.count()
+        assert len(document.standings) == Standing.objects.count()
+        half = document.chains[0].trips[0].forward
+        assert half.prompt == factories.FLIP.forward
+        assert half.attempts == 1
+        assert Picture.from_bytes(bundle.picture(half.sha256)).size == (64, 64)
+
+
+def test_no_secret_travels(run, tmp_path):
+    model = run.editing_model
+    model.options = {"url": "https://example.com/v1/secret-path", "note": "kept"}
+    model.api_key = "sk-canary"
+    model.save()
+    with zipfile.ZipFile(bundle_of(run, tmp_path)) as archive:
+        text = archive.read(bundles.DOCUMENT).decode()
+    assert "canary" not in text
+    assert "secret-path" not in text
+    assert "kept" in text
+
+
+def test_the_page_gives_public_runs_without_pictures_unless_asked(run, client, monkeypatch):
+    def got(query: str = "") -> bytes:
+        return b"".join(client.get(f"/runs/{run.pk}/bundle.zip{query}").streaming_content)
+
+    assert zipfile.ZipFile(io.BytesIO(got())).namelist() == [bundles.DOCUMENT]
+    assert len(zipfile.ZipFile(io.BytesIO(got("?pictures=1"))).namelist()) > 4
+    monkeypatch.setattr(views, "MOST_PICTURES", 1000)
+    answer = client.get(f"/runs/{run.pk}/bundle.zip?pictures=1")
+    assert answer.status_code == 413
+    assert f"manage.py export_bundle {run.pk}" in answer.content.decode()
+    Run.objects.update(published=False)
+    assert client.get(f"/runs/{run.pk}/bundle.zip").status_code == 404
+
+
+# Verifying
+
+
+def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
+    assert convergebench(["verify", str(packed.pictures)]) == 0
+    said = capsys.readouterr().out
+    assert "0 different, 0 not checked. Every number was recomputed and is equal." in said
+    assert "equal        picture-0--flip, trip 2, ssim\n" in said
+
+
+def test_style_edits_refusals_and_repeats_recompute_as_well(tmp_path):
+    pairs = (factories.REPLICA, WINTER)
+    run = finished_run(suite=factories.tiny_suite(2, pairs, trips=2, repeats=2))
+    assert {chain.outcome for chain in run.chains.all()} >= {"completed"}
+    assert differing(bundle_of(run, tmp_path)) == []
+
+
+def test_one_altered_byte_in_one_score_fails_and_names_the_line(packed, capsys):
+    path = packed.numbers
+    with zipfile.ZipFile(path) as archive:
+        text = archive.read(bundles.DOCUMENT).decode()
+    document = json.loads(text)
+    score = document["chains"][3]["trips"][1]["scores"]["ssim"]
+    digit = f"{score!r}"[-1]
+    wrong = f"{score!r}"[:-1] + str((int(digit) + 1) % 10)
+    assert text.count(f'"ssim": {score!r}') == 1
+    text = text.replace(f'"ssim": {score!r}', f'"ssim": {wrong}')
+    assert convergebench(["verify", str(rewritten(path, {bundles.DOCUMENT: text.encode()}))]) == 1
+    named = "picture-1--replica, trip 2, digest: the line was altered after it was written"
+    assert f"different    {named}" in capsys.readouterr().out
+
+
+def test_digests_made_anew_do_not_help_where_the_pictures_are_there(packed):
+    def better(document: dict[str, Any]) -> None:
+        document["chains"][3]["trips"][1]["scores"]["ssim"] *= 0.9
+
+    found = differing(altered(packed.pictures, better, sealed=True))
+    assert "picture-1--replica, trip 2, ssim" in found
+    assert "chain picture-1--replica, retention and events by ssim" in found
+    assert "standing ssim at 0.5, all, numbers" in found
+
+
+def test_without_pictures_scores_are_not_checked_and_sums_are(packed):
+    path = packed.numbers
+    with bundles.read(path) as bundle:
+        checks = list(verify(bundle))
+    assert not [c for c in checks if c.verdict == DIFFERENT]
+    reasons = {c.detail for c in checks if c.verdict == NOT_CHECKED}
+    assert reasons == {"no pictures in the bundle"}
+
+    def longer(document: dict[str, Any]) -> None:
+        document["standings"][0]["half_life"] = 99.0
+
+    assert len(differing(altered(path, longer, sealed=True))) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("suite, content hash", lambda d: d["suite"]["definition"].update(trips=3)),
+        (
+            "picture-0--flip, trip 1, forward prompt",
+            lambda d: d["chains"][0]["trips"][0]["forward"].update(prompt="Do nothing."),
+        ),
+        (
+            "picture-0--flip, trip 1, change seen",
+            lambda d: d["chains"][0]["trips"][0].update(change_seen=False),
+        ),
+        (
+            "calibration picture-0 by psnr, numbers",
+            lambda d: d["calibrations"][0].update(blank=0.5),
+        ),
+        ("standing psnr at 0.25, all, numbers", lambda d: d["standings"].pop(0)),
+        ("bundle, digest of all lines", lambda d: d.update(digest="0" * 64)),
+    ],
+)
+def test_whatever_is_altered_has_a_name(packed, what, change):
+    path = packed.pictures
+    resealed = "bundle" not in what
+    assert what in differing(altered(path, change, sealed=resealed))
+
+
+def test_a_swapped_picture_is_found_by_its_hash(packed):
+    path = packed.pictures
+    with bundles.read(path) as bundle:
+        half = bundle.document.chains[0].trips[1].backward
+    other = Picture.from_image(factories.picture(99)).data
+    name = bundles.picture_name(half.sha256, half.mime)
+    assert "picture-0--flip, trip 2, backward, hash" in differing(rewritten(path, {name: other}))
+
+
+def test_another_version_of_a_metric_is_not_compared(packed):
+    def older(document: dict[str, Any]) -> None:
+        document["run"]["metrics"]["psnr"]["version"] = "0"
+
+    with bundles.read(altered(packed.pictures, older, sealed=True)) as bundle:
+        checks = list(verify(bundle))
+    reasons = {c.detail for c in checks if c.verdict == NOT_CHECKED}
+    assert len(reasons) == 1
+    assert reasons.pop().startswith("made by version 0, here is")
+    assert not [c for c in checks if c.verdict == DIFFERENT]
+
+
+def test_the_checks_come_as_json_too(packed, capsys):
+    path = packed.numbers
+    assert convergebench(["verify", "--json", str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verified"] is None
+    assert found["different"] == 0
+    assert {"line", "what", "verdict", "detail"} == set(found["checks"][0])
+
+
+# Importing
+
+
+def imported(path: Path, *options: str) -> str:
+    out = io.StringIO()
+    call_command("import_bundle", str(path), *options, stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def test_a_bundle_becomes_an_external_verified_run_on_another_site(packed, client):
+    said = imported(packed.pictures)
+    new = Run.objects.get()
+    assert "verified: every number was recomputed" in said
+    assert (new.source, new.verified, new.complete) == (Run.Source.EXTERNAL, True, True)
+    assert not new.is_ranked
+    assert shown(new) == packed.shown
+    assert b"numbers checked" in client.get("/").content
+    case = new.chains.first().case_id
+    assert client.get(f"/runs/{new.pk}/cases/{case}/").status_code == 200
+
+
+def test_the_same_bundle_twice_is_one_run(packed):
+    path = packed.pictures
+    imported(path)
+    assert "is already here" in imported(path)
+    assert Run.objects.filter(source=Run.Source.EXTERNAL).count() == 1
+
+
+def test_an_imported_run_never_takes_the_place_of_ours(run, tmp_path):
+    imported(bundle_of(run, tmp_path))
+    assert Run.objects.get(current=True) == run
+
+
+def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client):
+    travelling_suite()
+    path = packed.numbers
+    imported(path, "--model", "somebody")
+
+    def better(document: dict[str, Any]) -> None:
+        document["chains"][0]["trips"][0]["scores"]["ssim"] *= 0.5
+
+    said = imported(altered(path, better), "--model", "liar")
+    assert "picture-0--flip, trip 1, digest" in said
+    verified = Run.objects.filter(source=Run.Source.EXTERNAL).order_by("pk")
+    assert list(verified.values_list("verified", flat=True)) == [None, False]
+    page = client.get("/").content
+    assert b"not checked yet" in page
+    assert b"did not recompute" in page
+    case = verified[0].chains.first().case_id
+    assert client.get(f"/runs/{verified[0].pk}/cases/{case}/").status_code == 200
+    assert client.get(f"/runs/{verified[0].pk}/").status_code == 200
+
+
+def test_a_strangers_calibration_is_never_taken(packed):
+    path = packed.pictures
+
+    def harsher(document: dict[str, Any]) -> None:
+        for row in document["calibrations"]:
+            row["blank"] *= 10
+
+    imported(altered(path, harsher, sealed=True))
+    assert Run.objects.get().verified is False
+    assert max(Calibration.objects.values_list("blank", flat=True)) < 1
+
+
+def test_an_unknown_suite_without_its_pictures_is_refused(packed):
+    path = packed.numbers
+    with pytest.raises(CommandError, match="is not known here, and the bundle lacks its source"):
+        imported(path)
+    assert not Run.objects.exists()
+    assert not Suite.objects.exists()

@@ -1,0 +1,174 @@
+"""What others published: imported with its faults said, shown with its source, never ranked."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from leaderboard.exchange import edit_converge_bench
+from leaderboard.models import Case, EditingModel, PublishedFigure, Run, Standing, Suite
+
+pytestmark = pytest.mark.django_db
+HEAD = ",".join(edit_converge_bench.COLUMNS)
+
+
+def table(folder: Path, *lines: str, head: str = HEAD) -> Path:
+    path = folder / "results.csv"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return path
+
+
+def line(model: str = "flux", image: str = "portrait_01.jpg", number: int = 1, **changes) -> str:
+    values = {
+        "model": model,
+        "image": image,
+        "edit_pair": "hat_add_remove",
+        "image_type": "portrait",
+        "edit_category": "accessories",
+        "round": number,
+        "psnr": 30,
+        "ssim": round(1 - 0.1 * number, 3),
+        "lpips": 0.0,
+        "clip_similarity": 0.9 - number / 100,
+    } | changes
+    return ",".join(str(value) for value in values.values())
+
+
+def imported(path: Path) -> str:
+    out = io.StringIO()
+    call_command("import_forerunner", str(path), stdout=out)
+    return out.getvalue()
+
+
+def test_every_fault_of_the_table_is_noticed_and_said(tmp_path, client):
+    chain = [line(number=n) for n in (1, 2, 3)]
+    again = [line(number=n, ssim=0.95 - n / 10) for n in (1, 2, 3)]
+    short = [line("grok", "portrait_02.jpg", n) for n in (1, 2)]
+    said = imported(table(tmp_path, *chain, *chain, *again, *short))
+    assert "3 of 11 rows are verbatim duplicates and count once." in said
+    assert "lpips is 0 in every row: it was never run, and is left out." in said
+    assert "1 chains play a case again" in said
+    assert "The models did not play the same cases. Of 2: flux 1, grok 1." in said
+    assert "1 chains end before round 3" in said
+    suite = Suite.objects.get()
+    assert suite.elsewhere
+    assert all(remark in suite.description for remark in said.splitlines()[:5])
+    assert "against 0.59" in suite.description
+
+
+def test_the_forerunners_own_table_becomes_a_suite_that_nobody_is_ranked_in(shared, client):
+    said = imported(shared / "ecb" / "results.csv")
+    assert "1,890 of 4,631 rows are verbatim duplicates" in said
+    suite = Suite.objects.get()
+    assert (suite.slug, suite.trips, suite.source_url) == (
+        edit_converge_bench.SLUG,
+        10,
+        edit_converge_bench.SOURCE,
+    )
+    assert Run.objects.filter(published=True, current=True, source="published").count() == 6
+    assert not Standing.objects.exclude(rank=None).exists()
+    best = Standing.objects.get(
+        run__editing_model__slug__endswith="nano-banana", scope="all", level=0.5
+    )
+    assert best.metric.name == "ssim"
+    # The best published model keeps no more than a blank card after ten trips.
+    assert 2 < best.usable_trips < 3
+    assert -0.2 < best.curve["mean"][10] < 0.1
+    page = client.get(f"/?suite={suite.slug}-v1").content.decode()
+    assert "These results were published by others" in page
+    assert "nano_banana (edit-converge-bench)" in page
+    # Without a picture anywhere, every page about it still stands.
+    run = Run.objects.first()
+    case = run.chains.first().case
+    for path in (
+        suite.get_absolute_url(),
+        case.get_absolute_url(),
+        run.get_absolute_url(),
+        run.editing_model.get_absolute_url(),
+        f"/runs/{run.pk}/cases/{case.pk}/",
+        f"/categories/?suite={suite.slug}-v1",
+        f"/runs/{run.pk}/scores.csv",
+        f"/api/v1/leaderboard?suite={suite.slug}-v1",
+    ):
+        assert client.get(path).status_code == 200, path
+    assert client.get(f"/runs/{run.pk}/bundle.zip").status_code == 404
+    assert edit_converge_bench.SOURCE in client.get(suite.get_absolute_url()).content.decode()
+
+
+def test_to_import_it_again_changes_nothing_and_another_table_is_a_new_version(tmp_path):
+    path = table(tmp_path, line(number=1), line(number=2))
+    imported(path)
+    assert "already here" in imported(path)
+    assert (Suite.objects.count(), Run.objects.count()) == (1, 1)
+    imported(table(tmp_path, line(number=1), line(number=2), line(number=3)))
+    assert list(Suite.objects.values_list("version", flat=True)) == [2, 1]
+    assert EditingModel.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ssim": "high"}, "line 3, ssim: 'high' is not a number"),
+        ({"ssim": "nan"}, "line 3, ssim"),
+        ({"ssim": "1.5"}, "line 3, ssim: '1.5' is more than 1"),
+        ({"round": "0"}, "line 3, round"),
+        ({"image_type": "dream"}, "line 3, image_type: 'dream' is none of"),
+        ({"edit_category": "magic"}, "line 3, edit_category"),
+        ({"model": "<script>"}, "line 3, model"),
+        ({"image": "../../x/y"}, "line 3, image"),
+    ],
+)
+def test_a_line_that_does_not_fit_stops_the_import(tmp_path, changes, words):
+    with pytest.raises(CommandError, match=words):
+        imported(table(tmp_path, line(), line(number=2, **changes)))
+    assert not Suite.objects.exists()
+    assert not Case.objects.exists()
+
+
+def test_a_table_of_something_else_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="lacks the columns model"):
+        imported(table(tmp_path, "1,2", head="a,b"))
+    with pytest.raises(CommandError, match="has no rows"):
+        imported(table(tmp_path))
+
+
+# Figures
+
+FIGURES = "model,metric,trip,value,source,url,date"
+FIGURE = "Flux,ssim,10,0.41,A paper,https://example.org/paper,2026-02-01"
+
+
+def figures(folder: Path, *lines: str) -> str:
+    out = io.StringIO()
+    call_command("import_figures", str(table(folder, *lines, head=FIGURES)), stdout=out)
+    return out.getvalue()
+
+
+def test_published_figures_come_from_a_table_and_are_replaced_by_a_newer_one(tmp_path):
+    assert "1 figures are new, 0 were replaced" in figures(tmp_path, FIGURE)
+    figures(tmp_path, FIGURE.replace("0.41", "0.42"))
+    figure = PublishedFigure.objects.get()
+    assert (figure.model_name, figure.trip, figure.value) == ("Flux", 10, 0.42)
+    assert str(figure.published_on) == "2026-02-01"
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (FIGURE.replace("ssim", "beauty"), "line 3, metric: beauty is none of"),
+        (FIGURE.replace("0.41", "inf"), "line 3, value"),
+        (FIGURE.replace(",10,", ",0,"), "line 3, trip"),
+        (FIGURE.replace("https://", "javascript:"), "line 3, url"),
+        (FIGURE.replace("2026-02-01", "soon"), "line 3, date"),
+        (FIGURE.replace("Flux", ""), "line 3, model"),
+        (FIGURE, "line 3, model: the same figure as in line 2"),
+    ],
+)
+def test_one_wrong_figure_stops_them_all_and_is_named(tmp_path, bad, words):
+    with pytest.raises(CommandError, match=words):
+        figures(tmp_path, FIGURE, bad)
+    assert not PublishedFigure.objects.exists()

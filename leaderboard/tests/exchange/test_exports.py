@@ -1,0 +1,175 @@
+"""Results that travel: the same numbers as the pages, in files that are safe to open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import django_rq
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.storage import default_storage
+from django.urls import reverse
+
+from evaluation import jobs
+from leaderboard.exchange import exports
+from leaderboard.models import EditingModel, Run, Submission
+from leaderboard.standings import refresh_ranks
+from leaderboard.submissions import workflow
+from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.tests.board.test_standings import played
+from leaderboard.tests.board.test_standings import suite as _suite
+
+pytestmark = pytest.mark.django_db
+suite = _suite
+
+
+def table(answer) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(answer.content.decode())))
+
+
+def test_the_board_as_csv_has_the_rows_of_the_page(client):
+    demo = make_suite()
+    make_run(make_model("Alpha"), demo, 9.0, rank=1)
+    make_run(make_model("Beta"), demo, 60.0, rank=1)
+    rows = table(client.get("/?format=csv"))
+    assert [(row["model"], row["half_life"]) for row in rows] == [
+        ("Beta", "> 20"),
+        ("Alpha", "9.0"),
+    ]
+    assert [row["model"] for row in table(client.get("/?format=csv&sort=name"))] == [
+        "Alpha",
+        "Beta",
+    ]
+    assert b"<!doctype" in client.get("/?sort=name").content.lower()
+
+
+def test_the_board_as_json_is_what_the_api_says(client):
+    make_run(make_model("Alpha"), make_suite(), 9.0)
+    assert client.get("/?format=json").json() == client.get("/api/v1/leaderboard").json()
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1+cmd", "-1+cmd", "@SUM(1)"])
+def test_a_spreadsheet_runs_no_formula_of_ours(client, name):
+    make_run(make_model(name, slug="m"), make_suite(), 9.0)
+    cell = table(client.get("/?format=csv"))[0]["model"]
+    assert cell.startswith("'")
+
+
+def test_every_score_of_a_run_comes_as_csv_and_json(client, suite):
+    run = played(suite, "m", 0.1)
+    lines = b"".join(client.get(f"/runs/{run.pk}/scores.csv").streaming_content).decode()
+    rows = list(csv.DictReader(io.StringIO(lines)))
+    assert len(rows) == 16 * 10
+    assert float(rows[0]["retention"]) == pytest.approx(0.9)
+    data = json.loads(b"".join(client.get(f"/runs/{run.pk}/scores.json").streaming_content))
+    assert len(data) == 160
+    assert data[0]["distance"] == pytest.approx(0.08)
+
+
+def test_a_private_runs_scores_are_not_found(client, suite):
+    run = played(suite, "m", 0.1)
+    type(run).objects.update(published=False)
+    assert client.get(f"/runs/{run.pk}/scores.csv").status_code == 404
+
+
+def models_in(client, suite) -> set[str]:
+    """Whose scores the suite's Parquet file holds; empty where there is none."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    answer = client.get(f"/suites/{suite.slug}/{suite.version}/scores.parquet")
+    if answer.status_code == 404:
+        return set()
+    found = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
+    assert found.schema.metadata[b"content_hash"].decode() == suite.content_hash
+    assert found.num_rows == 160 * len(set(found["model"].to_pylist()))
+    return set(found["model"].to_pylist())
+
+
+def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
+    run = played(suite, "one", 0.1)
+    refresh_ranks(suite)
+    assert models_in(client, suite) == set()  # no worker has written it yet
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"one"}
+    played(suite, "two", 0.2)
+    refresh_ranks(suite)
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"one", "two"}
+
+    # A run that is withdrawn is in no file from that moment on, worker or not.
+    Run.objects.filter(pk=run.pk).update(published=False)
+    refresh_ranks(suite)
+    assert models_in(client, suite) == set()
+    jobs.export(suite.pk)
+    assert models_in(client, suite) == {"two"}
+
+
+def test_only_the_newest_file_of_a_suite_is_kept(suite):
+    for name in ("one", "two"):
+        played(suite, name, 0.1)
+        refresh_ranks(suite)
+        jobs.export(suite.pk)
+    stem = exports.parquet_name(suite).split("/")[1].rsplit("-", 1)[0]
+    files = [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
+    assert [f"exports/{file}" for file in files] == [exports.parquet_name(suite)]
+    Run.objects.update(published=False)
+    jobs.export(suite.pk)
+    assert not [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("way", ["withdraw the run", "hide the model", "withdraw the submission"])
+def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way):
+    run = played(suite, "m", 0.1)
+    refresh_ranks(suite)
+    queue = django_rq.get_queue("gpu")
+    queue.empty()
+    client.force_login(User.objects.create_superuser("owner"))
+    if way == "withdraw the run":
+        page = reverse("admin:leaderboard_run_changelist")
+        client.post(page, {"action": "withdraw", "_selected_action": [run.pk]})
+    elif way == "hide the model":
+        page = reverse("admin:leaderboard_editingmodel_change", args=[run.editing_model_id])
+        form = client.get(page).context["adminform"].form
+        values = {name: form[name].value() for name in form.fields}
+        values = {name: value for name, value in values.items() if value not in (None, False)}
+        answer = client.post(page, values | {"status": "hidden", "options": "{}"})
+        assert answer.status_code == 302, answer.context["errors"]
+    else:
+        submission = Submission.objects.create(
+            name="m",
+            email="a@b.example",
+            suite=suite,
+            editing_model=run.editing_model,
+            state=Submission.State.APPROVED,
+        )
+        workflow.withdraw(submission)
+    assert [job.rsplit("-", 2)[0] for job in queue.get_job_ids()] == [f"export-{suite.pk}"]
+
+
+def test_a_file_that_was_never_asked_for_is_found_missing(suite):
+    played(suite, "m", 0.1)
+    refresh_ranks(suite)
+    assert exports.stale() == [suite]
+    jobs.export(suite.pk)
+    assert exports.stale() == []
+
+
+def test_a_citation_names_suite_version_hash_and_view(client):
+    demo = make_suite()
+    make_run(make_model("Alpha"), demo, 9.0, levels=(0.5, 0.75))
+    text = client.get("/cite.bib?level=0.75").content.decode()
+    assert f"content hash {demo.content_hash[:12]}" in text
+    assert "level=0.75" in text
+    assert f"suite={demo.slug}-v1" in text
+
+
+def test_a_badge_shows_half_life_and_rank_escaped(client):
+    make_run(make_model("Alpha"), make_suite(), 9.0, rank=2)
+    EditingModel.objects.create(slug="new", name="New", editor="noop")
+    answer = client.get("/badges/alpha.svg")
+    assert "half-life 9.0 trips, rank 2" in answer.content.decode()
+    assert answer["Content-Type"] == "image/svg+xml"
+    assert "not measured" in client.get("/badges/new.svg").content.decode()
+    assert client.get("/badges/nobody.svg").status_code == 404

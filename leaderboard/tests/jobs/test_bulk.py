@@ -1,0 +1,95 @@
+"""The statements of the hot path store what the ORM would."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from evaluation import jobs
+from leaderboard.models import Call, Chain, Run, StoredImage, Trip, bulk
+from leaderboard.testing import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> Run:
+    return jobs.start(factories.editing_model(), factories.tiny_suite())
+
+
+def test_inserted_rows_read_back_with_defaults_for_what_was_not_said(run: Run) -> None:
+    chain = run.chains.first()
+    assert chain
+    notes = {"said": 'a "quoted" ünïcode \\ text', "list": [1, None, 2.5]}
+    bulk.insert(Trip, [{"chain": chain.pk, "number": 1, "edited_notes": notes}])
+    trip = Trip.objects.get()
+    assert trip.edited_notes == notes
+    assert (trip.restored_notes, trip.change_measure, trip.reframed) == ({}, {}, False)
+    assert (trip.edited, trip.step, trip.worst_window) == (None, None, None)
+    assert abs((timezone.now() - trip.created_at).total_seconds()) < 60
+
+
+def test_rows_that_are_there_already_stay_when_told_so(run: Run) -> None:
+    known = StoredImage.objects.first()
+    assert known
+    row = {"sha256": known.pk, "mime": "image/jpeg", "width": 1, "height": 1, "bytes": 1}
+    new = row | {"sha256": "0" * 64}
+    bulk.insert(StoredImage, [row, new], ignore=True)
+    known.refresh_from_db()
+    assert known.mime == "image/png"
+    assert StoredImage.objects.get(pk="0" * 64).mime == "image/jpeg"
+
+
+def test_rows_that_are_there_already_are_touched_and_else_stay(run: Run) -> None:
+    known = StoredImage.objects.first()
+    assert known
+    long_ago = timezone.now() - timedelta(days=9)
+    StoredImage.objects.update(created_at=long_ago)
+    row = {"sha256": known.pk, "mime": "image/jpeg", "width": 1, "height": 1, "bytes": 1}
+    bulk.insert(StoredImage, [row], touch="created_at")
+    known.refresh_from_db()
+    assert known.mime == "image/png"
+    assert known.created_at > long_ago + timedelta(days=8)
+    assert StoredImage.objects.filter(created_at=long_ago).count() > 0
+
+
+def test_updates_touch_only_the_rows_they_name(run: Run) -> None:
+    chains = list(run.chains.all())
+    began = timezone.now()
+    fields = {"run": run.pk, "number": 1, "direction": "forward", "outcome": Call.CALLING}
+    bulk.insert(Call, [fields | {"chain": c.pk, "started_at": began} for c in chains])
+    closed = {"outcome": Call.ANSWERED, "cost": Decimal("0.03950"), "seconds": 1.25}
+    bulk.update(
+        Call,
+        [{**closed, "chain": chain.pk, "started_at": began} for chain in chains[:2]],
+        by=("chain", "started_at"),
+    )
+    rows = Call.objects.order_by("chain").values_list("chain", "outcome", "cost", "seconds")
+    expected = [(c.pk, Call.ANSWERED, Decimal("0.0395"), 1.25) for c in chains[:2]]
+    expected += [(c.pk, Call.CALLING, None, 0.0) for c in chains[2:]]
+    assert sorted(rows) == sorted(expected)
+
+
+def test_sums_are_added_and_the_rest_is_set(run: Run) -> None:
+    for _ in range(2):
+        bulk.add(Run, run.pk, {"calls": 3, "spent_usd": Decimal("0.1")}, last_error="it's 100% bad")
+    run.refresh_from_db()
+    assert (run.calls, run.spent_usd, run.last_error) == (6, Decimal("0.2"), "it's 100% bad")
+
+
+def test_locked_keys_are_those_of_the_token_alone(run: Run) -> None:
+    mine, other = uuid4(), uuid4()
+    taken = {chain.pk for chain in Chain.objects.claim(run, mine, 2)}
+    Chain.objects.claim(run, other, 2)
+    assert bulk.locked_keys(Chain, token=mine, state="playing") == taken
+    assert bulk.locked_keys(Chain, token=uuid4(), state="playing") == set()
+
+
+def test_nothing_to_write_is_no_statement(django_assert_num_queries: object) -> None:
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        bulk.insert(Trip, [])
+        bulk.update(Trip, [], by=("id",))

@@ -1,0 +1,126 @@
+"""Every hosted provider plays a suite through the site's jobs and ends on the board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+
+from evaluation import jobs
+from evaluation.content import catalog
+from evaluation.editors import load_editor
+from evaluation.images import Picture
+from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
+from evaluation.testing.fake_providers.server import Edit
+from leaderboard import queue
+from leaderboard.content import loading
+from leaderboard.models import Call, EditingModel, Run, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.testing import factories
+from leaderboard.testing.worker_processes import WorkerProcesses
+
+PRICE = "0.04"
+
+
+@pytest.fixture(autouse=True)
+def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.METRICS = ["psnr", "ssim"]
+    settings.PUBLISH_AT_ONCE = True
+    monkeypatch.setattr(queue, "_silent_until", 0.0)
+    cache.clear()  # pages that were kept
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeProvider]]:
+    """All providers at once; behind each is the reference editor that saves as JPEG."""
+    edit = remembered(by_editor(load_editor("jpeg")))
+    with ExitStack() as stack:
+        fakes = {name: stack.enter_context(fake(edit=edit)) for name, fake in FAKES.items()}
+        for fake in fakes.values():
+            for name, value in fake.environment.items():
+                monkeypatch.setenv(name, value)
+        yield fakes
+
+
+def remembered(edit: Edit) -> Edit:
+    """The same edit; what another provider was asked already is not drawn again."""
+    answers: dict[tuple[str, str], Picture] = {}
+
+    def remembering(picture: Picture, prompt: str, seed: int | None) -> Picture:
+        asked = picture.sha256, prompt
+        if asked not in answers:
+            answers[asked] = edit(picture, prompt, seed)
+        return answers[asked]
+
+    return remembering
+
+
+def hosted(fake: FakeProvider) -> EditingModel:
+    options = {**fake.options, "timeout": 60}  # patience: nothing here is about slowness
+    return factories.editing_model(
+        f"by-{fake.name}", fake.name, options=options, price_per_edit=PRICE
+    )
+
+
+def on_board(run: Run, suite_edits: int) -> None:
+    """The run is whole, paid for, ranked, and its model is in the board's table."""
+    run.refresh_from_db()
+    assert (run.state, run.reason_text, run.last_error) == (RunState.FINISHED, "", "")
+    assert run.complete
+    assert run.current
+    assert run.is_ranked, run.flags
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == run.calls == suite_edits
+    assert run.spent_usd > 0
+    standing = run.standings.get(scope="all", metric__name="psnr", level=0.5)
+    assert standing.counts["completed"] == standing.counts["chains"] > 0
+    assert standing.rank is not None
+    page = Client().get("/", {"suite": run.suite.slug}).content.decode()
+    assert f"/models/{run.editing_model.slug}/" in page
+    assert KEY not in page
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", sorted(FAKES))
+def test_a_hosted_model_is_played_scored_and_ranked(
+    name: str, fakes: dict[str, FakeProvider]
+) -> None:
+    suite = factories.tiny_suite(pictures=1, trips=2)
+    run = jobs.start(hosted(fakes[name]), suite)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    on_board(run, 8)
+    assert fakes[name].edits == 8
+    assert {trip.chain.run_id for trip in Trip.objects.select_related("chain")} == {run.pk}
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_smoke_runs_of_all_providers_through_real_workers_end_on_the_board(
+    fakes: dict[str, FakeProvider], tmp_path: Path, valkey: Any
+) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("providers know no databases; workers on this one are proven by test_worker")
+    smoke = loading.load_suite(catalog.suite("smoke"), loading.Loaded())
+    assert smoke is not None
+    runs = [jobs.start(hosted(fake), smoke) for fake in fakes.values()]
+    unwell = (RunState.PAUSED, RunState.FAILED)
+
+    def all_finished() -> bool:
+        states = Run.objects.values_list("state", "reason_text")
+        assert not [text for state, text in states if state in unwell]
+        return {state for state, _ in states} == {RunState.FINISHED}
+
+    with WorkerProcesses(tmp_path, PUBLISH_AT_ONCE=1, METRICS="psnr", LEASE_SECONDS=30) as workers:
+        workers.hire("edits")
+        workers.hire("gpu")
+        workers.wait(all_finished, seconds=900)  # a busy machine makes no test fail
+        assert KEY not in workers.logs()
+    for run in runs:
+        on_board(run, smoke.core.edits)
+    assert {fake.edits for fake in fakes.values()} == {smoke.core.edits}

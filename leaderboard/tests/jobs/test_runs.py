@@ -1,0 +1,348 @@
+"""Runs, their moves and claims, and what a play job does with every kind of answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+from PIL import Image
+
+from evaluation import jobs
+from evaluation.editors.base import Fault
+from evaluation.images import encode_png
+from evaluation.jobs import pacing, play_job
+from evaluation.retries import Limits
+from evaluation.testing.editing_server import Call as ServerCall
+from evaluation.testing.editing_server import EditingServer, Reply
+from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
+from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
+from leaderboard.testing import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr", "ssim"]
+    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
+    monkeypatch.setattr(play_job, "TICK", 0.02)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.005) as server:
+        yield server
+
+
+def served(server: EditingServer, **fields: Any) -> EditingModel:
+    options = {"url": server.url, "contract": "huggingface", "timeout": 20}
+    return factories.editing_model("served", "endpoint", options=options, **fields)
+
+
+def started(server: EditingServer, trips: int = 3, **fields: Any) -> Run:
+    """A queued run of four chains on the server."""
+    budget = {name: fields.pop(name) for name in list(fields) if name.startswith("budget")}
+    return jobs.start(served(server, **fields), factories.tiny_suite(trips=trips), **budget)
+
+
+def played(run: Run) -> Run:
+    jobs.play(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
+    return status, {"Content-Type": "application/json", **(headers or {})}, body
+
+
+# Moves
+
+
+def test_a_run_moves_only_along_the_allowed_moves(server: EditingServer) -> None:
+    run = started(server)
+    for origin in RunState.values:
+        for target in RunState.values:
+            Run.objects.filter(pk=run.pk).update(state=origin)
+            assert run.move(target) is (target in RUN_MOVES[origin]), (origin, target)
+
+
+def test_a_stale_object_cannot_move_a_run_that_was_cancelled_meanwhile(
+    server: EditingServer,
+) -> None:
+    run = started(server)
+    jobs.cancel(Run.objects.get(pk=run.pk))
+    assert run.state == RunState.QUEUED
+    assert not run.move(RunState.PLAYING)
+    assert run.state == RunState.CANCELLED
+
+
+# Claims
+
+
+def test_a_chain_is_claimed_once(server: EditingServer) -> None:
+    run = started(server, max_in_flight=10)
+    first = Chain.objects.claim(run, uuid4(), 3)
+    second = Chain.objects.claim(run, uuid4(), 3)
+    assert (len(first), len(second)) == (3, 1)
+    assert not {chain.pk for chain in first} & {chain.pk for chain in second}
+
+
+def test_no_more_chains_than_the_model_allows_are_in_flight_over_all_its_runs(
+    server: EditingServer,
+) -> None:
+    model = served(server, max_in_flight=3)
+    suite = factories.tiny_suite()
+    runs = [jobs.start(model, suite) for _ in range(2)]
+    taken = [len(Chain.objects.claim(run, uuid4(), 2)) for run in (*runs, *runs)]
+    assert taken == [2, 1, 0, 0]
+
+
+def test_a_lapsed_lease_is_taken_over_and_its_old_owner_can_write_nothing(
+    server: EditingServer,
+) -> None:
+    run, old, new = started(server), uuid4(), uuid4()
+    (chain,) = Chain.objects.claim(run, old, 1)
+    Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert chain.pk in {taken.pk for taken in Chain.objects.claim(run, new, 4)}
+    Chain.objects.renew(old)
+    assert Chain.objects.release(old) == 0
+    assert Chain.objects.held(old).count() == 0
+    assert Chain.objects.held(new).filter(pk=chain.pk).exists()
+
+
+def test_a_lapsed_lease_that_nobody_took_is_still_its_owners(server: EditingServer) -> None:
+    run, token = started(server), uuid4()
+    Chain.objects.claim(run, token, 1)
+    Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    Chain.objects.renew(token)
+    assert Chain.objects.held(token).in_flight().count() == 1
+
+
+# Playing
+
+
+def test_every_trip_is_played_once_and_kept(server: EditingServer) -> None:
+    run = played(started(server))
+    assert run.state == RunState.SCORING
+    assert len(server.calls) == len({call.edit for call in server.calls}) == 24
+    assert Trip.objects.filter(edited__isnull=False, restored__isnull=False).count() == 12
+    assert (run.calls, run.edits_done, run.chains_done) == (24, 24, 4)
+    assert set(run.ledger.values_list("outcome", "attempt")) == {(Call.ANSWERED, 1)}
+    assert set(run.chains.values_list("state", "outcome", "trips_played", "token")) == {
+        (ChainState.PLAYED, Outcome.COMPLETED, 3, None)
+    }
+
+
+def test_to_play_again_costs_nothing(server: EditingServer) -> None:
+    run = played(started(server))
+    played(run)
+    played(run)
+    assert len(server.calls) == 24
+
+
+def test_the_same_seed_asks_for_the_same_edits(server: EditingServer) -> None:
+    model, suite = served(server), factories.tiny_suite()
+    for _ in range(2):
+        played(jobs.start(model, suite, seed=7))
+    assert len({call.edit for call in server.calls}) == 24
+    assert len({call.key for call in server.calls}) == 48  # a run's keys are its own
+    played(jobs.start(model, suite, seed=8))
+    assert len({call.edit for call in server.calls}) == 48
+
+
+def test_a_chain_goes_on_with_the_half_it_lacks(server: EditingServer) -> None:
+    run = played(started(server))
+    before = list(Trip.objects.order_by("pk").values_list("edited", "restored"))
+    chain = run.chains.first()
+    assert chain
+    # As after a kill between the two edits of trip 3.
+    chain.trips.filter(number=3).update(restored=None)
+    Chain.objects.filter(pk=chain.pk).update(state=ChainState.WAITING, outcome="", trips_played=2)
+    Run.objects.filter(pk=run.pk).update(state=RunState.QUEUED)
+    played(run)
+    assert len(server.calls) == 25
+    assert list(Trip.objects.order_by("pk").values_list("edited", "restored")) == before
+
+
+def test_calls_in_flight_stay_within_the_limit(server: EditingServer) -> None:
+    server.latency = 0.05
+    played(started(server, max_in_flight=2))
+    assert server.most_in_flight == 2
+
+
+def test_calls_per_minute_are_spaced(server: EditingServer) -> None:
+    began = time.monotonic()
+    played(started(server, trips=1, calls_per_minute=600))
+    assert time.monotonic() - began >= 7 * 0.1
+
+
+def test_pictures_are_stored_before_their_rows_and_only_once(server: EditingServer) -> None:
+    run = played(started(server))
+    for stored in StoredImage.objects.all():
+        assert stored.read().sha256 == stored.sha256
+    assert run.chains.count() == 4
+
+
+# Answers that are no pictures
+
+
+def first_calls(count: int, reply: Reply) -> Any:
+    """The first calls get `reply`, the rest a picture."""
+    left = iter(range(count))
+    return lambda call: reply if next(left, None) is not None else None
+
+
+def test_server_errors_are_retried_and_written_into_the_ledger(server: EditingServer) -> None:
+    server.instead = first_calls(3, error(503))
+    run = played(started(server))
+    assert run.state == RunState.SCORING
+    outcomes = list(run.ledger.values_list("outcome", flat=True))
+    assert outcomes.count(Fault.SERVER_ERROR) == 3
+    assert outcomes.count(Call.ANSWERED) == 24
+    assert run.calls == 27
+
+
+def test_a_refusal_is_an_outcome_and_not_asked_again(server: EditingServer) -> None:
+    refusal = error(400, body=b'{"error": {"code": "content_policy_violation", "message": "no"}}')
+    server.instead = first_calls(1, refusal)
+    run = played(started(server))
+    assert run.state == RunState.SCORING
+    assert sorted(run.chains.values_list("outcome", flat=True)) == ["completed"] * 3 + ["refused"]
+    assert run.ledger.filter(outcome=Call.REFUSED).count() == 1
+
+
+def test_a_picture_of_one_colour_ends_its_chain_as_blank(server: EditingServer) -> None:
+    card = encode_png(Image.new("RGB", (64, 64), "white"))
+    server.instead = first_calls(1, (200, {"Content-Type": "image/png"}, card))
+    run = played(started(server))
+    blank = run.chains.get(outcome=Outcome.BLANK)
+    assert blank.trips_played == 0
+    assert blank.trips.count() == 1  # the card is kept as evidence
+    assert run.state == RunState.SCORING
+
+
+def test_an_answer_that_is_never_a_picture_breaks_its_chain_after_the_retries(
+    server: EditingServer,
+) -> None:
+    broken = 200, {"Content-Type": "image/png"}, b"half a pictu"
+    server.instead = lambda call: broken if "180" in call.prompt else None
+    run = played(started(server))
+    outcomes = list(run.chains.values_list("case__pair_slug", "outcome"))
+    assert set(outcomes) == {("flip", "completed"), ("upside-down", "failed")}
+    assert run.state == RunState.SCORING
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(401, Fault.KEY_REJECTED), (402, Fault.OUT_OF_CREDIT)]
+)
+def test_a_rejected_key_pauses_until_a_person_resumes(
+    server: EditingServer, status: int, reason: Fault
+) -> None:
+    server.instead = lambda call: error(status) if len(server.calls) > 6 else None
+    run = played(started(server))
+    assert (run.state, run.reason, run.resume_at) == (RunState.PAUSED, reason, None)
+    assert reason.label in run.reason_text
+    kept = run.edits_done
+    assert kept == 6
+    assert not run.chains.in_flight().exists()
+    jobs.sweep()
+    run.refresh_from_db()
+    assert run.state == RunState.PAUSED  # nothing resumes it but a person
+    server.instead = lambda call: None
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    answered = run.ledger.filter(outcome=Call.ANSWERED).count()
+    assert answered == 24
+
+
+def test_an_unreachable_endpoint_pauses_and_resumes_by_itself(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "_growing", lambda failures: 0.2)
+    run = started(server)
+    url = run.editing_model.options["url"]
+    EditingModel.objects.update(options=run.editing_model.options | {"url": "http://127.0.0.1:9/"})
+    played(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, Fault.UNREACHABLE)
+    assert run.resume_at
+    assert run.resume_at > timezone.now()
+    EditingModel.objects.update(options=run.editing_model.options | {"url": url})
+    Run.objects.update(resume_at=timezone.now() - timedelta(seconds=1))
+    Pace.objects.update(blocked_until=None)
+    jobs.sweep()
+    run = Run.objects.select_related("editing_model").get()
+    assert run.state == RunState.QUEUED
+    assert played(run).state == RunState.SCORING
+    assert Pace.objects.get().failures_in_a_row == 0
+
+
+def test_one_picture_that_always_fails_ends_its_chain_while_others_are_answered(
+    server: EditingServer,
+) -> None:
+    bad: set[str] = set()
+
+    def instead(call: ServerCall) -> Reply | None:
+        if not bad:
+            bad.add(call.edit)
+        return error(500) if call.edit in bad else None
+
+    server.instead = instead
+    run = played(started(server, trips=20))
+    assert run.state == RunState.SCORING
+    assert sorted(run.chains.values_list("outcome", flat=True)) == ["completed"] * 3 + ["failed"]
+
+
+def test_a_rate_limit_holds_all_calls_and_is_no_failure(server: EditingServer) -> None:
+    server.instead = first_calls(1, error(429, {"Retry-After": "1"}))
+    began = time.monotonic()
+    run = played(started(server))
+    assert run.state == RunState.SCORING
+    assert time.monotonic() - began >= 1
+    limited = run.ledger.get(outcome=Fault.RATE_LIMITED)
+    after = run.ledger.filter(started_at__gt=limited.started_at + timedelta(seconds=0.5))
+    assert after.earliest("started_at").started_at >= limited.started_at + timedelta(seconds=0.99)
+
+
+def test_a_rate_limit_of_another_worker_is_heeded(server: EditingServer) -> None:
+    run = started(server)
+    until = timezone.now() + timedelta(seconds=1.5)
+    Pace.objects.create(editing_model=run.editing_model, blocked_until=until)
+    played(run)
+    assert run.ledger.earliest("started_at").started_at >= until
+
+
+def test_a_long_rate_limit_frees_the_worker_and_says_until_when(server: EditingServer) -> None:
+    server.instead = lambda call: error(429, {"Retry-After": "7200"})
+    run = played(started(server))
+    assert (run.state, run.reason) == (RunState.PAUSED, Fault.RATE_LIMITED)
+    assert run.resume_at
+    assert timedelta(hours=1.9) < run.resume_at - timezone.now() < timedelta(hours=2.1)
+
+
+def test_an_unknown_editor_pauses_with_what_is_known(server: EditingServer) -> None:
+    run = jobs.start(factories.editing_model(editor="no-such"), factories.tiny_suite())
+    played(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, "configuration")
+    assert "no-such" in run.reason_text
+
+
+def test_storage_that_fails_pauses_the_run_and_marks_nothing_done(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = started(server)
+    monkeypatch.setattr("convergebench_site.storage.WholeFileStorage._save", full)
+    played(run)
+    assert (run.state, run.reason, run.edits_done) == (RunState.PAUSED, "storage", 0)
+    assert "No space left" in run.reason_text
+    assert run.resume_at
+    assert not Trip.objects.exists()

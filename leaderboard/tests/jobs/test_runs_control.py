@@ -1,0 +1,504 @@
+"""What people do to runs: budgets, pause, cancel, play again; and what a killed job leaves."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.files.storage import default_storage
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.models import F
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.editors import EDITORS, Answer, Editor, Fault
+from evaluation.images import Picture
+from evaluation.jobs import pacing, play_job, provenance, writer
+from evaluation.jobs.play_job import PlayJob
+from evaluation.retries import Limits
+from evaluation.testing.editing_server import EditingServer, noisy_turn
+from leaderboard import garbage, queue
+from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
+from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.pages import progress as run_progress
+from leaderboard.pages.progress import progress
+from leaderboard.testing import factories
+from leaderboard.tests.jobs.test_runs import error, played, served, started
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr", "ssim"]
+    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
+    monkeypatch.setattr(play_job, "TICK", 0.02)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.005) as server:
+        yield server
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("budget", [1, 7, 23])
+def test_a_run_pauses_before_it_would_make_a_call_too_many(
+    server: EditingServer, budget: int
+) -> None:
+    run = played(started(server, budget_calls=budget))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert len(server.calls) == run.calls == run.edits_done == budget
+    assert str(budget) in run.reason_text
+    Run.objects.update(budget_calls=24)
+    jobs.resume(run)
+    assert played(run).state == RunState.SCORING
+    assert len(server.calls) == 24
+
+
+def test_failed_calls_count_towards_the_budget(server: EditingServer) -> None:
+    server.instead = lambda call: error(503)
+    played(started(server, budget_calls=5))
+    assert len(server.calls) <= 5
+
+
+def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> None:
+    budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04")}
+    run = played(started(server, **budget))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert len(server.calls) == 12
+    assert run.spent_usd == Decimal("0.48")
+    assert "0.48" in run.reason_text
+
+
+def test_two_hands_share_one_budget(server: EditingServer) -> None:
+    """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
+    run = started(server, budget_calls=3, max_in_flight=4)
+    hands = [writer.RunWriter(run, uuid4()) for _ in range(2)]
+    for hand in hands:
+        works = [
+            writer.ChainInPlay(chain, chain.case.picture.stored, 1, "forward", 0)
+            for chain in Chain.objects.claim(run, hand.token, 2)
+        ]
+        hand.write([writer.CallRequested(work) for work in works])
+    granted = Call.objects.filter(outcome=Call.CALLING).count()
+    assert granted == 3
+    assert hands[1].waiting
+    run.refresh_from_db()
+    assert run.calls == 3
+
+
+# Pause and cancel
+
+
+class Interfering:
+    """Does something to a run while it is played, from the one connection a test has."""
+
+    def __init__(self, player_method: str, action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = getattr(PlayJob, player_method)
+        done: list[bool] = []
+
+        def wrapped(player: PlayJob, *args: Any) -> Any:
+            if not done and action(player):
+                done.append(True)
+            return original(player, *args)
+
+        monkeypatch.setattr(PlayJob, player_method, wrapped)
+
+
+def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+    cancelled: list[float] = []
+
+    def cancel(player: PlayJob) -> bool:
+        if server.in_flight < 4:
+            return False
+        jobs.cancel(Run.objects.get(pk=run.pk))
+        cancelled.append(time.monotonic())
+        return True
+
+    Interfering("_turn", cancel, monkeypatch)
+    server.latency = 60
+    played(run)
+    assert run.state == RunState.CANCELLED
+    assert time.monotonic() - cancelled[0] < 5
+    assert not run.chains.in_flight().exists()
+    assert run.finished_at
+    assert set(run.ledger.values_list("outcome", flat=True)) <= {Call.LOST, Fault.UNREACHABLE}
+
+
+def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+
+    def cancel(player: PlayJob) -> bool:
+        if Trip.objects.count() < 2:
+            return False
+        jobs.cancel(Run.objects.get(pk=run.pk))
+        player._due["look"] = 0
+        return True
+
+    Interfering("_turn", cancel, monkeypatch)
+    played(run)
+    kept = run.edits_done
+    assert 2 <= kept < 24
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+
+
+def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(server)
+    server.latency = 0.5
+
+    def pause(player: PlayJob) -> bool:
+        if server.in_flight < 4:
+            return False
+        player._due["look"] = 0
+        return jobs.pause(Run.objects.get(pk=run.pk), "person")
+
+    Interfering("_turn", pause, monkeypatch)
+    played(run)
+    assert run.state == RunState.PAUSED
+    assert run.edits_done == len(server.calls) == 4
+    assert set(run.chains.values_list("state", flat=True)) == {ChainState.WAITING}
+
+
+@pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELLED, RunState.FAILED])
+def test_a_run_that_ended_is_neither_played_nor_paused(
+    server: EditingServer, state: RunState
+) -> None:
+    run = started(server)
+    Run.objects.update(state=state)
+    assert not jobs.pause(run, "person")
+    played(run)
+    assert run.state == state
+    assert not server.calls
+
+
+# Fences
+
+
+def test_a_job_that_lost_its_chains_writes_nothing_more(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, thief = started(server), uuid4()
+
+    def steal(player: PlayJob) -> bool:
+        if Trip.objects.count() < 4:
+            return False
+        Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert len(Chain.objects.claim(run, thief, 4)) == 4
+        return True
+
+    Interfering("_turn", steal, monkeypatch)
+    played(run)
+    assert Chain.objects.held(thief).count() == 4
+    before = run.edits_done
+    # What was in flight at that moment came back to nobody: the ledger shows it, no row does.
+    assert (
+        before
+        == Trip.objects.filter(edited__isnull=False).count()
+        + Trip.objects.filter(restored__isnull=False).count()
+    )
+    assert run.state == RunState.PLAYING
+    assert not run.ledger.filter(outcome=Call.CALLING).exists()
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == before
+
+
+def test_a_kill_between_answer_and_commit_repeats_that_call_and_no_other(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """No handler of ours may see it, as with a kill."""
+
+    original = writer.RunWriter._keep
+
+    def killed(self: writer.RunWriter, arrived: Any) -> None:
+        if arrived and Trip.objects.count() >= 3:
+            monkeypatch.setattr(writer.RunWriter, "_keep", original)
+            raise Killed
+        original(self, arrived)
+
+    run = started(server, max_in_flight=1)
+    monkeypatch.setattr(writer.RunWriter, "_keep", killed)
+    with pytest.raises(Killed):
+        jobs.play(run.pk)
+    run.refresh_from_db()
+    kept = Trip.objects.count()
+    played(run)
+    assert run.state == RunState.SCORING
+    repeated = len(server.calls) - len({call.edit for call in server.calls})
+    assert repeated == 1
+    assert len({call.key for call in server.calls}) == 24  # so a provider bills it once
+    assert kept >= 3
+    assert run.ledger.filter(outcome=Call.LOST).count() == 1
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+
+
+def test_the_sweeper_takes_lapsed_chains_back_also_from_ended_runs(server: EditingServer) -> None:
+    run = started(server)
+    Chain.objects.claim(run, uuid4(), 4)
+    Run.objects.update(state=RunState.CANCELLED)
+    Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    jobs.sweep()
+    assert set(run.chains.values_list("state", "token")) == {(ChainState.WAITING, None)}
+
+
+# Again
+
+
+def test_broken_chains_are_played_again_from_their_last_good_return(
+    server: EditingServer,
+) -> None:
+    broken = 200, {"Content-Type": "image/png"}, b"half a pictu"
+    server.instead = lambda call: broken if "180" in call.prompt and len(server.calls) > 8 else None
+    run = played(started(server))
+    failed = run.chains.filter(outcome=Outcome.FAILED)
+    assert failed
+    kept = {chain.pk: chain.trips_played for chain in failed}
+    server.instead = lambda call: None
+    calls = len(server.calls)
+    assert jobs.play_again(run) == len(kept)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert set(run.chains.values_list("outcome", "trips_played")) == {(Outcome.COMPLETED, 3)}
+    assert len(server.calls) - calls <= sum(2 * (3 - played) for played in kept.values())
+
+
+def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) -> None:
+    run = started(server)
+    out = io.StringIO()
+    call_command("pause_run", run.pk, reason="The owner asked", stdout=out)
+    run.refresh_from_db()
+    assert run.reason_text == "The owner asked"
+    call_command("resume_run", run.pk, stdout=out)
+    call_command("cancel_run", run.pk, stdout=out)
+    assert out.getvalue().splitlines() == [
+        f"Run {run.pk}: paused.",
+        f"Run {run.pk}: goes on.",
+        f"Run {run.pk}: cancelled.",
+    ]
+    with pytest.raises(CommandError, match="A cancelled run cannot be paused"):
+        call_command("pause_run", run.pk, stdout=out)
+    with pytest.raises(CommandError, match="There is no run 999"):
+        call_command("cancel_run", 999, stdout=out)
+    with pytest.raises(CommandError, match="cannot be scored again"):
+        call_command("rescore", run.pk, stdout=out)
+
+
+def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:
+    served(server, is_reference=True)
+    factories.editing_model("other", is_reference=True)
+    factories.tiny_suite()
+    for _ in range(2):
+        call_command("start_run", references=True, suite="tiny", missing=True, verbosity=0)
+    assert Run.objects.count() == 2
+    call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
+    assert Run.objects.latest("pk").budget_calls == 5
+    for arguments, message in (
+        ({"suite": "nope", "references": True}, "There is no frozen suite 'nope'; there are tiny"),
+        ({"suite": "tiny"}, "Name one or more models"),
+    ):
+        with pytest.raises(CommandError, match=message):
+            call_command("start_run", **arguments)
+    with pytest.raises(CommandError, match="No editing model called ghost"):
+        call_command("start_run", "ghost", suite="tiny")
+
+
+# What people see, and what is swept away
+
+
+def test_progress_counts_what_is_left_in_few_queries(
+    server: EditingServer, django_assert_max_num_queries: Any, valkey: Any
+) -> None:
+    valkey.kill()
+    run_progress._workers.clear()
+    run = played(started(server, budget_calls=10))
+    minute_ago = timezone.now() - timedelta(minutes=1)
+    Run.objects.update(state=RunState.PLAYING, started_at=minute_ago)
+    run = Run.objects.select_related("editing_model", "suite").get()
+    with django_assert_max_num_queries(3):
+        now = progress(run)
+    assert now["edits"]["done"] == 10
+    assert 14 <= now["edits"]["left"] <= 24
+    assert now["edits_per_minute"]
+    assert now["workers"] == {queue.EDITS: None, queue.GPU: None}  # no Redis here
+    assert not now["ended"]
+
+
+def test_a_queued_run_knows_its_place(server: EditingServer) -> None:
+    model, suite = served(server), factories.tiny_suite()
+    runs = [jobs.start(model, suite) for _ in range(3)]
+    assert [progress(run)["position"] for run in runs] == [1, 2, 3]
+
+
+def test_a_blocked_address_is_a_security_event_and_needs_a_person(
+    server: EditingServer, settings: Any
+) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = False
+    run = started(server)
+    run.editing_model.options |= {"url": "https://localhost/edit", "allow_local": True}
+    run.editing_model.save()
+    played(run)
+    assert run.state == RunState.PAUSED
+    assert run.resume_at is None
+    assert not server.calls
+
+
+def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
+    run = played(started(server, trips=1))
+    orphan = StoredImage.objects.keep(factories_picture(50))
+    young = StoredImage.objects.keep(factories_picture(51))
+    StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
+    counted = garbage.collect(timedelta(days=1), dry_run=True)
+    assert counted.rows == 1
+    assert StoredImage.objects.filter(pk=orphan.pk).exists()
+    garbage.collect(timedelta(days=1))
+    assert not StoredImage.objects.filter(pk=orphan.pk).exists()
+    assert orphan.read()  # its file is young yet
+    garbage.collect(timedelta(0))
+    with pytest.raises(FileNotFoundError):
+        orphan.read()
+    for trip in Trip.objects.select_related("edited", "restored"):
+        assert trip.edited
+        assert trip.edited.read()
+    assert run.suite.pictures.all()[0].stored.read()
+
+
+def factories_picture(number: int) -> Picture:
+    return Picture.from_image(factories.picture(number))
+
+
+def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
+    run = played(started(server, budget_calls=13))
+    trip = Trip.objects.filter(restored__isnull=False).latest("number")
+    last = trip.chain.trips.latest("number")
+    default_storage.delete((last.restored or last.edited).name)  # type: ignore[union-attr]
+    Run.objects.update(budget_calls=None)
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    lost = run.chains.get(outcome=Outcome.LOST)
+    assert lost.pk == trip.chain_id
+    assert "gone from storage" in lost.outcome_text
+
+
+def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(writer.RunWriter, "write", broken)
+    run = played(started(server))
+    assert (run.state, run.reason) == (RunState.PAUSED, "internal")
+    assert "a bug" in run.reason_text
+    assert not run.chains.in_flight().exists()
+
+
+def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
+    run = started(server)
+    writer.RunWriter(run, uuid4()).write([writer.Alarm("redirect", "to 10.0.0.1")])
+    event = SecurityEvent.objects.get()
+    assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_drops_its_connections_is_asked_again(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer.time, "sleep", lambda seconds: None)
+    run = started(server)
+    drops: list[int] = []
+
+    def drop(player: PlayJob) -> bool:
+        if Trip.objects.count() > 3 * len(drops):
+            drops.append(1)
+            connection.connection.close()  # as a restarted server does
+        return len(drops) == 3
+
+    Interfering("_write", drop, monkeypatch)
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has no server that could go away")
+    played(run)
+    assert run.state == RunState.SCORING
+    assert len(drops) == 3
+    assert len(server.calls) == 24
+
+
+class OnGpu(Editor):
+    """A local model: one picture at a time."""
+
+    queue = "gpu"
+    busy = most = 0
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        type(self).busy += 1
+        type(self).most = max(self.most, self.busy)
+        answer = noisy_turn(picture.png(), prompt, seed or 0)
+        type(self).busy -= 1
+        return Answer(Picture.from_bytes(answer), 0.01)
+
+
+def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(EDITORS, "on-gpu", f"{__name__}:OnGpu")
+    run = jobs.start(factories.editing_model("local", "on-gpu"), factories.tiny_suite())
+    scored: list[int] = []
+
+    def look(player: PlayJob) -> bool:
+        scored.append(Trip.objects.filter(scored_at__isnull=False).count())
+        return False
+
+    Interfering("_turn", look, monkeypatch)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert OnGpu.most == 1
+    assert {3, 6, 9} <= set(scored)  # each chain was scored before the next began
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED
+
+
+def test_a_run_that_goes_on_with_other_code_says_so(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server, budget_calls=3))
+    assert run.provenance["code"]["version"]
+    assert run.provenance["model"]["contract"] == "huggingface"
+    assert "later" not in run.provenance
+    for version in ("99", "99", "100"):
+        monkeypatch.setattr(
+            provenance, "code_version", lambda version=version: {"version": version}
+        )
+        Run.objects.update(budget_calls=F("budget_calls") + 1)
+        jobs.resume(run)
+        played(run)
+    assert run.provenance["later"] == [{"code": {"version": "99"}}, {"code": {"version": "100"}}]
+
+
+def test_an_unwell_endpoint_is_left_alone_for_longer_each_time(server: EditingServer) -> None:
+    pacer = pacing.Pacer(started(server).editing_model)
+    rests = []
+    for failures in (1, 5, 10, 20, 50, 5000):
+        pacer.failures = failures
+        rests.append(pacing.rest(pacer))
+    assert rests == [60, 60, 120, 480, 3600, 3600]

@@ -1,0 +1,362 @@
+"""Storage, the database, clocks and garbage collection let a run down; it loses nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.files.storage import default_storage
+from django.db import OperationalError, connection
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.editors.base import EditorError, Fault
+from evaluation.images import Picture
+from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
+from evaluation.retries import Limits
+from evaluation.testing.editing_server import EditingServer
+from leaderboard import garbage
+from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
+from leaderboard.models.runs import Outcome, RunState
+from leaderboard.testing import factories
+from leaderboard.testing.fake_s3 import FakeS3
+from leaderboard.tests.jobs.test_runs import played, started
+from leaderboard.tests.jobs.test_runs_scores import scored
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr"]
+    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
+    monkeypatch.setattr(play_job, "TICK", 0.02)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.002) as server:
+        yield server
+
+
+# Storage
+
+
+@pytest.fixture
+def s3(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
+    """The site's storage is in S3."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as s3:
+        backend = {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": s3.options}
+        settings.STORAGES = settings.STORAGES | {"default": backend}
+        yield s3
+
+
+def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
+    server: EditingServer, s3: FakeS3
+) -> None:
+    run = scored(played(started(server)))
+    assert run.state == RunState.FINISHED, run.reason_text
+    originals = {name for name in s3.objects if name.startswith("originals/")}
+    assert {stored.name for stored in StoredImage.objects.all()} == originals
+    thumbnails = [name for name in s3.puts if name.startswith("thumbnails/")]
+    assert len(thumbnails) == len(set(thumbnails))  # each is drawn once
+    orphan = StoredImage.objects.keep(Picture.from_image(factories.picture(77)))
+    assert garbage.collect(timedelta(seconds=-5)).rows == 1
+    assert orphan.name not in s3.objects
+    assert originals < set(s3.objects)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
+    server: EditingServer, s3: FakeS3, status: int
+) -> None:
+    run = started(server)
+    s3.fails = status
+    played(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, "storage")
+    assert run.resume_at
+    assert not Trip.objects.exists()
+    s3.fails = 0
+    jobs.resume(run)
+    assert scored(played(run)).state == RunState.FINISHED
+    assert not run.chains.filter(outcome=Outcome.LOST).exists()
+
+
+def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itself(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = played(started(server))
+    with monkeypatch.context() as patch:
+        patch.setattr("convergebench_site.storage.WholeFileStorage._save", full)
+        # Also what an earlier test of the same pictures left on the disk.
+        patch.setattr("convergebench_site.storage.WholeFileStorage.exists", lambda *args: False)
+        scored(run)
+    assert (run.state, run.reason, run.trips_scored) == (RunState.PAUSED, "storage", 0)
+    assert "No space left" in run.reason_text
+    assert run.resume_at
+    Run.objects.update(resume_at=timezone.now() - timedelta(seconds=1))
+    jobs.sweep()
+    assert scored(played(run)).state == RunState.FINISHED
+
+
+def test_a_thumbnail_is_drawn_once_even_when_a_run_is_scored_again(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scored(played(started(server)))
+    monkeypatch.setattr("leaderboard.models.pictures.thumbnail", lambda image: 1 / 0)
+    jobs.score_again(run)
+    assert scored(run).state == RunState.FINISHED
+
+
+# Garbage collection
+
+
+@pytest.mark.django_db(transaction=True)
+def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: EditingServer) -> None:
+    """The worst case: every answer is an old picture that nothing refers to any more."""
+    first = played(started(server))
+    suite, model = first.suite, first.editing_model
+    names = set(StoredImage.objects.values_list("pk", flat=True))
+    first.delete()
+    long_ago = timezone.now() - timedelta(days=9)
+    StoredImage.objects.update(created_at=long_ago)
+    for stored in StoredImage.objects.all():
+        os.utime(default_storage.path(stored.name), (1, 1))
+    ended, failures = threading.Event(), []
+
+    def collect() -> None:
+        while not ended.is_set():
+            try:
+                garbage.collect(timedelta(days=1))
+            except Exception as error:
+                failures.append(error)
+        connection.close()
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    try:
+        again = played(jobs.start(model, suite))
+    finally:
+        ended.set()
+        collector.join()
+    assert again.state == RunState.SCORING, again.reason_text
+    assert set(again.chains.values_list("outcome", flat=True)) == {Outcome.COMPLETED}
+    assert scored(again).state == RunState.FINISHED
+    assert set(StoredImage.objects.values_list("pk", flat=True)) == names
+    assert not failures
+
+
+@pytest.mark.django_db(transaction=True)
+def test_garbage_collection_cannot_come_between_a_picture_and_its_trip(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    first = played(started(server))
+    suite, model = first.suite, first.editing_model
+    first.delete()
+    StoredImage.objects.update(created_at=timezone.now() - timedelta(days=9))
+    collectors: list[threading.Thread] = []
+
+    def collect() -> None:
+        garbage.collect(timedelta(days=1))
+        connection.close()
+
+    insert = writer.bulk.insert
+
+    def collecting(table: Any, rows: Any, **options: Any) -> None:
+        if table is Trip and rows and not collectors:
+            collectors.append(threading.Thread(target=collect))
+            collectors[0].start()
+            collectors[0].join(timeout=0.5)
+        insert(table, rows, **options)
+
+    monkeypatch.setattr(writer.bulk, "insert", collecting)
+    again = played(jobs.start(model, suite))
+    collectors[0].join()
+    assert again.state == RunState.SCORING, again.reason_text
+    assert scored(again).state == RunState.FINISHED
+
+
+# The database
+
+
+def test_a_database_that_is_away_while_scoring_needs_no_person(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any) -> None:
+        raise OperationalError("the connection is closed")
+
+    run = played(started(server))
+    for module, name in ((score_job.ScoreJob, "_score"), (score_job.standings, "rebuild")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, away)
+            with pytest.raises(OperationalError):
+                jobs.score(run.pk)
+        run.refresh_from_db()
+        assert run.state == RunState.SCORING
+    assert scored(run).state == RunState.FINISHED
+
+
+def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
+    server: EditingServer,
+) -> None:
+    run = played(started(server))
+    with leases.claimed(run, uuid4()) as ours:
+        assert ours
+        with leases.claimed(run, uuid4()) as theirs:
+            assert not theirs
+    run.refresh_from_db()
+    assert run.token is None
+    with leases.claimed(run, uuid4()) as next_one:
+        assert next_one
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
+    server: EditingServer, settings: Any
+) -> None:
+    settings.LEASE_SECONDS = 0.6
+    run = played(started(server))
+    with leases.claimed(run, uuid4()):
+        time.sleep(1.5)
+        assert not run.claim_finalising(uuid4())
+
+
+def test_a_worker_killed_while_it_drew_the_sums_is_followed_after_one_lease(
+    server: EditingServer, settings: Any
+) -> None:
+    run = played(started(server))
+    settings.LEASE_SECONDS = 0.2
+    assert run.claim_finalising(uuid4())  # and is killed
+    time.sleep(0.3)
+    settings.LEASE_SECONDS = 30
+    assert scored(run).state == RunState.FINISHED
+
+
+def test_a_run_killed_between_its_start_and_its_provenance_gets_it_from_the_next_job(
+    server: EditingServer,
+) -> None:
+    run = started(server)
+    assert run.move(RunState.PLAYING)
+    played(run)
+    assert run.started_at
+    assert run.provenance["suite"]["content_hash"] == run.suite.content_hash
+
+
+def test_counters_recounted_while_a_run_plays_miss_nothing(server: EditingServer) -> None:
+    run = played(started(server, budget_calls=7))
+    Run.objects.update(calls=99, edits_done=99, spent_usd=Decimal(9))
+    run.refresh_from_db()
+    control.recount(run)
+    run.refresh_from_db()
+    assert (run.calls, run.edits_done, run.spent_usd) == (7, 7, 0)
+
+
+def test_a_scoring_job_from_before_a_rescore_writes_nothing(server: EditingServer) -> None:
+    run = scored(played(started(server)))
+    Chain.objects.update(trips_scored=0)
+    job = score_job.ScoreJob(run, uuid4())
+    chain = Chain.objects.claim_scores(run, job.token, 1)[0]
+    trips = list(chain.trips.all()[:1])
+    jobs.score_again(run)
+    with pytest.raises(score_job.Superseded):
+        job._write(chain, trips, [])
+
+
+def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was held up for longer than its lease claims what the sweeper put back."""
+    server.latency = 0.3
+    taken_back: list[int] = []
+    claim = play_job.PlayJob._claim
+
+    def after_a_lapse(player: play_job.PlayJob) -> bool:
+        if server.in_flight == 4 and not taken_back:
+            Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+            taken_back.append(Chain.objects.take_back())
+            player._due["claim"] = 0.0
+        return claim(player)
+
+    monkeypatch.setattr(play_job.PlayJob, "_claim", after_a_lapse)
+    run = played(started(server, max_in_flight=16))
+    assert taken_back == [4]
+    assert run.state == RunState.SCORING
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
+    assert run.ledger.filter(outcome=Call.LOST).count() == 4
+    assert len(server.calls) == 28
+
+
+# Clocks and rate limits
+
+
+def limited(after: float | None) -> writer.CallFailed:
+    error = EditorError("slow down", fault=Fault.RATE_LIMITED, retry_after=after)
+    return writer.CallFailed(None, None, error)  # type: ignore[arg-type]
+
+
+def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = factories.editing_model("served", "endpoint", calls_per_minute=60)
+    wrong, right = pacing.Pacer(model), pacing.Pacer(model)
+    ahead = timezone.now() + timedelta(hours=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(timezone, "now", lambda: ahead)
+        assert wrong.slots(1) == [0]
+        wrong.note([limited(20)])
+    assert 15 < wrong.blocked <= 20
+    until, now = Pace.objects.values_list("blocked_until", Now()).get()
+    right.heard(until, 1, now)
+    assert 15 < right.blocked <= 20
+    next_call = Pace.objects.get().next_call_at
+    assert next_call
+    assert next_call < timezone.now() + timedelta(seconds=5)
+
+
+def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often() -> None:
+    waits = [pacing._block([limited(0.0).error], failures) for failures in range(1, 13)]  # type: ignore[list-item]
+    assert waits[:4] == [0, 0, 0, 0]
+    assert all(later > sooner for sooner, later in pairwise(waits[4:]))
+    assert waits[-1] > play_job.LONG_BLOCK
+    assert pacing._block([limited(1e9).error], 1) == pacing.LONGEST_BLOCK  # type: ignore[list-item]
+
+
+def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evaluation.editors.endpoint import Endpoint
+
+    edit = Endpoint.edit
+
+    def dear(*args: Any, **options: Any) -> Any:
+        answer = edit(*args, **options)
+        return type(answer)(answer.picture, answer.seconds, 0.06, answer.notes)
+
+    monkeypatch.setattr(Endpoint, "edit", dear)
+    budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04"), "max_in_flight": 1}
+    run = played(started(server, **budget))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert Decimal("0.40") < run.spent_usd <= Decimal("0.50")

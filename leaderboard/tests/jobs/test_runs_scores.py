@@ -1,0 +1,302 @@
+"""Scoring follows playing, never mixes metric versions, and ends with standings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.files.storage import default_storage
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.jobs import play_job, score_job
+from evaluation.jobs.score_job import ScoreJob
+from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.psnr import Psnr
+from evaluation.testing.editing_server import EditingServer
+from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Standing, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.testing import factories
+from leaderboard.tests.jobs.test_runs import played, served, started
+
+pytestmark = pytest.mark.django_db
+
+
+class Psnr2(Psnr):
+    """The same metric after its code changed."""
+
+    version = "2"
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr", "ssim"]
+    monkeypatch.setattr(play_job, "TICK", 0.02)
+    yield
+    metric_class.cache_clear()
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.002) as server:
+        yield server
+
+
+def scored(run: Run) -> Run:
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def numbers() -> list[tuple[Any, ...]]:
+    return list(
+        Score.objects.order_by("trip", "metric").values_list(
+            "trip__chain", "trip__number", "metric__name", "metric__version", "distance"
+        )
+    )
+
+
+def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
+    run = scored(played(started(server)))
+    assert run.state == RunState.FINISHED
+    assert Score.objects.count() == 12 * 2
+    assert run.trips_scored == 12
+    assert Calibration.objects.count() == 2 * 2  # per picture and metric, not per chain
+    assert Standing.objects.filter(run=run, scope="all").exists()
+    assert run.metrics["psnr"] == {"version": Psnr.version, "weights_sha256": ""}
+    assert run.provenance["scoring"]["packages"]["numpy"]
+    trip = Trip.objects.filter(number=2).first()
+    assert trip
+    assert trip.change_seen is True
+    assert 0 < trip.step < trip.from_source * 2 < 1  # type: ignore[operator]
+    assert trip.worst_window
+    assert len(trip.worst_window) == 3
+
+
+def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
+    server: EditingServer, settings: Any
+) -> None:
+    suite = factories.tiny_suite(pictures=1, trips=1)
+    models = {
+        name: factories.editing_model(name, editor="jpeg", is_reference=name == "reference")
+        for name in ("stranger", "reference", "at-once")
+    }
+    published = {}
+    for name, model in models.items():
+        settings.PUBLISH_AT_ONCE = name == "at-once"
+        published[name] = scored(played(jobs.start(model, suite))).published
+    assert published == {"stranger": False, "reference": True, "at-once": True}
+
+
+def test_to_score_again_changes_nothing(server: EditingServer) -> None:
+    run = scored(played(started(server)))
+    before = numbers()
+    scored(run)
+    jobs.score_again(run)
+    assert scored(run).state == RunState.FINISHED
+    assert numbers() == before
+
+
+def test_trips_are_scored_while_the_run_still_plays(server: EditingServer) -> None:
+    run = played(started(server, budget_calls=13))
+    Run.objects.update(state=RunState.PLAYING)
+    trips = Trip.objects.filter(restored__isnull=False).count()
+    assert trips
+    ScoreJob(run, uuid4()).score_what_there_is()
+    assert Trip.objects.filter(scored_at__isnull=False).count() == trips
+    run.refresh_from_db()
+    assert run.state == RunState.PLAYING
+
+
+def test_a_scoring_job_that_lost_its_lease_writes_nothing(server: EditingServer) -> None:
+    run = played(started(server))
+    old, new = ScoreJob(run, uuid4()), uuid4()
+    (chain, *_) = Chain.objects.claim_scores(run, old.token, 4)
+    Chain.objects.update(score_lease_until=timezone.now() - timedelta(seconds=1))
+    assert len(Chain.objects.claim_scores(run, new, 4)) == 4
+    old._score(chain)
+    assert not Score.objects.exists()
+    assert not Trip.objects.filter(scored_at__isnull=False).exists()
+
+
+def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_from(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server))
+    undisturbed = scored(played(jobs.start(run.editing_model, run.suite)))
+    monkeypatch.setattr(score_job, "TRIPS", 1)
+
+    class Killed(BaseException):
+        """No handler of ours may see it, as with a kill."""
+
+    write, count = ScoreJob._write, iter(range(100))
+
+    def killed(self: ScoreJob, *args: Any) -> None:
+        if next(count) % 3 == 2:
+            raise Killed
+        write(self, *args)
+
+    monkeypatch.setattr(ScoreJob, "_write", killed)
+    kills = 0
+    while run.state != RunState.FINISHED:
+        try:
+            scored(run)
+        except Killed:
+            kills += 1
+            Chain.objects.update(score_lease_until=None)
+    assert kills >= 4
+
+    def result(run: Run) -> list[Any]:
+        rows = Score.objects.filter(trip__chain__run=run)
+        names = ("trip__chain__case", "trip__number", "metric__name")
+        return list(rows.order_by(*names).values_list(*names, "distance"))
+
+    assert result(run) == result(undisturbed)
+    assert run.trips_scored == 12
+
+
+def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server))
+    job = ScoreJob(run, uuid4())
+    (chain,) = Chain.objects.claim_scores(run, job.token, 1)
+    job._score(chain)
+    Chain.objects.release_scores(job.token)
+    monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
+    metric_class.cache_clear()
+    scored(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, "metric_version")
+    assert "psnr" in run.reason_text
+    assert set(Score.objects.values_list("metric__version", flat=True)) == {"1"}
+
+
+def test_a_metric_that_went_away_in_mid_run_pauses_it(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server))
+    job = ScoreJob(run, uuid4())
+    (chain,) = Chain.objects.claim_scores(run, job.token, 1)
+    job._score(chain)
+    Chain.objects.release_scores(job.token)
+    monkeypatch.setattr(Psnr, "missing", lambda self: ["the weights are gone"])
+    scored(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, "metric_version")
+    assert "the weights are gone" in run.reason_text
+
+
+def test_a_rescore_keeps_the_old_scores_and_shows_the_new_ones(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scored(played(started(server)))
+    before = numbers()
+    monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
+    metric_class.cache_clear()
+    jobs.score_again(run)
+    assert scored(run).state == RunState.FINISHED
+    after = numbers()
+    assert set(before) < set(after)
+    assert {row[3] for row in set(after) - set(before)} == {"2"}  # SSIM was not computed again
+    assert run.metrics["psnr"]["version"] == "2"
+    shown = set(run.standings.values_list("metric__name", "metric__version"))
+    assert shown == {("psnr", "2"), ("ssim", "1")}
+
+
+def test_a_metric_that_cannot_run_here_is_missing_with_its_reason_and_never_zero(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Psnr, "missing", lambda self: ["no weights here"])
+    run = scored(played(started(server)))
+    assert run.state == RunState.FINISHED
+    assert run.metrics["psnr"] == {"missing": "no weights here"}
+    assert not MetricVersion.objects.filter(name="psnr").exists()
+    assert set(Score.objects.values_list("metric__name", flat=True)) == {"ssim"}
+
+
+def test_an_error_in_scoring_pauses_the_run_with_its_words(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ValueError("the picture has no pixels")
+
+    monkeypatch.setattr(score_job, "_measure", broken)
+    run = scored(played(started(server)))
+    assert (run.state, run.reason) == (RunState.PAUSED, "internal")
+    assert "the picture has no pixels" in run.reason_text
+    monkeypatch.undo()
+
+
+def test_an_error_in_the_sums_pauses_the_run_and_a_resume_finishes_it(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(run: Run) -> None:
+        raise ArithmeticError("no sum")
+
+    run = played(started(server))
+    with monkeypatch.context() as patch:
+        patch.setattr(score_job.standings, "rebuild", broken)
+        scored(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, "internal")
+    jobs.resume(run)
+    assert scored(played(run)).state == RunState.FINISHED
+
+
+def test_a_run_whose_chains_all_broke_still_ends(server: EditingServer) -> None:
+    server.instead = lambda call: (
+        400,
+        {"Content-Type": "application/json"},
+        b'{"error": {"code": "content_policy_violation", "message": "no"}}',
+    )
+    run = scored(played(started(server)))
+    assert run.state == RunState.FINISHED
+    assert set(run.chains.values_list("outcome", flat=True)) == {"refused"}
+    nothing = run.standings.filter(scope="all", level=0.5).values_list("half_life", "usable_trips")
+    assert list(nothing) == [(0, 0), (0, 0)]
+    assert Calibration.objects.count() == 4
+
+
+def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) -> None:
+    """A style edit counts only when it moves more than the same model asked for no change."""
+    style = factories.EditPair(
+        slug="style",
+        category="style",
+        forward="Mirror it as a style.",
+        backward="Mirror it as a style.",
+        change="global",
+    )
+    suite = factories.tiny_suite(pictures=1, pairs=(factories.REPLICA, style))
+    run = jobs.start(served(server), suite)
+    server.edit = lambda picture, prompt, seed: (
+        picture if "replica" in prompt else server_turn(picture, prompt, seed)
+    )
+    scored(played(run))
+    judged = dict(
+        Trip.objects.filter(number=1).values_list("chain__case__pair_slug", "change_seen")
+    )
+    assert judged == {"replica": None, "style": True}
+
+
+def test_a_picture_that_is_gone_costs_its_chain_and_not_the_run(server: EditingServer) -> None:
+    run = played(started(server))
+    trip = Trip.objects.filter(number=2).first()
+    assert trip
+    assert trip.restored
+    default_storage.delete(trip.restored.name)
+    scored(run)
+    assert run.state == RunState.FINISHED
+    assert sorted(run.chains.values_list("outcome", "trips_played")) == [
+        ("completed", 3),
+        ("completed", 3),
+        ("completed", 3),
+        ("lost", 0),
+    ]
+
+
+def server_turn(picture: bytes, prompt: str, seed: int) -> bytes:
+    from evaluation.testing.editing_server import noisy_turn
+
+    return noisy_turn(picture, prompt, seed)

@@ -1,0 +1,231 @@
+"""Real workers on a real Valkey: rings, kills, outages."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from evaluation import jobs
+from evaluation.jobs import forking
+from evaluation.testing.editing_server import EditingServer
+from leaderboard import queue
+from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.testing import factories
+from leaderboard.testing.worker_processes import WorkerProcesses, children
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    monkeypatch.setattr(queue, "_silent_until", 0.0)
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.05) as server:
+        yield server
+
+
+@pytest.fixture
+def workers(tmp_path: Path, valkey: Any) -> Iterator[WorkerProcesses]:
+    with WorkerProcesses(tmp_path) as workers:
+        yield workers
+
+
+def listens(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM."""
+    (caught,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def start(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
+    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
+    model = factories.editing_model("served", "endpoint", options=options, **fields)
+    return jobs.start(model, factories.tiny_suite(pictures=pictures, trips=trips))
+
+
+def state(run: Run) -> str:
+    run.refresh_from_db()
+    return run.state
+
+
+def test_a_run_is_played_scored_and_finished(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    workers.hire("edits")
+    workers.hire("gpu")
+    run = start(server)
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == run.calls == 24
+    assert run.standings.exists()
+
+
+def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
+    workers: WorkerProcesses, server: EditingServer, valkey: Any
+) -> None:
+    valkey.kill()
+    run = start(server)  # saved, though nobody heard of it
+    assert state(run) == RunState.QUEUED
+    workers = [workers.hire("edits"), workers.hire("gpu")]
+    # Until both have begun to wait: their signals are rq's then.
+    workers.wait(lambda: all(listens(worker.pid) for worker in workers))
+    time.sleep(1)
+    assert [worker.poll() for worker in workers] == [None, None]
+    valkey.start()
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 24
+    assert [worker.poll() for worker in workers] == [None, None]
+
+
+def test_redis_may_be_emptied_and_restarted_in_mid_run(
+    workers: WorkerProcesses, server: EditingServer, valkey: Any
+) -> None:
+    server.latency = 0.3
+    edits, gpu = workers.hire("edits"), workers.hire("gpu")
+    run = start(server, trips=6)
+    client = redis.Redis(unix_socket_path=valkey.socket)
+    workers.wait(lambda: len(server.calls) >= 6)
+    client.flushall()
+    workers.wait(lambda: len(server.calls) >= 16)
+    valkey.kill()
+    workers.wait(lambda: len(server.calls) >= 24)  # the work goes on without it
+    valkey.start()
+    workers.wait(lambda: queue.workers("edits") == 1)  # known as alive again
+    client.flushall()
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 48
+    assert edits.poll() is None
+    assert gpu.poll() is None
+
+
+def test_a_killed_horse_costs_the_edit_in_flight_and_its_chains_go_on_at_once(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    server.latency = 1
+    workers.environment["LEASE_SECONDS"] = "300"  # nobody waits for it
+    workers.hire("edits")
+    workers.hire("gpu")
+    run = start(server, trips=2)
+    workers.wait(lambda: server.in_flight == 4)
+    assert workers.kill("edits", horse=True)
+    killed = time.monotonic()
+    workers.wait(lambda: len(server.calls) >= 8)
+    assert time.monotonic() - killed < 30
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 16 + 4
+    assert run.ledger.filter(outcome=Call.LOST).count() == 4
+
+
+def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    server.latency = 1
+    first = workers.hire("edits", "first")
+    run = start(server, trips=2)
+    workers.wait(lambda: server.in_flight == 4)
+    horse = workers.horse("first")
+    assert horse
+    family = [horse, *children(horse)]
+    assert len(family) == min(2, forking.PROCESSORS)
+    workers.hire("edits", "second")
+    workers.hire("gpu")
+    first.kill()
+    first.wait()
+    del workers.processes["first"]
+    killed = time.monotonic()
+    workers.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), seconds=10)
+    workers.wait(lambda: len(server.calls) >= 8, seconds=90)
+    assert time.monotonic() - killed < 90
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) <= 16 + 4
+
+
+@pytest.mark.skipif(forking.PROCESSORS < 2, reason="one processor: a job forks nothing")
+def test_a_process_that_a_job_forked_may_die_alone(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    server.latency = 0.5
+    workers.hire("edits")
+    workers.hire("gpu")
+    run = start(server, trips=4)
+    workers.wait(lambda: server.in_flight == 4)
+    horse = workers.horse("edits")
+    assert horse
+    (forked,) = children(horse)
+    assert Chain.objects.in_flight().values("token").distinct().count() == 2
+    os.kill(forked, signal.SIGKILL)
+    workers.wait(lambda: state(run) == RunState.FINISHED)
+    assert len(server.calls) == 32 + 2
+    assert run.ledger.filter(outcome=Call.LOST).count() == 2
+    assert "a process of the job died" in workers.logs()
+
+
+def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer) -> None:
+    server.latency = 0.5
+    workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2", "CALLS_PER_PROCESS": "16"}
+    workers.hire("edits", "first")
+    workers.hire("edits", "second")
+    workers.wait(lambda: queue.workers("edits") == 2)
+    run = start(server, trips=6)
+    workers.wait(lambda: Chain.objects.in_flight().values("token").distinct().count() == 2)
+    workers.wait(lambda: state(run) == RunState.SCORING)
+    assert len(server.calls) == 48
+    assert server.most_in_flight == 4
+
+
+def test_cancel_frees_the_worker_in_the_middle_of_an_edit(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    server.latency = 120
+    workers.hire("edits")
+    run = start(server)
+    workers.wait(lambda: server.in_flight == 4)
+    jobs.cancel(run)
+    cancelled = time.monotonic()
+    workers.wait(lambda: not workers.horse("edits"))
+    assert time.monotonic() - cancelled < 15
+    assert not Chain.objects.in_flight().exists()
+
+
+def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
+    workers: WorkerProcesses, server: EditingServer
+) -> None:
+    server.latency = 0.5
+    edits = workers.hire("edits")
+    run = start(server, trips=6)
+    workers.wait(lambda: len(server.calls) >= 6)
+    os.kill(edits.pid, signal.SIGTERM)
+    assert edits.wait(timeout=30) == 0
+    assert Trip.objects.exists()
+    assert run.ledger.filter(outcome=Call.CALLING).count() == 0
+    assert not Chain.objects.in_flight().exists()
+    workers.hire("edits")
+    workers.wait(lambda: state(run) == RunState.SCORING)
+    assert len(server.calls) == 48
+
+
+def test_runs_take_turns_on_one_worker(
+    workers: WorkerProcesses, server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run does not wait for the end of a first that takes for ever."""
+    server.latency = 0.3
+    workers.environment["TURN_SECONDS"] = "2"
+    workers.hire("edits")
+    long = start(server, trips=60)
+    workers.wait(lambda: len(server.calls) >= 4)
+    other = factories.editing_model("other", "jpeg")
+    short = jobs.start(other, long.suite)
+    workers.wait(lambda: Trip.objects.filter(chain__run=short).exists())
+    assert state(long) == RunState.PLAYING
+    assert len({call.edit for call in server.calls}) == len(server.calls)

@@ -1,0 +1,122 @@
+"""kill -9, again and again: the run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation import jobs
+from evaluation.testing.editing_server import EditingServer
+from leaderboard.models import Call, Run, Score, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.testing import factories
+from leaderboard.testing.worker_processes import WorkerProcesses
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+#: What is killed, and how often: the worker's horse, its parent, and Valkey.
+PLAN = {
+    ("edits", "horse"): 8,
+    ("edits", "parent"): 7,
+    ("gpu", "horse"): 5,
+    ("gpu", "parent"): 4,
+    ("valkey", ""): 4,
+}
+IN_FLIGHT = 4
+TRIPS = 30
+
+
+@pytest.fixture
+def server() -> Iterator[EditingServer]:
+    with EditingServer(latency=0.0) as server:
+        yield server
+
+
+def pictures(run: Run) -> list[Any]:
+    names = ("chain__case__slug", "number", "edited", "restored", "change_seen", "step")
+    return list(Trip.objects.filter(chain__run=run).order_by(*names[:2]).values_list(*names))
+
+
+def distances(run: Run) -> list[Any]:
+    names = ("trip__chain__case__slug", "trip__number", "metric__name", "distance")
+    rows = Score.objects.filter(trip__chain__run=run)
+    return list(rows.order_by(*names[:3]).values_list(*names))
+
+
+def standings(run: Run) -> list[Any]:
+    names = ("metric__name", "level", "scope", "half_life", "usable_trips", "auc", "curve")
+    return list(run.standings.order_by(*names[:3]).values_list(*names))
+
+
+def test_kills_at_random_moments_change_nothing(
+    server: EditingServer, valkey: Any, tmp_path: Path, settings: Any
+) -> None:
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    settings.METRICS = ["psnr", "ssim"]
+    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
+    model = factories.editing_model("served", "endpoint", options=options, max_in_flight=IN_FLIGHT)
+    suite = factories.tiny_suite(pictures=3, trips=TRIPS)
+    undisturbed = jobs.start(model, suite, seed=1)
+    jobs.play(undisturbed.pk)
+    jobs.score(undisturbed.pk)
+    undisturbed.refresh_from_db()
+    assert undisturbed.state == RunState.FINISHED
+    valkey.kill()
+    valkey.start()
+
+    server.calls.clear()
+    server.latency = 1.2  # long enough that most kills hit calls in flight
+    seed = random.randrange(10**6)
+    chance = random.Random(seed)
+    plan = [kill for kill, times in PLAN.items() for _ in range(times)]
+    chance.shuffle(plan)
+    kills: Counter[tuple[str, str]] = Counter()
+    with WorkerProcesses(tmp_path, LEASE_SECONDS=5) as workers:
+        for name in ("edits-1", "edits-2", "gpu-1", "gpu-2"):
+            workers.hire(name.partition("-")[0], name)
+        run = jobs.start(model, suite, seed=1)
+
+        def at_work(queue: str) -> list[str]:
+            names = [name for name in workers.processes if name.startswith(queue)]
+            return [name for name in names if workers.horse(name)]
+
+        for queue, what in plan:
+            time.sleep(chance.uniform(0.05, 0.8))
+            if queue == "valkey":
+                valkey.kill()
+                time.sleep(chance.uniform(0, 1))
+                valkey.start()
+            else:
+                workers.wait(lambda queue=queue: at_work(queue))
+                if not workers.kill(chance.choice(at_work(queue) or [""]), horse=what == "horse"):
+                    continue
+            kills[queue, what] += 1
+            workers.tend()
+        server.latency = 0.01  # enough: let it end
+        workers.wait(lambda: Run.objects.get(pk=run.pk).state == RunState.FINISHED, seconds=300)
+        logs = workers.logs()
+    run.refresh_from_db()
+
+    assert kills.total() >= 25, (kills, seed)
+    assert pictures(run) == pictures(undisturbed), f"seed {seed}\n{logs}"
+    assert distances(run) == distances(undisturbed), f"seed {seed}\n{logs}"
+    assert standings(run) == standings(undisturbed)
+    edits = suite.cases.count() * TRIPS * 2
+    assert (run.edits_done, run.chains_done, run.trips_scored) == (edits, 6, edits // 2)
+    answered = run.ledger.filter(outcome=Call.ANSWERED).count()
+    assert answered == edits, f"{answered}, seed {seed}\n{logs}"
+    # A kill costs at most the edit in flight of each chain, and the ledger shows it.
+    repeated = len(server.calls) - len({call.edit for call in server.calls})
+    deadly = kills["edits", "horse"] + kills["edits", "parent"]
+    assert repeated <= run.ledger.filter(outcome=Call.LOST).count()
+    assert repeated <= deadly * IN_FLIGHT, (repeated, kills, seed)
+    assert len({call.key for call in server.calls}) == edits  # a provider could bill each once
+    assert repeated  # else the kills hit nothing
+    names = ", ".join(f"{count} x {queue} {what}".strip() for (queue, what), count in kills.items())
+    print(f"{kills.total()} kills ({names}), {repeated} of {edits} calls repeated, seed {seed}")  # noqa: T201

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderboard import formatting
+
+NBSP = "\u00a0"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, f">{NBSP}20"), (7.34, "7.3"), (0, "0.0"), (19.96, "20.0")],
+)
+def test_a_half_life_reads_as_trips_or_as_beyond_the_suite(value, text):
+    assert formatting.half_life(value, 20) == text
+
+
+def test_bounds_that_were_not_reached_say_so():
+    assert formatting.half_life_interval(6.1, 8.84, 20) == "6.1–8.8"
+    assert formatting.half_life_interval(17.2, None, 20) == f"17.2 to >{NBSP}20"
+    assert formatting.half_life_interval(None, None, 20) == ""
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "–"),
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.624, "62 %"),
+        (0.002, "< 1 %"),
+        (0.998, "> 99 %"),
+        (-0.05, "−5 %"),
+    ],
+)
+def test_a_share_that_is_not_nothing_never_reads_as_nothing(share, text):
+    assert formatting.percent(share) == text.replace(" ", NBSP)
+
+
+# Sums of many floats may miss 1 by a rounding error: that is everything, too.
+@given(st.floats(0, 1 - 1e-8, exclude_min=True))
+def test_only_nothing_is_0_and_only_everything_is_100(share):
+    assert formatting.percent(share) not in (f"0{NBSP}%", f"100{NBSP}%")
+
+
+def test_what_is_kept_is_said_in_words():
+    assert formatting.kept(0.62, 0.55, 0.69) == f"keeps 62{NBSP}% (55–69) of the picture"
+    assert formatting.kept(0.62) == f"keeps 62{NBSP}% of the picture"
+    assert "blank card" in formatting.kept(-0.2, -0.3, 0.1)
+    assert formatting.after(1) == "after 1 round trip"
+    assert formatting.in_trips(1.0, 20) == "1.0 round trip"
+    assert formatting.in_trips(None, 20) == "more than 20 round trips"
+
+
+def test_an_interval_below_zero_does_not_read_as_a_range_of_dashes():
+    assert formatting.interval(-0.3, 0.1, 100, 0) == "−30 to 10"
+    assert formatting.interval(None, 0.1) == ""
+
+
+@pytest.mark.parametrize(
+    ("price", "text"),
+    [
+        (None, "–"),
+        (0, "free"),
+        (0.039, "$0.039"),
+        (0.1, "$0.10"),
+        (0.29, "$0.29"),
+        (0.134, "$0.134"),
+        (0.00031, "$0.00031"),
+        (1.5, "$1.50"),
+    ],
+)
+def test_prices_keep_the_digits_that_matter(price, text):
+    assert formatting.usd(price) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.004, "4 ms"), (0.42, "0.4 s"), (12.3, "12 s"), (150, "2.5 min")],
+)
+def test_times_read_in_a_fitting_unit(value, text):
+    assert formatting.seconds(value) == text.replace(" ", NBSP)
+
+
+@pytest.mark.parametrize("trips", [1, 3, 5, 10, 20, 37, 100])
+def test_ticks_end_with_the_last_trip_and_never_pass_it(trips):
+    ticks = formatting.ticks(trips)
+    assert ticks == sorted(set(ticks))
+    assert ticks[-1] == trips
+
+
+def test_a_metric_nobody_registered_still_has_a_name():
+    assert formatting.metric_label("lpips") == "LPIPS"
+    assert formatting.metric_label("some_thing") == "SOME THING"
+
+
+def test_long_lists_are_cut():
+    assert formatting.listed([]) == ""
+    assert formatting.listed(["A"]) == "A"
+    assert formatting.listed(["A", "B", "C"]) == "A, B and C"
+    assert formatting.listed(list("ABCDE")) == "A, B, C and 2 more"

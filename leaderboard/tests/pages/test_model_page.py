@@ -1,0 +1,233 @@
+"""What is said of one model."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from leaderboard.models import Run, Standing
+from leaderboard.pages import model_page, strips
+from leaderboard.testing import factories
+from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.testing.played import QUICK, once, play
+
+pytestmark = pytest.mark.django_db
+HOSTILE = '<img src=x onerror=alert(1)>"&\u202e'
+SCOPES = ("all", "category:geometric", "category:accessories", "kind:face", "pair:hat")
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings):
+    settings.METRICS = QUICK
+    cache.clear()
+
+
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    suite = {"pictures": 6, "trips": 6, "slug": "shared"}
+    yield from once(
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(**suite), name="Noise").pk
+    )
+
+
+def page_of(client, model, query=""):
+    response = client.get(reverse("model", args=[model.slug]) + query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_a_played_model_shows_all_that_was_measured(client, played):
+    run = Run.objects.get(pk=played)
+    page = page_of(client, run.editing_model)
+    standing = run.standings.get(scope="all", level=0.5, metric__name="ssim")
+    assert "Noise" in page
+    assert "CLIP similarity" in page
+    assert "not run" in page
+    for heading in (
+        "Damage over trips",
+        "By every metric",
+        "By category and kind of picture",
+        "Where it fails first",
+        "Where it lasts longest",
+        "Where the chains head",
+        "How this was measured",
+        "never prove it",
+        "Do it again",
+    ):
+        assert heading in page, heading
+    assert "convergebench play --editor noise --suite shared-v1.json" in page
+    assert run.suite.content_hash[:12] in page
+    worst = standing.details["worst"][0]["case"]
+    assert reverse("run_case", args=[run.pk, worst]) in page
+
+
+def test_the_page_needs_at_most_ten_queries_however_much_there_is(
+    client, django_assert_max_num_queries
+):
+    for number, pictures in enumerate((2, 12)):
+        suite = make_suite(f"suite-{number}", pictures=pictures, importance=number)
+        model = make_model(f"Model {number}")
+        metrics = ("lpips", "imagenet", "ssim", "psnr")
+        for _ in range(2):
+            make_run(model, suite, scopes=SCOPES, metrics=metrics, chains=True, rank=1)
+        cache.clear()
+        with django_assert_max_num_queries(10):
+            page_of(client, model)
+
+
+def test_the_page_keeps_within_its_bytes(client, played):
+    run = Run.objects.get(pk=played)
+    assert len(page_of(client, run.editing_model)) < 120_000
+
+
+def test_a_second_visit_costs_one_query(client, django_assert_num_queries):
+    run = make_run("Model", make_suite(), scopes=SCOPES)
+    page_of(client, run.editing_model)
+    with django_assert_num_queries(1):
+        page_of(client, run.editing_model)
+
+
+def test_the_most_important_suite_with_results_comes_first_and_others_by_choice(client):
+    model = make_model("Model")
+    small = make_run(model, make_suite("small", trips=7), 3)
+    make_run(model, make_suite("large", importance=9), 4)
+    draft = make_suite("newest", importance=99)
+    make_run(model, draft, state="playing", current=False, metrics=(), finished_at=None)
+    page = page_of(client, model)
+    assert "Usable trips of 20" in page
+    chosen = page_of(client, model, "?suite=small-v1")
+    assert "Usable trips of 7" in chosen
+    assert str(small.pk) in chosen
+    assert "Usable trips of 20" in page_of(client, model, "?suite=nonsense&metric=%00")
+
+
+def test_another_metric_can_be_chosen(client):
+    run = make_run("Model", make_suite(), metrics=("lpips", "ssim"), scopes=SCOPES)
+    assert "Half-life, LPIPS" in page_of(client, run.editing_model)
+    response = client.get(reverse("model", args=[run.editing_model.slug]) + "?metric=ssim")
+    assert "Half-life, SSIM" in response.content.decode()
+    assert response["X-Robots-Tag"] == "noindex"
+
+
+def test_rank_and_its_interval_are_named(client):
+    suite = make_suite()
+    run = make_run("First", suite, 9, rank=1)
+    make_run("Second", suite, 5, rank=2)
+    assert "of 2, possible 1–2" in page_of(client, run.editing_model)
+
+
+def test_an_unreached_half_life_reads_as_more_than_n(client):
+    run = make_run("Endless", make_suite(), 900)
+    page = page_of(client, run.editing_model)
+    assert "&gt;\u00a020" in page
+    assert "More than half of the picture is still there after 20 round trips." in page
+
+
+def test_a_model_nobody_played_says_so(client):
+    page = page_of(client, make_model("Unplayed"))
+    assert "No run yet" in page
+
+
+@pytest.mark.parametrize("state", ["queued", "playing", "paused", "failed", "cancelled"])
+def test_a_run_without_numbers_is_named_with_its_state(client, state):
+    run = make_run("Model", make_suite(), state=state, current=False, metrics=(), complete=False)
+    Standing.objects.all().delete()
+    page = page_of(client, run.editing_model)
+    assert run.get_state_display().lower() in page
+    assert run.get_absolute_url() in page
+
+
+def test_hidden_models_and_private_runs_are_not_there_for_strangers(client, admin_client):
+    hidden = make_model("Hidden", status="hidden")
+    address = reverse("model", args=[hidden.slug])
+    assert client.get(address).status_code == 404
+    assert admin_client.get(address).status_code == 200
+    model = make_model("Model")
+    run = make_run(model, make_suite(), published=False)
+    assert "No run yet" in page_of(client, model)
+    assert run.get_absolute_url() in page_of(admin_client, model)
+
+
+def test_names_notes_and_links_of_strangers_stay_text(client):
+    model = make_model(HOSTILE, slug="hostile", notes=HOSTILE, organisation=HOSTILE, provider="")
+    make_run(model, make_suite(title=HOSTILE), scopes=SCOPES, chains=True)
+    page = page_of(client, model)
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_no_secret_and_no_path_of_the_server_is_shown(client):
+    model = make_model("Keyed", options={"url": "https://secret.example"}, api_key="canary-key")
+    run = make_run(model, make_suite())
+    Run.objects.filter(pk=run.pk).update(
+        metrics=run.metrics | {"clip": {"missing": "/root/.cache/clip.safetensors is missing"}}
+    )
+    page = page_of(client, model)
+    assert "canary" not in page
+    assert "secret.example" not in page
+    assert "/root" not in page
+    assert "not run: what it needs was not on the worker" in page
+
+
+def test_a_submitted_endpoint_says_that_only_its_owner_can_play_it(client):
+    run = make_run(make_model("Endpoint", access="endpoint"), make_suite())
+    page = page_of(client, run.editing_model)
+    assert "convergebench play" not in page
+    assert "only they can play it" in page
+
+
+def test_the_page_travels_compressed(client):
+    run = make_run("Model", make_suite(), scopes=SCOPES)
+    address = reverse("model", args=[run.editing_model.slug])
+    response = client.get(address, headers={"accept-encoding": "gzip"})
+    assert response["Content-Encoding"] == "gzip"
+    assert b"Model" in gzip.decompress(response.content)
+
+
+# Sentences
+
+
+def regimes(**counts):
+    chains = sum(counts.values())
+    return {"dynamics": {"chains": chains, "regimes": counts, "limit_retention": 0.41}}
+
+
+def test_the_dynamics_read_as_a_sentence_with_what_is_left():
+    every = model_page.motion(regimes(drifting=4))
+    assert every.sentence == (
+        "In every chain the picture drifts: the steps stay as large, always the same way. "
+        "What is left at the end: 41\u00a0%."
+    )
+    most = model_page.motion(regimes(contracting=3, wandering=1, undetermined=9))
+    assert most.sentence.startswith("In 3 of 13 chains the picture settles: each trip")
+    unknown = model_page.motion(regimes(undetermined=9))
+    assert unknown.sentence.startswith("Where the chains head cannot be told")
+    still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}
+    assert model_page.motion(still).sentence.startswith("Nothing moves")
+    assert model_page.motion({}) is None
+    assert model_page.motion({"dynamics": {"chains": 0, "regimes": {}}}) is None
+
+
+def test_the_shape_is_named_only_when_it_is_known():
+    assert "9.0\u00a0%" in model_page.shape_sentence({"shape": {"shape": "linear", "rate": 0.09}})
+    assert model_page.shape_sentence({"shape": {"shape": "undetermined", "rate": None}}) == ""
+    assert model_page.shape_sentence({}) == ""
+
+
+def test_luck_is_told_beside_the_choice_of_cases_where_cases_are_repeated():
+    details = {"repeats": {"rerun": 0.42, "case": 3.1, "repeats": 3}}
+    assert "0.4 trips sooner or later" in model_page.repeats_sentence(details)
+    assert model_page.repeats_sentence({"repeats": None}) == ""
+    assert model_page.repeats_sentence({}) == ""
+
+
+@pytest.mark.parametrize("trips", [1, 2, 3, 5, 7, 10, 20, 60, 100])
+def test_mini_strips_show_the_first_and_the_last_trip_and_at_most_five(trips):
+    numbers = strips.short_numbers(trips)
+    assert numbers[0] == 1
+    assert numbers[-1] == trips
+    assert len(numbers) <= 5
+    assert numbers == sorted(set(numbers))

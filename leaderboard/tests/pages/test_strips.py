@@ -1,0 +1,272 @@
+"""A chain's strip, a case across models, and the JPEG beside it."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from leaderboard.models import Chain, Run, StoredImage, Trip
+from leaderboard.models.runs import ChainState, Outcome
+from leaderboard.pages import strips
+from leaderboard.testing import factories
+from leaderboard.testing.boards import make_run, make_suite
+from leaderboard.testing.played import QUICK, once, play
+
+pytestmark = pytest.mark.django_db
+HOSTILE = '<script>alert(1)</script>"&'
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings):
+    settings.METRICS = QUICK
+    cache.clear()
+
+
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    yield from once(
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(slug="shared")).pk
+    )
+
+
+@pytest.fixture
+def run(db, played):
+    return Run.objects.select_related("editing_model", "suite").get(pk=played)
+
+
+def strip_of(run, case=None):
+    case = case or run.suite.cases.first()
+    return reverse("run_case", args=[run.pk, case.pk])
+
+
+def test_a_strip_shows_every_picture_of_the_chain_with_its_scores(client, run):
+    page = client.get(strip_of(run)).content.decode()
+    chain = run.chains.first()
+    for trip in chain.trips.all():
+        for picture in (trip.edited, trip.restored):
+            assert picture.thumbnail_url in page
+            assert picture.copy_url in page
+            assert picture.original_url in page
+        assert f"X{trip.number}" in page
+    assert chain.case.forward in page
+    assert chain.case.backward in page
+    kept = chain.results["ssim"]["retention"][0]
+    assert f"{100 * kept:.0f}\u00a0%" in page
+
+
+def test_every_thumbnail_of_a_strip_is_lazy_and_has_its_room(client, run):
+    page = client.get(strip_of(run)).content.decode()
+    thumbnails = [tag for tag in re.findall(r"<img[^>]*>", page) if "/pictures/" in tag]
+    assert len(thumbnails) == 1 + 2 * run.suite.trips
+    for tag in thumbnails:
+        assert 'loading="lazy"' in tag
+        assert re.search(r'width="\d+" height="\d+"', tag), tag
+        assert re.search(r'alt="[^"]+"', tag), tag
+
+
+def test_a_strip_costs_at_most_eight_queries(client, run, django_assert_max_num_queries):
+    with django_assert_max_num_queries(8):
+        client.get(strip_of(run))
+
+
+def test_the_queries_of_a_case_do_not_grow_with_the_models(client, django_assert_max_num_queries):
+    suite = factories.tiny_suite()
+    first = play("noise", suite)
+    address = reverse("case", args=[suite.cases.first().pk])
+    play("jpeg", suite)
+    play("oracle", suite, is_reference=True)
+    with django_assert_max_num_queries(8):
+        page = client.get(address).content.decode()
+    assert first.editing_model.name in page
+
+
+def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
+    suite = factories.tiny_suite(pictures=1, trips=2)
+    for editor in ("thumbnail", "oracle", "noop"):
+        play(editor, suite)
+    page = client.get(reverse("case", args=[suite.cases.first().pk])).content.decode()
+    places = [page.index(f">{name}</a>") for name in ("Oracle", "Thumbnail")]
+    assert places == sorted(places)
+    assert "No change was seen on trip 1: it counts as over at once." in page
+
+
+def test_a_private_run_is_not_there_for_strangers(client, admin_client, run):
+    Run.objects.filter(pk=run.pk).update(published=False)
+    assert client.get(strip_of(run)).status_code == 404
+    assert admin_client.get(strip_of(run)).status_code == 200
+    case = client.get(reverse("case", args=[run.suite.cases.first().pk])).content.decode()
+    assert run.editing_model.name not in case
+
+
+def test_a_yardstick_under_way_can_be_watched_by_anybody(client, run):
+    Run.objects.filter(pk=run.pk).update(published=False)
+    run.editing_model.is_reference = True
+    run.editing_model.save()
+    assert client.get(strip_of(run)).status_code == 200
+    run.editing_model.status = "hidden"
+    run.editing_model.save()
+    assert client.get(strip_of(run)).status_code == 404
+
+
+def test_a_case_of_another_suite_is_not_part_of_the_run(client, run):
+    other = factories.tiny_suite(slug="other")
+    assert client.get(strip_of(run, other.cases.first())).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Outcome.REFUSED, "The model refused"),
+        (Outcome.BLANK, "blank picture"),
+        (Outcome.FAILED, "No usable answer"),
+        (Outcome.LOST, "Lost by us"),
+    ],
+)
+def test_a_broken_chain_says_how_it_ended(client, run, outcome, words):
+    chain = run.chains.first()
+    chain.trips.filter(number=3).update(restored=None)
+    results = chain.results
+    for numbers in results.values():
+        numbers["retention"] = numbers["retention"][:2]
+        numbers["distances"] = numbers["distances"][:2]
+        kind = "censored" if outcome == Outcome.LOST else outcome.value
+        numbers["events"]["0.5"] = {"time": 2.0, "kind": kind}
+    Chain.objects.filter(pk=chain.pk).update(
+        outcome=outcome, outcome_text=HOSTILE, trips_played=2, results=results
+    )
+    page = client.get(strip_of(run)).content.decode()
+    assert words in page
+    assert "on trip 3" in page
+    assert HOSTILE not in page
+    assert "no picture" in page
+
+
+def test_a_chain_without_any_score_still_shows_its_pictures(client, run):
+    Chain.objects.filter(run=run).update(results={}, state=ChainState.PLAYING, trips_played=1)
+    page = client.get(strip_of(run)).content.decode()
+    assert "1 round trip of 3 played so far" in page
+    assert "not scored yet" in page
+    assert reverse("picture", args=["copy", "0" * 64])[:-64] in page
+
+
+def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
+    first, second, *_ = cases = list(run.suite.cases.order_by("position"))
+    Chain.objects.filter(run=run, case=second).delete()
+    page = client.get(strip_of(run, first)).content.decode()
+    assert f"/runs/{run.pk}/cases/{second.pk}/" not in page
+    assert all(
+        client.get(address).status_code == 200
+        for address in re.findall(rf'href="(/runs/{run.pk}/cases/[0-9]+/)', page)
+    )
+    assert f"of {len(cases) - 1}" in page
+
+
+def test_a_suite_published_elsewhere_has_no_pictures_and_no_fault(client):
+    suite = make_suite(pictures=1)
+    run = make_run("Other", suite, chains=True)
+    page = client.get(strip_of(run)).content.decode()
+    assert "no picture" in page
+    assert 'id="viewer"' not in page
+    assert client.get(reverse("case", args=[suite.cases.first().pk])).status_code == 200
+
+
+def test_hostile_names_and_prompts_stay_text(client, run):
+    run.editing_model.name = HOSTILE
+    run.editing_model.save()
+    run.suite.cases.update(forward=HOSTILE, backward=HOSTILE, pair_title=HOSTILE)
+    for address in (strip_of(run), reverse("case", args=[run.suite.cases.first().pk])):
+        page = client.get(address).content.decode()
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;" in page
+
+
+def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
+    run = play("noise", factories.tiny_suite(repeats=2))
+    address = strip_of(run)
+    chains = run.chains.filter(case=run.suite.cases.first()).order_by("repeat")
+    second = chains[1].trips.first().restored.thumbnail_url
+    assert second in client.get(f"{address}?repeat=1").content.decode()
+    for nonsense in ("?repeat=9", "?repeat=x", "?metric=%00", "?metric=lpips&repeat=-1"):
+        assert client.get(address + nonsense).status_code == 200
+    assert client.get(f"{address}?repeat=1")["X-Robots-Tag"] == "noindex"
+
+
+def test_the_worst_spot_is_handed_to_the_viewer(client, run):
+    trip = Trip.objects.filter(chain=run.chains.first()).first()
+    assert trip.worst_window
+    words = " ".join(map(str, trip.worst_window))
+    assert f'data-window="{words}"' in client.get(strip_of(run)).content.decode()
+
+
+# The JPEG of equal loss
+
+
+def test_the_jpeg_is_the_source_saved_at_that_quality(client, run):
+    source = run.suite.pictures.first().stored
+    response = client.get(reverse("jpeg", args=[source.sha256, 5]))
+    assert response["Content-Type"] == "image/jpeg"
+    assert "immutable" in response["Cache-Control"]
+    assert "sandbox" in response["Content-Security-Policy"]
+    image = Image.open(io.BytesIO(response.content))
+    assert image.size == (source.width, source.height)
+    better = client.get(reverse("jpeg", args=[source.sha256, 90]))
+    assert len(better.content) > len(response.content)
+
+
+@pytest.mark.parametrize("quality", ["0", "00", "96", "99", "100", "-1", "5.5", "x", "%35"])
+def test_no_other_quality_is_encoded(client, run, quality):
+    source = run.suite.pictures.first().stored
+    address = reverse("jpeg", args=[source.sha256, 1]).removesuffix("1") + quality
+    response = client.get(address)
+    assert response.status_code == (200 if quality == "%35" else 404)
+
+
+def test_only_pictures_of_suites_are_encoded(client, run):
+    answer = StoredImage.objects.exclude(suite_pictures__isnull=False).first()
+    assert client.get(reverse("jpeg", args=[answer.sha256, 50])).status_code == 404
+    assert client.get(reverse("jpeg", args=["0" * 64, 50])).status_code == 404
+
+
+def test_a_jpeg_is_encoded_once(client, run, monkeypatch):
+    source = run.suite.pictures.first().stored
+    address = reverse("jpeg", args=[source.sha256, 7])
+    first = client.get(address).content
+    monkeypatch.setattr("leaderboard.views.cases.encode_jpeg", lambda *_: pytest.fail("again"))
+    assert client.get(address).content == first
+
+
+LADDER = {"95": 0.01, "50": 0.1, "10": 0.3, "1": 0.6}
+
+
+@given(st.floats(0, 10, allow_nan=False))
+def test_the_quality_to_show_can_always_be_encoded(distance):
+    found = strips.jpeg(distance, {int(q): d for q, d in LADDER.items()})
+    if distance == 0:
+        assert found is None
+    else:
+        assert found.quality in strips.JPEG_QUALITIES
+        assert found.words
+        assert str(found.quality) in found.caption
+
+
+@pytest.mark.parametrize(
+    ("quality", "words"),
+    [
+        (None, "worse than one JPEG save at the lowest quality"),
+        (0.0, "worse than one JPEG save at the lowest quality"),
+        (1.0, "like one JPEG save at quality 1"),
+        (8.3, "like one JPEG save at quality 8"),
+        (95.0, "like one JPEG save at quality 95"),
+        (97.0, "less than one JPEG save at quality 95"),
+        (100.0, "nothing: no loss"),
+    ],
+)
+def test_jpeg_qualities_read_as_sentences(quality, words):
+    assert strips.like_jpeg(quality) == words

@@ -1,0 +1,180 @@
+"""Suites, and the pages to read."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from evaluation.content.suites import Suite as CoreSuite
+from leaderboard.models import EditPair, Suite
+from leaderboard.pages import worked_example
+from leaderboard.testing import factories
+from leaderboard.testing.boards import make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+HOSTILE = '<script>alert(1)</script>"&'
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    cache.clear()
+
+
+def page_of(client, address):
+    response = client.get(address)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_a_suite_shows_pictures_pairs_licences_and_its_hash(client):
+    suite = factories.tiny_suite(pictures=3)
+    make_run("Model", suite)
+    page = page_of(client, suite.get_absolute_url())
+    assert suite.content_hash in page
+    for picture in suite.pictures.all():
+        assert picture.stored.thumbnail_url in page
+        assert picture.licence in page
+    for case in suite.cases.all():
+        assert case.get_absolute_url() in page
+        assert case.forward in page
+    assert "3 under CC0-1.0" in page
+    assert reverse("suite_file", args=[suite.slug, suite.version]) in page
+
+
+def test_the_suite_file_is_the_one_that_the_shell_plays(client):
+    suite = factories.tiny_suite()
+    response = client.get(reverse("suite_file", args=[suite.slug, suite.version]))
+    assert "attachment" in response["Content-Disposition"]
+    assert "tiny-v1.json" in response["Content-Disposition"]
+    assert CoreSuite.from_dict(json.loads(response.content)).content_hash == suite.content_hash
+
+
+def test_the_balance_adds_up(client):
+    suite = make_suite(pictures=5)
+    page = page_of(client, suite.get_absolute_url())
+    table = re.search(r'aria-label="Balance">(.*?)</table>', page, re.S).group(1)
+    numbers = [int(n) for n in re.findall(r">\s*(?:<b>)?(\d+)(?:</b>)?\s*</td>", table)]
+    assert numbers[-1] == suite.cases.count() == 20
+
+
+def test_the_address_without_version_leads_to_the_newest(client):
+    make_suite("demo")
+    suite = make_suite("demo", version=3, changes="More faces.")
+    response = client.get(reverse("suite_latest", args=["demo"]))
+    assert response.status_code == 302
+    assert response["Location"] == suite.get_absolute_url()
+    assert "More faces." in page_of(client, suite.get_absolute_url())
+    index = page_of(client, reverse("suites"))
+    assert index.index("Demo v3") < index.index("Demo v1")
+
+
+@pytest.mark.parametrize("address", ["/suites/none/", "/suites/none/1/", "/suites/draft/1/"])
+def test_drafts_and_unknown_suites_are_not_there(client, address):
+    Suite.objects.create(slug="draft", title="Draft")
+    assert client.get(address).status_code == 404
+    assert client.get("/suites/draft/1/suite.json").status_code == 404
+    assert "Draft" not in page_of(client, reverse("suites"))
+
+
+def test_a_pair_that_was_reworded_since_is_marked_and_keeps_its_words(client):
+    suite = factories.tiny_suite()
+    pair = EditPair.objects.create(
+        slug="flip",
+        title="Flip",
+        category="geometric",
+        forward="New words",
+        backward="New words",
+        change="exact",
+        operator="flip_horizontal",
+    )
+    suite.cases.filter(pair_slug="flip").update(edit_pair=pair)
+    page = page_of(client, suite.get_absolute_url())
+    assert "reworded since" in page
+    assert "New words" not in page
+    assert "Mirror the image horizontally" in page
+
+
+def test_the_queries_of_a_suite_do_not_grow(client, django_assert_max_num_queries):
+    for number, pictures in enumerate((1, 30)):
+        suite = make_suite(f"suite-{number}", pictures=pictures)
+        with django_assert_max_num_queries(7):
+            page_of(client, suite.get_absolute_url())
+    with django_assert_max_num_queries(3):
+        page_of(client, reverse("suites"))
+
+
+def test_hostile_titles_stay_text(client):
+    suite = factories.tiny_suite()
+    Suite.objects.filter(pk=suite.pk).update(title=HOSTILE, description=HOSTILE)
+    suite.pictures.update(title=HOSTILE, attribution=HOSTILE, licence=HOSTILE)
+    suite.cases.update(pair_title=HOSTILE, forward=HOSTILE)
+    for address in (suite.get_absolute_url(), reverse("suites"), reverse("changelog")):
+        assert "<script>alert" not in page_of(client, address)
+
+
+def test_an_empty_site_says_what_to_do(client):
+    assert "load_benchmark" in page_of(client, reverse("suites"))
+    assert "No suite is frozen yet" in page_of(client, reverse("changelog"))
+
+
+# Pages to read
+
+
+def test_the_methodology_has_every_definition_and_its_examples_are_there(client, settings):
+    page = page_of(client, reverse("methodology"))
+    for anchor in re.findall(r'href="#([\w-]+)"', page):
+        assert f'id="{anchor}"' in page, anchor
+    pictures = re.findall(r'src="/static/(img/examples/[^"]+)"', page)
+    assert len(pictures) >= 20
+    for name in set(pictures):
+        path = settings.BASE_DIR / "static" / name
+        assert path.is_file(), name
+        assert path.stat().st_size < 80_000, name
+    assert "<math" in page
+    assert "@misc{convergebench" in page
+    assert "0.59" in page
+
+
+def test_the_pictures_that_lost_half_really_did(client):
+    from leaderboard.views.texts import examples
+
+    for row in examples()["half"]:
+        source, *damaged = row["pictures"]
+        assert source["kept"][row["metric"]] == 1
+        for picture in damaged:
+            # JPEG has no quality below 1, and only whole ones.
+            slack = 0.12 if "JPEG" in picture["words"] else 0.01
+            assert abs(picture["kept"][row["metric"]] - 0.5) < slack, picture
+    seen = [line["seen"] for line in examples()["noop"]["lines"]]
+    assert seen == [True, False]
+
+
+def test_the_worked_example_is_what_the_code_says():
+    worked = worked_example.worked_example()
+    times = {line.story: round(line.event.time, 2) for line in worked.lines}
+    assert times["It does nothing"] == 0
+    assert times["It refuses on trip 4"] == 3
+    assert times["It hardly fades"] == 10
+    assert times["A slow decline"] == pytest.approx(6 + 0.06 / 0.09, abs=0.01)
+    assert worked.half_life == "3.0"
+    assert worked.path.count("V") == 5
+
+
+def test_the_changelog_names_suites_and_the_metrics_in_use(client):
+    make_run("Model", make_suite(changes="The first of its kind."))
+    page = page_of(client, reverse("changelog"))
+    assert "The first of its kind." in page
+    assert "LPIPS" in page
+    assert "alex-0.1" in page
+
+
+@pytest.mark.parametrize("name", ["methodology", "about", "changelog", "suites"])
+def test_pages_to_read_have_a_title_a_description_and_few_bytes(client, name):
+    page = page_of(client, reverse(name))
+    assert re.search(r"<title>\s*[^<]{10,}", page)
+    assert re.search(r'name="description"\s+content="[^"]{40,}', page)
+    assert len(page) < 60_000

@@ -1,0 +1,148 @@
+"""Bring your own chain: drop pictures, get curves, strip and half-life. No account, kept a day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from leaderboard import formatting
+from leaderboard.board.rows import METRICS
+from leaderboard.models import UploadedChain
+from leaderboard.pages import uploaded_chain
+from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
+from leaderboard.submissions.forms import plain_text
+from leaderboard.visitors import client_address, limited
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def index(request: HttpRequest) -> HttpResponse:
+    """The form; a good upload leads to its own page at once."""
+    if request.method != "POST":
+        return render(request, "leaderboard/try.html", {"limits": uploaded_chain})
+    if too_many := limited(request, "try"):
+        return too_many
+    address = client_address(request)
+    if full := uploaded_chain.over_quota(address):
+        return _refused(request, full, status=429)
+    try:
+        chain = uploaded_chain.keep(
+            _uploads(request),
+            name=plain_text(request.POST.get("name", ""))[:80],
+            remote_address=address,
+        )
+    except uploaded_chain.Unusable as error:
+        return _refused(request, str(error), status=422)
+    return redirect(chain)
+
+
+def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
+    return render(
+        request, "leaderboard/try.html", {"error": why, "limits": uploaded_chain}, status=status
+    )
+
+
+def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
+    files: list[uploaded_chain.Upload] = []
+    total = unpacked = 0
+    for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("returns")]:
+        total += upload.size or 0
+        if total > uploaded_chain.MAX_TOTAL_BYTES:
+            raise uploaded_chain.Unusable(
+                f"More than {uploaded_chain.MAX_TOTAL_BYTES // 2**20} MB in all."
+            )
+        data = upload.read()
+        if data[:4] == b"PK\x03\x04":
+            files += uploaded_chain.unpack(
+                upload.name or "the zip", data, room=uploaded_chain.MAX_TOTAL_BYTES - unpacked
+            )
+            unpacked = sum(len(file.data) for file in files)
+        else:
+            files.append(uploaded_chain.Upload(upload.name or "", data))
+    if request.FILES.getlist("source") and request.FILES.getlist("returns"):
+        # The field says which is the source, whatever the files are called.
+        first, *rest = files
+        files = [uploaded_chain.Upload("I0_source", first.data), *_numbered(rest)]
+    return files
+
+
+def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]:
+    if all(uploaded_chain.NAMED.match(file.name) for file in files):
+        return files
+    ordered = sorted(files, key=lambda file: uploaded_chain.natural(file.name))
+    return [uploaded_chain.Upload(f"I{n}_backward", f.data) for n, f in enumerate(ordered, start=1)]
+
+
+@never_cache
+@require_safe
+def detail(request: HttpRequest, token: str) -> HttpResponse:
+    """What came of the chain, or that it is being scored."""
+    chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
+    strip = list(chain.pictures.select_related("stored"))
+    context: dict[str, Any] = {"chain": chain, "strip": strip, "source": strip[0]}
+    if chain.state == UploadedChain.State.SCORED:
+        context |= _shown(chain)
+    response = render(request, "leaderboard/tried.html", context)
+    response["X-Robots-Tag"] = "noindex"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+@require_safe
+def state(request: HttpRequest, token: str) -> JsonResponse:
+    chain = get_object_or_404(UploadedChain.objects.kept().only("state"), token=token)
+    return JsonResponse({"state": chain.state})
+
+
+def _shown(chain: UploadedChain) -> dict[str, Any]:
+    results = chain.results
+    trips, metrics = results["trips"], results["metrics"]
+    names = [name for name in METRICS if name in metrics]
+    curves = [Curve(metrics[n]["label"], [1.0, *metrics[n]["retention"]]) for n in names]
+    main = metrics[names[0]] if names else None
+    figures = []
+    for name in names:
+        found = metrics[name]["events"]["0.5"]
+        reached = found["time"] if found["kind"] else None
+        figures.append(
+            (metrics[name]["label"], formatting.half_life(reached, trips), found["kind"])
+        )
+    rows = [
+        {
+            "number": number,
+            "values": [metrics[name]["shown"][number - 1] for name in names],
+            "kept": formatting.percent(main["retention"][number - 1]) if main else "",
+            "jpeg": main["jpeg"][number - 1] if main else None,
+            "seen": results["change_seen"][number - 1],
+            "reframed": results["reframed"][number - 1],
+        }
+        for number in range(1, trips + 1)
+    ]
+    chart = Chart(
+        id="own",
+        title=_finding(main, trips) if main else "No metric could be run",
+        subtitle="Picture kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
+        figure=retention_curves(curves, trips),
+        table=retention_table(curves, trips),
+    )
+    return {
+        "chart": chart if curves else None,
+        "figures": figures,
+        "rows": rows,
+        "labels": [metrics[name]["label"] for name in names],
+        "dynamics": results["dynamics"],
+        "not_run": results["not_run"],
+        "main": main,
+        "judged": any(seen is not None for seen in results["change_seen"]),
+    }
+
+
+def _finding(main: dict[str, Any], trips: int) -> str:
+    kept = formatting.percent(max(0.0, main["retention"][-1]))
+    return (
+        f"{formatting.after(trips).capitalize()}, {kept} of the picture is left by {main['label']}"
+    )
