@@ -89,7 +89,7 @@ class Standing(models.Model):
         ]
         indexes = [
             models.Index(fields=("scope", "level", "metric")),
-            # BoardQuery on every page view: is what was kept of the board still true?
+            # Read on every page view: is what was kept of the board still true?
             models.Index(fields=("computed_at",)),
         ]
 
