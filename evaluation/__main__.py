@@ -8,18 +8,8 @@ import os
 import sys
 
 from evaluation import __version__
-from evaluation.bundle.format import BundleError
-from evaluation.content.catalog import CatalogError
-from evaluation.content.sources import OriginError
-from evaluation.content.suites import SuiteError
-from evaluation.editors.base import EditorError
-from evaluation.images import ImageError
-from evaluation.metrics import MetricError
-from evaluation.metrics.weights import WeightsError
-from evaluation.shell.commands.printing import CommandError
+from evaluation.errors import UserFacingError
 from evaluation.shell.player import Paused
-from evaluation.shell.run_folder import RunFolderError
-from evaluation.shell.uploaded_chain import ChainFolderError
 
 COMMANDS = {
     "editors": "evaluation.shell.commands.editors",
@@ -32,21 +22,6 @@ COMMANDS = {
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "verify": "evaluation.shell.commands.verify",
 }
-# What people can do something about: one line, no traceback.
-EXPECTED = (
-    BundleError,
-    CatalogError,
-    ChainFolderError,
-    CommandError,
-    EditorError,
-    ImageError,
-    MetricError,
-    OriginError,
-    RunFolderError,
-    SuiteError,
-    WeightsError,
-    OSError,
-)
 DESCRIPTION = """\
 How many round trips until half of the picture is lost?
 
@@ -112,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         # `convergebench editors | head`: nobody reads on. Keep Python from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except EXPECTED as error:
+    except (UserFacingError, OSError) as error:
         sys.stderr.write(f"convergebench: {error}\n")
         return 1
     except KeyboardInterrupt:

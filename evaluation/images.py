@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
+from evaluation.errors import UserFacingError
+
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 64 * 2**20
 # Pillow only warns below 179 MP; a benchmark picture is about 1 MP.
@@ -64,8 +66,8 @@ _TURNS = {
 }
 
 
-class ImageError(ValueError):
-    """A picture that cannot be used; the message is written for people."""
+class ImageError(UserFacingError):
+    """A picture that cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import tenacity
 
-from evaluation.editors.base import Answer, EditorError, Refused
+from evaluation.editors.base import Answer, Refused
+from evaluation.errors import EditorError
 from evaluation.images import Picture
 from evaluation.round_trips import Edit
 

@@ -23,6 +23,7 @@ from typing import IO, Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from evaluation.content.suites import Suite, SuiteError
+from evaluation.errors import UserFacingError
 from evaluation.images import MAX_BYTES
 
 FORMAT = 1
@@ -41,8 +42,8 @@ RATIO_FROM = 2**20
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-class BundleError(ValueError):
-    """A bundle that is not read; the message is written for people."""
+class BundleError(UserFacingError):
+    """A bundle that is not read."""
 
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -327,14 +328,14 @@ def _check_directory(file: IO[bytes]) -> None:
     tail = file.read()
     end = tail.rfind(b"PK\x05\x06")
     if end < 0:
-        raise BundleError("this is not a zip file")
+        raise zipfile.BadZipFile("this is not a zip file")
     (length,) = struct.unpack_from("<I", tail, end + 12)
     if tail[max(0, end - 20) :].startswith(b"PK\x06\x07"):
         if not tail[max(0, end - 76) :].startswith(b"PK\x06\x06"):
-            raise BundleError("the zip file's directory is not where it should be")
+            raise zipfile.BadZipFile("the zip file's directory is not where it should be")
         (length,) = struct.unpack_from("<Q", tail, end - 76 + 40)
     if length > MAX_DIRECTORY:
-        raise BundleError(f"the zip file lists too many entries ({length:,} bytes of names)")
+        raise zipfile.BadZipFile(f"the zip file lists too many entries ({length:,} bytes of names)")
 
 
 def _check_entries(archive: zipfile.ZipFile, size: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair, Suite, SuiteError
+from evaluation.errors import UserFacingError
 
 KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
@@ -24,7 +25,7 @@ REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
 Row = TypeVar("Row")
 
 
-class CatalogError(ValueError):
+class CatalogError(UserFacingError):
     """A content file that cannot be used; the message names the file, the row and the field."""
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from evaluation.content import operators
 from evaluation.content.sources import nearest_aspect
 from evaluation.content.suites import EditPair, SourcePicture
+from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture, blank_card
 
 # Below this error of the mean colour, half-lives of a picture mean nothing (method, section 3).
@@ -28,7 +29,7 @@ NEAR_DUPLICATE_BITS = 6
 SYMMETRIC = 0.9
 
 
-class Refused(ValueError):
+class Refused(UserFacingError):
     """A picture the benchmark does not take; `reasons` are sentences for people."""
 
     def __init__(self, reasons: list[str]) -> None:

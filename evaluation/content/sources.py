@@ -30,6 +30,7 @@ from PIL import Image
 
 from evaluation.content import catalog
 from evaluation.content.suites import SourcePicture
+from evaluation.errors import UserFacingError
 from evaluation.images import Picture, encode_png, fit
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ NPM_PACKAGES = {
 NPM_SECONDS = 300
 
 
-class OriginError(ValueError):
+class OriginError(UserFacingError):
     """An original that cannot be had here; the message says how to get it."""
 
 

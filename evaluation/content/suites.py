@@ -14,12 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from evaluation.errors import UserFacingError
+
 T = TypeVar("T")
 FORMAT = 1
 
 
-class SuiteError(ValueError):
-    """A suite that cannot be used; the message is written for people."""
+class SuiteError(UserFacingError):
+    """A suite that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Suite:
     def read(cls, path: Path) -> Self:
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SuiteError) as error:
             raise SuiteError(f"{path}: {error}") from error
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pkgutil
 from typing import Any
 
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
+from evaluation.errors import EditorError, Fault
 
 __all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
 

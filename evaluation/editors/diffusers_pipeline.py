@@ -15,9 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.failures import configuration, shorten
 from evaluation.editors.sizes import SizeRule
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]

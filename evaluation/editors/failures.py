@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.editors.base import EditorError, Fault, Refused
+from evaluation.editors.base import Refused
+from evaluation.errors import EditorError, Fault
 
 MESSAGE_LENGTH = 500
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evaluation.content.operators import INVERSES
-from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.drawings import DRAWINGS
+from evaluation.errors import EditorError, Fault
 
 
 class Action(StrEnum):

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.reference import RuleEditor
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 
 OWN = Path(__file__).resolve().parent / "autoencoder" / "model"

@@ -34,7 +34,7 @@ from ssrfguard import (
     resolve,
 )
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 
 MAX_URL_LENGTH = 2048
 HTTPS_PORT = 443

@@ -32,7 +32,7 @@ import httpcore2
 import httptools
 
 from evaluation import __version__
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused, Rules, Url
 from evaluation.http.guarded_sockets import (
     CONNECT_SECONDS,

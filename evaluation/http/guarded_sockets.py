@@ -17,7 +17,7 @@ from functools import cached_property
 
 from ssrfguard import Address
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused, Rules, Url
 
 CONNECT_SECONDS = 10.0

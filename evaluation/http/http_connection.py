@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 import httptools
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_sockets import protocol_error, seconds_left
 
 MAX_HEAD_BYTES = 64 * 2**10

@@ -14,7 +14,7 @@ import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from evaluation.editors.base import EditorError
+from evaluation.errors import UserFacingError
 from evaluation.jobs import control, provenance
 from evaluation.jobs.control import (
     CannotMove,
@@ -68,7 +68,7 @@ def play(run_id: int) -> None:
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
         missing = editor.missing()
-    except (EditorError, TypeError, ValueError, ImportError) as error:
+    except (UserFacingError, TypeError, ValueError, ImportError) as error:
         control.pause(run, "configuration", f"The editor is not set up: {error}")
         return
     if missing:

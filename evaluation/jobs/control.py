@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
 from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.errors import UserFacingError
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
 from leaderboard import queue
@@ -37,8 +38,8 @@ REASONS = {
 PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 
-class CannotMove(Exception):
-    """The run is in a state from which this is not possible; the message is for people."""
+class CannotMove(UserFacingError):
+    """The run is in a state from which this is not possible."""
 
 
 @transaction.atomic

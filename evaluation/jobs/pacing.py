@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models.functions import Now
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.jobs import control, pacing
 from evaluation.jobs.shutdown import asked_to_stop

@@ -17,6 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from evaluation.content.suites import EditPair
+from evaluation.errors import UserFacingError
 from evaluation.images import Picture, fit, is_reframed
 from evaluation.jobs import control, flags, leases
 from evaluation.jobs.shutdown import asked_to_stop
@@ -48,8 +49,8 @@ class Superseded(Exception):
     """Another worker took this chain's scores over."""
 
 
-class MetricsChanged(Exception):
-    """The run was begun with other metrics than this worker has; the message is for people."""
+class MetricsChanged(UserFacingError):
+    """The run was begun with other metrics than this worker has."""
 
 
 class ScoreJob:

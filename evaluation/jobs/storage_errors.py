@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from evaluation.errors import UserFacingError
+
 T = TypeVar("T")
 
 #: Seconds until a run that storage paused tries again by itself.
 STORAGE_REST = 300.0
 
 
-class StorageError(Exception):
-    """A picture could not be written or read; the message is for people."""
+class StorageError(UserFacingError):
+    """A picture could not be written or read."""
 
 
 class PictureGone(Exception):

@@ -23,7 +23,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
-from evaluation.editors.base import EditorError
+from evaluation.errors import EditorError
 from evaluation.jobs import pacing
 from evaluation.round_trips import Direction, Half
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk

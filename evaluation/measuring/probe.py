@@ -19,9 +19,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from evaluation.content.suites import EditPair
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused
 from evaluation.images import Picture, fit, is_reframed
 from evaluation.measuring.change_seen import change_seen

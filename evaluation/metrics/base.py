@@ -15,14 +15,16 @@ from typing import Any, ClassVar, TypeAlias
 
 from PIL import Image
 
+from evaluation.errors import UserFacingError
+
 #: What `prepare` made of a source; only the metric that made it can read it.
 Features: TypeAlias = Any
 
 INSTALL = "pip install 'convergebench[worker]'"
 
 
-class MetricError(ValueError):
-    """A metric that cannot measure here; the message is written for people."""
+class MetricError(UserFacingError):
+    """A metric that cannot measure here."""
 
 
 class Metric(ABC):

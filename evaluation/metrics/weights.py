@@ -18,13 +18,14 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import ClassVar
 
+from evaluation.errors import UserFacingError
 from evaluation.metrics.download import Progress, Unusable, download
 from evaluation.metrics.networks import alexnet
 
 __all__ = ["WEIGHTS", "Progress", "Status", "WeightsError", "fetch", "folder", "locate", "status"]
 
 
-class WeightsError(RuntimeError):
+class WeightsError(UserFacingError):
     """Weights that are missing or not what they should be; says which file and what to do."""
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from evaluation.content.suites import Case
-from evaluation.editors.base import Editor, EditorError, Refused
+from evaluation.editors.base import Editor, Refused
+from evaluation.errors import EditorError
 from evaluation.measuring.cheating import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
 from evaluation.round_trips import Half, chain_seed, round_trips

@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from evaluation.content import sources
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 from evaluation.retries import Attempt
 from evaluation.round_trips import Direction, Half, Position
@@ -35,8 +36,8 @@ FORMAT = 1
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
 
-class RunFolderError(ValueError):
-    """A run folder that cannot be used; the message is written for people."""
+class RunFolderError(UserFacingError):
+    """A run folder that cannot be used."""
 
 
 @dataclass(frozen=True)

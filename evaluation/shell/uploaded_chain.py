@@ -22,6 +22,7 @@ from typing import Any
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
+from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -33,8 +34,8 @@ PAIR = EditPair(
 PAIR_FIELDS = ("forward", "backward", "change", "operator", "category")
 
 
-class ChainFolderError(ValueError):
-    """A folder that holds no chain; the message is written for people."""
+class ChainFolderError(UserFacingError):
+    """A folder that holds no chain."""
 
 
 @dataclass(frozen=True)

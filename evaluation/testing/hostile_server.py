@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evaluation.editors.base import EditorError
+from evaluation.errors import EditorError
 from evaluation.http.guarded_client import GuardedClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"

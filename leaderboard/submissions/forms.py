@@ -12,8 +12,8 @@ from django import forms
 from django.contrib.humanize.templatetags.humanize import intcomma
 from django.core.exceptions import ValidationError
 
-from evaluation.editors.base import EditorError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
+from evaluation.errors import EditorError
 from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 from leaderboard.submissions import workflow
 

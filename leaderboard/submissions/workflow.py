@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.text import slugify
 
-from evaluation.editors.base import EditorError
+from evaluation.errors import EditorError
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import GuardedClient
 from leaderboard.models import EditingModel, Run, SecurityEvent, Submission, Suite

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.contracts.base import Call, Contract, Request, Settings
 from evaluation.editors.contracts.cog import CogPredictions
 from evaluation.editors.contracts.huggingface import HuggingFaceImageToImage
 from evaluation.editors.contracts.openai import OpenAIEdits, OpenAIGenerations
+from evaluation.errors import EditorError, Fault
 
 __all__ = ["CONTRACTS", "Call", "Contract", "Request", "Settings", "as_curl", "find_contract"]
 

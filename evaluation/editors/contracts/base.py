@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_client import GuardedClient, Reply
 
 # Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.editors.base import EditorError, Fault
 from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
     check_status,
@@ -16,6 +15,7 @@ from evaluation.editors.contracts.replies import (
     retry_after,
 )
 from evaluation.editors.failures import bad_answer
+from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_client import Reply
 
 MAX_POLLS = 600

@@ -14,9 +14,10 @@ from http import HTTPStatus
 from typing import Any
 
 from evaluation.editors import failures
-from evaluation.editors.base import EditorError, Fault, Refused
+from evaluation.editors.base import Refused
 from evaluation.editors.contracts.base import Call
 from evaluation.editors.failures import bad_answer, shorten
+from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_client import Reply
 
 MAX_RETRY_AFTER = 24 * 3600.0

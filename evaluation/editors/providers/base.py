@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx2
 
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
@@ -36,6 +36,7 @@ from evaluation.editors.failures import (
 )
 from evaluation.editors.payloads import decoded, from_base64
 from evaluation.editors.sizes import SizeRule
+from evaluation.errors import EditorError, Fault
 from evaluation.http.hosted_client import Limits, Reply, Wire
 from evaluation.images import Picture, fit
 

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from evaluation.editors.base import EditorError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
+from evaluation.errors import EditorError
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
 
 HELP = "send one small picture through an endpoint and say whether it works"

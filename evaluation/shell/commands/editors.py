@@ -8,9 +8,9 @@ from typing import Any
 
 from evaluation.content import catalog
 from evaluation.editors import EDITORS, Editor, load_editor
-from evaluation.editors.base import EditorError
 from evaluation.editors.reference import RuleEditor
 from evaluation.editors.rows import find_row, load_row
+from evaluation.errors import EditorError
 from evaluation.shell.commands.printing import CommandError, say, say_json, table
 
 HELP = "list the editors, and what is missing to run each"

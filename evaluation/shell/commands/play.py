@@ -12,7 +12,7 @@ from typing import Any
 
 from evaluation import __version__
 from evaluation.content.suites import Suite
-from evaluation.editors.base import EditorError
+from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
 from evaluation.retries import Attempt, Limits
 from evaluation.shell.commands.editors import find_editor

@@ -9,8 +9,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from evaluation.errors import UserFacingError
 
-class CommandError(ValueError):
+
+class CommandError(UserFacingError):
     """What a person asked for cannot be done; the message says why."""
 
 

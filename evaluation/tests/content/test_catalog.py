@@ -175,7 +175,7 @@ def test_suites_are_found_by_slug_and_by_version():
 
 def test_reading_the_catalog_loads_neither_django_nor_torch():
     code = (
-        "import sys; from evaluation import catalog, suite_builder; catalog.suites(); "
+        "import sys; from evaluation.content import catalog, suite_builder; catalog.suites(); "
         "catalog.edit_pairs(); sys.exit(any(m in sys.modules for m in ('django', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

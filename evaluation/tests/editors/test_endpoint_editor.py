@@ -22,9 +22,10 @@ import pytest
 from PIL import Image
 
 from evaluation.editors import load_editor
-from evaluation.editors.base import EditorError, Fault, Refused
+from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, as_curl, cog
 from evaluation.editors.endpoint import Endpoint
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused
 from evaluation.images import Picture, encode_jpeg
 from evaluation.testing.hostile_server import HostileServer, Received, as_json, response

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.editors.base import EditorError, Refused
+from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog
+from evaluation.errors import EditorError
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import GuardedClient, Reply
 

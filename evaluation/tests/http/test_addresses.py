@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import MAX_URL_LENGTH, AddressRefused, Rules
 
 PUBLIC = "93.184.216.34"

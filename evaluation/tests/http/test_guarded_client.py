@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.http import guarded_sockets, http_connection
 from evaluation.http.addresses import AddressRefused, Rules
 from evaluation.http.guarded_client import GuardedClient

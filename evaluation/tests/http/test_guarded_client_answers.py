@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.editors.base import Fault
+from evaluation.errors import Fault
 from evaluation.http import http_connection
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.testing.hostile_server import HEAD, HostileServer, failure, response

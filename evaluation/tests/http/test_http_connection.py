@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluation.editors.base import EditorError
+from evaluation.errors import EditorError
 from evaluation.http import http_connection
 from evaluation.http.http_connection import Connection, Received, head_of
 

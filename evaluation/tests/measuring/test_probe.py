@@ -16,8 +16,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from evaluation import example_server
-from evaluation.editors.base import Answer, Editor, EditorError, Fault, Refused
+from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.measuring import probe
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from evaluation.images import Picture, encode_webp
+from evaluation.images import ImageError, Picture, encode_webp
 from evaluation.measuring import scoring
 from evaluation.measuring.jpeg import QUALITIES, jpeg_equivalent
 from evaluation.measuring.scoring import Scorer, retention
@@ -95,7 +95,7 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
 def test_a_broken_picture_in_the_middle_is_an_error_not_a_gap():
     scorer, source = Scorer(["psnr"]), small(16, 16)
     broken = Picture(b"\x89PNG rubbish", "image/png", 16, 16)
-    with pytest.raises(ValueError, match="not a PNG"):
+    with pytest.raises(ImageError, match="not a PNG"):
         scorer.score(source, [source] * 10 + [broken])
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from PIL import Image
 
 from evaluation import jobs
-from evaluation.editors.base import Fault
+from evaluation.errors import Fault
 from evaluation.images import encode_png
 from evaluation.jobs import pacing, play_job
 from evaluation.retries import Limits

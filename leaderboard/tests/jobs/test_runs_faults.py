@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evaluation import jobs
-from evaluation.editors.base import EditorError, Fault
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
 from evaluation.retries import Limits

@@ -1,0 +1,57 @@
+"""Errors whose message people read, and how an edit can fail."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class UserFacingError(Exception):
+    """Something that people can do something about: the message says what, without a traceback."""
+
+
+class Fault(StrEnum):
+    """Why an edit gave no picture. The value is stored; `label` is what people read."""
+
+    label: str
+    breaks_chain: bool
+
+    def __new__(cls, value: str, label: str, breaks_chain: bool) -> Fault:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        member.breaks_chain = breaks_chain
+        return member
+
+    # The endpoint as a whole is unwell: after the retries the run pauses.
+    UNREACHABLE = "unreachable", "The endpoint cannot be reached", False
+    TIMEOUT = "timeout", "The endpoint did not answer in time", False
+    RATE_LIMITED = "rate_limited", "The endpoint limits the rate of calls", False
+    SERVER_ERROR = "server_error", "The endpoint answers with server errors", False
+    KEY_REJECTED = "key_rejected", "The endpoint rejected the key", False
+    OUT_OF_CREDIT = "out_of_credit", "The endpoint's account is out of credit", False
+    TLS = "tls", "The endpoint's TLS certificate is not valid", False
+    BLOCKED = "blocked", "The endpoint's address is not public", False
+    CONFIGURATION = "configuration", "The editor is not set up", False
+    # This one picture came out wrong: after the retries the chain is broken.
+    BAD_ANSWER = "bad_answer", "The answer is not a usable picture", True
+    BAD_REQUEST = "bad_request", "The endpoint rejected the request", True
+
+
+class EditorError(UserFacingError):
+    """An edit that failed. `permanent` errors are not retried."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fault: Fault,
+        permanent: bool = False,
+        retry_after: float | None = None,
+        billed: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fault = fault
+        self.permanent = permanent
+        self.retry_after = retry_after
+        self.billed = billed
