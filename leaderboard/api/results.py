@@ -9,7 +9,6 @@ from ninja import Path, Query, Router
 from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
 
-from leaderboard.api.run_status import RunStatusOut
 from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,
@@ -18,12 +17,14 @@ from leaderboard.api.schemas import (
     Problem,
     PublishedFigureOut,
     RunOut,
+    RunStatusOut,
     StandingOut,
     SuiteOut,
     TripOut,
+    run_progress,
 )
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import board_rows, find_suite, suites
+from leaderboard.board.rows import find_suite, suites
 from leaderboard.models import (
     Case,
     Chain,
@@ -54,24 +55,6 @@ class Page(LimitOffsetPagination):
         offset: int = Query(0, ge=0, le=10_000_000)
 
 
-class Rows(Page):
-    """A page of rows, each turned into its schema after the database was asked."""
-
-    def paginate_queryset(
-        self, queryset: Any, pagination: Any, request: HttpRequest, **params: Any
-    ) -> Any:
-        page = super().paginate_queryset(queryset.queryset, pagination, request, **params)
-        page["items"] = [queryset.schema.of(row) for row in page["items"]]
-        return page
-
-
-class Listed:
-    """A queryset with the schema its rows are shown by."""
-
-    def __init__(self, queryset: QuerySet[Any], schema: Any) -> None:
-        self.queryset, self.schema = queryset, schema
-
-
 @router.get("/leaderboard", response={200: BoardOut, **PROBLEMS}, summary="The board")
 def leaderboard(
     request: HttpRequest,
@@ -86,24 +69,24 @@ def leaderboard(
     asked = BoardQuery.parse(request.GET.dict())
     if asked is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
-    return BoardOut.of(asked.filters, board_rows(asked.filters, asked.runs), asked.remarks)
+    return asked
 
 
 @router.get("/models", response={200: list[ModelOut], **PROBLEMS}, summary="Editing models")
-@paginate(Rows)
+@paginate(Page)
 def models(request: HttpRequest) -> Any:
-    return Listed(_models().order_by("name", "pk"), ModelOut)
+    return _models().order_by("name", "pk")
 
 
 @router.get("/models/{slug}", response={200: ModelOut, **PROBLEMS})
 def model(request: HttpRequest, slug: Slug) -> Any:
-    return ModelOut.of(_found(_models().filter(slug=slug), "model"))
+    return _found(_models().filter(slug=slug), "model")
 
 
 @router.get("/suites", response={200: list[SuiteOut], **PROBLEMS}, summary="Frozen suites")
-@paginate(Rows)
+@paginate(Page)
 def suite_list(request: HttpRequest) -> Any:
-    return Listed(Suite.objects.frozen().defer("definition"), SuiteOut)
+    return Suite.objects.frozen().defer("definition")
 
 
 @router.get("/suites/{key}", response={200: dict[str, Any], **PROBLEMS}, summary="A suite's file")
@@ -116,25 +99,21 @@ def suite(request: HttpRequest, key: Slug) -> Any:
 
 
 @router.get("/cases", response={200: list[CaseOut], **PROBLEMS}, summary="Cases of a suite")
-@paginate(Rows)
+@paginate(Page)
 def cases(request: HttpRequest, suite: str = Query(..., max_length=80)) -> Any:
     found = find_suite(suite, suites())
     if found is None:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
-    rows = Case.objects.filter(suite=found).select_related("suite", "picture__stored")
-    return Listed(rows.order_by("position", "pk"), CaseOut)
+    return _cases().filter(suite=found).order_by("position", "pk")
 
 
 @router.get("/cases/{case_id}", response={200: CaseOut, **PROBLEMS})
 def case(request: HttpRequest, case_id: Id) -> Any:
-    rows = Case.objects.filter(suite__status=Suite.Status.FROZEN).select_related(
-        "suite", "picture__stored"
-    )
-    return CaseOut.of(_found(rows.filter(pk=case_id), "case"))
+    return _found(_cases().filter(pk=case_id, suite__status=Suite.Status.FROZEN), "case")
 
 
 @router.get("/runs", response={200: list[RunOut], **PROBLEMS}, summary="Public runs")
-@paginate(Rows)
+@paginate(Page)
 def runs(
     request: HttpRequest,
     model: str = Query("", max_length=80),
@@ -146,23 +125,23 @@ def runs(
     if suite:
         found = find_suite(suite, suites())
         rows = rows.filter(suite=found) if found else rows.none()
-    return Listed(rows, RunOut)
+    return rows
 
 
 @router.get("/runs/{run_id}", response={200: RunOut, **PROBLEMS})
 def run(request: HttpRequest, run_id: Id) -> Any:
-    return RunOut.of(_run(run_id))
+    return _run(run_id)
 
 
 @router.get("/runs/{run_id}/status", response={200: RunStatusOut, **PROBLEMS})
 def run_status(request: HttpRequest, run_id: Id) -> Any:
     """How far a run is: edits, trips scored, place in the queue, time left, what comes next."""
     runs = Run.objects.visible_to(AnonymousUser()).select_related("editing_model", "suite")
-    return RunStatusOut.of(_found(runs.defer("suite__definition").filter(pk=run_id), "run"))
+    return run_progress(_found(runs.defer("suite__definition").filter(pk=run_id), "run"))
 
 
 @router.get("/runs/{run_id}/standings", response={200: list[StandingOut], **PROBLEMS})
-@paginate(Rows)
+@paginate(Page)
 def standings(
     request: HttpRequest,
     run_id: Id,
@@ -173,19 +152,19 @@ def standings(
     rows = Standing.objects.filter(run=_run(run_id), level=level).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
-    return Listed(rows.order_by("metric", "scope", "pk"), StandingOut)
+    return rows.order_by("metric", "scope", "pk")
 
 
 @router.get("/runs/{run_id}/chains", response={200: list[ChainOut], **PROBLEMS})
-@paginate(Rows)
+@paginate(Page)
 def chains(request: HttpRequest, run_id: Id) -> Any:
     """Every case of the run with its retention by trip."""
     rows = Chain.objects.filter(run=_run(run_id)).select_related("case")
-    return Listed(rows.order_by("case__position", "repeat", "pk"), ChainOut)
+    return rows.order_by("case__position", "repeat", "pk")
 
 
 @router.get("/runs/{run_id}/cases/{case_id}/trips", response={200: list[TripOut], **PROBLEMS})
-@paginate(Rows)
+@paginate(Page)
 def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     """The pictures of a case, trip by trip, with every score."""
     rows = (
@@ -193,7 +172,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
         .select_related("chain", "edited", "restored")
         .prefetch_related("scores__metric")
     )
-    return Listed(rows.order_by("chain__repeat", "number", "pk"), TripOut)
+    return rows.order_by("chain__repeat", "number", "pk")
 
 
 @router.get(
@@ -201,15 +180,19 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     response={200: list[PublishedFigureOut], **PROBLEMS},
     summary="Published elsewhere",
 )
-@paginate(Rows)
+@paginate(Page)
 def published_figures(request: HttpRequest, metric: str = Query("", max_length=20)) -> Any:
     """Numbers that others published, each with its source: the context lines of the charts."""
     rows = PublishedFigure.objects.order_by("model_name", "metric", "trip", "pk")
-    return Listed(rows.filter(metric=metric) if metric else rows, PublishedFigureOut)
+    return rows.filter(metric=metric) if metric else rows
 
 
 def _models() -> QuerySet[EditingModel]:
     return EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
+
+
+def _cases() -> QuerySet[Case]:
+    return Case.objects.select_related("suite", "picture__stored").defer("suite__definition")
 
 
 def _runs() -> QuerySet[Run]:

@@ -1,30 +1,34 @@
-"""What the API answers. The descriptions are its documentation."""
+"""What the API answers, each read off a row of the database. The descriptions are its documentation.
+
+A field has the name of the attribute it shows; `alias` names another attribute, or one of
+what belongs to the row ("metric.name"), and `resolve_*` works out what no attribute holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from ninja import Field, Schema
+from pydantic import AfterValidator, BeforeValidator
 
-from leaderboard.board.rows import BoardFilters, BoardRow
-from leaderboard.models import (
-    Case,
-    Chain,
-    EditingModel,
-    PublishedFigure,
-    Run,
-    Standing,
-    Suite,
-    Trip,
-)
-from leaderboard.models.pictures import StoredImage
+from leaderboard.board.query import BoardQuery
+from leaderboard.board.rows import BoardRow, board_rows, suite_key
+from leaderboard.models import Run, Standing, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.pages import run_status
+from leaderboard.pages.progress import progress
 
 
 def absolute(path: str) -> str:
     return settings.SITE_URL.rstrip("/") + path
+
+
+#: A path of this site, shown with its host.
+Url = Annotated[str, AfterValidator(absolute)]
+#: A suite, shown as "smoke-v1".
+SuiteKey = Annotated[str, BeforeValidator(suite_key)]
 
 
 class Problem(Schema):
@@ -35,12 +39,6 @@ class Interval(Schema):
     low: float | None = Field(description="None: beyond the suite's trips.")
     high: float | None = Field(description="None: beyond the suite's trips.")
 
-    @classmethod
-    def of(cls, standing: Standing, name: str) -> Interval | None:
-        if not standing.has_interval:
-            return None
-        return cls(low=getattr(standing, f"{name}_low"), high=getattr(standing, f"{name}_high"))
-
 
 class CurveOut(Schema):
     mean: list[float | None] = Field(description="Mean retention at n = 0..N.")
@@ -50,9 +48,9 @@ class CurveOut(Schema):
 
 
 class StandingOut(Schema):
-    metric: str
-    metric_version: str
-    weights_sha256: str
+    metric: str = Field(alias="metric.name")
+    metric_version: str = Field(alias="metric.version")
+    weights_sha256: str = Field(alias="metric.weights_sha256")
     level: float
     scope: str
     half_life: float | None = Field(
@@ -71,29 +69,27 @@ class StandingOut(Schema):
     curve: CurveOut
     method_version: str
 
-    @classmethod
-    def of(cls, standing: Standing) -> StandingOut:
-        curve = {name: standing.curve.get(name, []) for name in ("mean", "low", "high", "shown")}
-        return cls(
-            metric=standing.metric.name,
-            metric_version=standing.metric.version,
-            weights_sha256=standing.metric.weights_sha256,
-            level=standing.level,
-            scope=standing.scope,
-            half_life=standing.half_life,
-            half_life_interval=Interval.of(standing, "half_life"),
-            usable_trips=standing.usable_trips,
-            usable_trips_interval=Interval.of(standing, "usable_trips"),
-            auc=standing.auc,
-            auc_interval=Interval.of(standing, "auc"),
-            rank=standing.rank,
-            rank_low=standing.rank_low,
-            rank_high=standing.rank_high,
-            p_first=standing.p_first,
-            counts=standing.counts,
-            curve=CurveOut(**curve),
-            method_version=standing.method_version,
-        )
+    @staticmethod
+    def resolve_half_life_interval(standing: Standing) -> dict[str, float | None] | None:
+        return _interval(standing, "half_life")
+
+    @staticmethod
+    def resolve_usable_trips_interval(standing: Standing) -> dict[str, float | None] | None:
+        return _interval(standing, "usable_trips")
+
+    @staticmethod
+    def resolve_auc_interval(standing: Standing) -> dict[str, float | None] | None:
+        return _interval(standing, "auc")
+
+    @staticmethod
+    def resolve_curve(standing: Standing) -> dict[str, list[float | None]]:
+        return {name: standing.curve.get(name, []) for name in CurveOut.model_fields}
+
+
+def _interval(standing: Standing, name: str) -> dict[str, float | None] | None:
+    if not standing.has_interval:
+        return None
+    return {end: getattr(standing, f"{name}_{end}") for end in ("low", "high")}
 
 
 class ModelOut(Schema):
@@ -109,26 +105,7 @@ class ModelOut(Schema):
     price_date: date | None
     is_reference: bool = Field(description="A yardstick: never ranked.")
     verified: bool
-    url: str
-
-    @classmethod
-    def of(cls, model: EditingModel) -> ModelOut:
-        price = model.price_per_edit
-        return cls(
-            slug=model.slug,
-            name=model.name,
-            provider=model.provider,
-            organisation=model.organisation,
-            access=model.access,
-            open_weights=model.open_weights,
-            licence=model.licence,
-            homepage=model.homepage,
-            price_per_edit=None if price is None else float(price),
-            price_date=model.price_date,
-            is_reference=model.is_reference,
-            verified=model.verified,
-            url=absolute(model.get_absolute_url()),
-        )
+    url: Url = Field(alias="get_absolute_url")
 
 
 class SuiteOut(Schema):
@@ -143,76 +120,39 @@ class SuiteOut(Schema):
     elsewhere: bool = Field(description="Published elsewhere: never mixed into our ranks.")
     source_url: str
     frozen_at: datetime | None
-    url: str
-
-    @classmethod
-    def of(cls, suite: Suite) -> SuiteOut:
-        return cls(
-            slug=suite.slug,
-            version=suite.version,
-            title=suite.title,
-            description=suite.description,
-            trips=suite.trips,
-            size=suite.size,
-            repeats=suite.repeats,
-            content_hash=suite.content_hash,
-            elsewhere=suite.elsewhere,
-            source_url=suite.source_url,
-            frozen_at=suite.frozen_at,
-            url=absolute(suite.get_absolute_url()),
-        )
+    url: Url = Field(alias="get_absolute_url")
 
 
 class BoardRowOut(Schema):
     group: str = Field(description="ranked, unranked or yardstick")
     reason: str = Field(description="Why it is not ranked.")
-    run: int
+    run: int = Field(alias="run.pk")
     model: ModelOut
     standing: StandingOut | None = Field(description="None: the metric was not run.")
     semantic: StandingOut | None
     change_seen: float | None
     refusals: float | None
-    usd_per_edit: float | None
-    seconds_per_edit: float | None
+    usd_per_edit: float | None = Field(alias="price")
+    seconds_per_edit: float | None = Field(alias="seconds")
     date: datetime | None
-
-    @classmethod
-    def of(cls, row: BoardRow) -> BoardRowOut:
-        return cls(
-            group=row.group,
-            reason=row.reason,
-            run=row.run.pk,
-            model=ModelOut.of(row.model),
-            standing=StandingOut.of(row.standing) if row.standing else None,
-            semantic=StandingOut.of(row.semantic) if row.semantic else None,
-            change_seen=row.change_seen,
-            refusals=row.refusals,
-            usd_per_edit=row.price,
-            seconds_per_edit=row.seconds,
-            date=row.date,
-        )
 
 
 class BoardOut(Schema):
-    suite: SuiteOut
-    metric: str
-    level: float
-    cases: str
+    suite: SuiteOut = Field(alias="filters.suite")
+    metric: str = Field(alias="filters.metric")
+    level: float = Field(alias="filters.level")
+    cases: str = Field(alias="filters.scope")
     remarks: list[str] = Field(description="What of the query was not understood and ignored.")
-    page: str = Field(description="The same board as a page.")
+    page: Url = Field(description="The same board as a page.")
     rows: list[BoardRowOut]
 
-    @classmethod
-    def of(cls, filters: BoardFilters, rows: Iterable[BoardRow], remarks: list[str]) -> BoardOut:
-        return cls(
-            suite=SuiteOut.of(filters.suite),
-            metric=filters.metric,
-            level=filters.level,
-            cases=filters.scope,
-            remarks=remarks,
-            page=absolute(f"/?{filters.query()}"),
-            rows=[BoardRowOut.of(row) for row in rows],
-        )
+    @staticmethod
+    def resolve_page(asked: BoardQuery) -> str:
+        return f"/?{asked.filters.query()}"
+
+    @staticmethod
+    def resolve_rows(asked: BoardQuery) -> list[BoardRow]:
+        return board_rows(asked.filters, asked.runs)
 
 
 class PictureOut(Schema):
@@ -220,65 +160,33 @@ class PictureOut(Schema):
     mime: str
     width: int
     height: int
-    thumbnail: str
-    copy_url: str = Field(description="Re-encoded without loss, in canonical form.")
-    original: str = Field(description="The bytes as answered.")
-
-    @classmethod
-    def of(cls, stored: StoredImage | None) -> PictureOut | None:
-        if stored is None:
-            return None
-        return cls(
-            sha256=stored.sha256,
-            mime=stored.mime,
-            width=stored.width,
-            height=stored.height,
-            thumbnail=absolute(stored.thumbnail_url),
-            copy_url=absolute(stored.copy_url),
-            original=absolute(stored.original_url),
-        )
+    thumbnail: Url = Field(alias="thumbnail_url")
+    copy_url: Url = Field(description="Re-encoded without loss, in canonical form.")
+    original: Url = Field(alias="original_url", description="The bytes as answered.")
 
 
 class CaseOut(Schema):
     id: int
     slug: str
-    suite: str
-    picture: str
-    pair: str
+    suite: SuiteKey
+    picture: str = Field(alias="picture.title")
+    pair: str = Field(alias="pair_slug")
     category: str
     kind: str
     forward: str
     backward: str
-    licence: str
-    attribution: str
-    source: PictureOut | None
-    url: str
-
-    @classmethod
-    def of(cls, case: Case) -> CaseOut:
-        return cls(
-            id=case.pk,
-            slug=case.slug,
-            suite=f"{case.suite.slug}-v{case.suite.version}",
-            picture=case.picture.title,
-            pair=case.pair_slug,
-            category=case.category,
-            kind=case.kind,
-            forward=case.forward,
-            backward=case.backward,
-            licence=case.picture.licence,
-            attribution=case.picture.attribution,
-            source=PictureOut.of(case.picture.stored),
-            url=absolute(case.get_absolute_url()),
-        )
+    licence: str = Field(alias="picture.licence")
+    attribution: str = Field(alias="picture.attribution")
+    source: PictureOut | None = Field(alias="picture.stored")
+    url: Url = Field(alias="get_absolute_url")
 
 
 class RunOut(Schema):
     id: int
-    model: str
-    suite: str
+    model: str = Field(alias="editing_model.slug")
+    suite: SuiteKey
     state: str
-    reason: str
+    reason: str = Field(alias="reason_text")
     source: str
     verified: bool | None
     current: bool = Field(description="Stands for its model on the board.")
@@ -294,38 +202,59 @@ class RunOut(Schema):
     provenance: dict[str, Any]
     started_at: datetime | None
     finished_at: datetime | None
-    url: str
+    url: Url = Field(alias="get_absolute_url")
 
-    @classmethod
-    def of(cls, run: Run) -> RunOut:
-        return cls(
-            id=run.pk,
-            model=run.editing_model.slug,
-            suite=f"{run.suite.slug}-v{run.suite.version}",
-            state=run.state,
-            reason=run.reason_text,
-            source=run.source,
-            verified=run.verified,
-            current=run.current,
-            complete=run.complete,
-            ranked=run.current and run.is_ranked,
-            seed=run.seed,
-            edits_done=run.edits_done,
-            edits_total=run.edits_total,
-            calls=run.calls,
-            spent_usd=float(run.spent_usd),
-            seconds_per_edit=run.seconds_per_edit,
-            metrics=run.metrics,
-            provenance=run.provenance,
-            started_at=run.started_at,
-            finished_at=run.finished_at,
-            url=absolute(run.get_absolute_url()),
-        )
+    @staticmethod
+    def resolve_ranked(run: Run) -> bool:
+        return run.current and run.is_ranked
+
+
+class Done(Schema):
+    done: int
+    total: int
+
+
+class RunStatusOut(Schema):
+    """How far a run is: what its page polls."""
+
+    id: int
+    state: str = Field(
+        description="queued, playing, scoring, paused, finished, failed or cancelled"
+    )
+    label: str
+    ended: bool = Field(description="Nothing more will happen; stop asking.")
+    public: bool = Field(description="Whether its results can be read at /runs/{id}.")
+    now: str = Field(description="What happens now, in words.")
+    next: str = Field(description="What comes next, in words; may be empty.")
+    reason: str = Field(alias="reason_text", description="Why it is paused or failed, in words.")
+    resume_at: datetime | None = Field(description="When a paused run goes on by itself.")
+    position: int | None = Field(description="Place among the queued runs, from 1.")
+    edits: Done
+    chains: Done
+    trips_scored: Done
+    edits_per_minute: float | None = Field(description="Of the last two minutes.")
+    seconds_left: int | None = Field(description="For the edits, at the present rate.")
+    calls: int
+    spent_usd: float
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def run_progress(run: Run) -> dict[str, Any]:
+    """What RunStatusOut shows: the numbers that the run's page polls, and some words."""
+    known = progress(run)
+    return known | {
+        "id": run.pk,
+        "public": run.published,
+        "now": run_status.NOW[RunState(run.state)],
+        "next": run_status.what_next(run),
+        "trips_scored": {"done": known["trips"]["scored"], "total": known["trips"]["total"]},
+    }
 
 
 class ChainOut(Schema):
-    case: int
-    case_slug: str
+    case: int = Field(alias="case_id")
+    case_slug: str = Field(alias="case.slug")
     repeat: int
     state: str
     outcome: str
@@ -334,25 +263,11 @@ class ChainOut(Schema):
     results: dict[str, Any] = Field(
         description="By metric: retention and distances by trip, AUC, event and time by level."
     )
-    url: str
-
-    @classmethod
-    def of(cls, chain: Chain) -> ChainOut:
-        return cls(
-            case=chain.case_id,
-            case_slug=chain.case.slug,
-            repeat=chain.repeat,
-            state=chain.state,
-            outcome=chain.outcome,
-            outcome_text=chain.outcome_text,
-            trips_played=chain.trips_played,
-            results=chain.results,
-            url=absolute(chain.get_absolute_url()),
-        )
+    url: Url = Field(alias="get_absolute_url")
 
 
 class TripOut(Schema):
-    repeat: int
+    repeat: int = Field(alias="chain.repeat")
     number: int
     edited: PictureOut | None
     restored: PictureOut | None
@@ -366,32 +281,16 @@ class TripOut(Schema):
     worst_window: list[int] | None
     distances: dict[str, float]
 
-    @classmethod
-    def of(cls, trip: Trip) -> TripOut:
-        return cls(
-            repeat=trip.chain.repeat,
-            number=trip.number,
-            edited=PictureOut.of(trip.edited),
-            restored=PictureOut.of(trip.restored),
-            edited_seconds=trip.edited_seconds,
-            restored_seconds=trip.restored_seconds,
-            change_seen=trip.change_seen,
-            change_measure=trip.change_measure,
-            reframed=trip.reframed,
-            step=trip.step,
-            from_source=trip.from_source,
-            worst_window=trip.worst_window,
-            distances={
-                f"{score.metric.name}@{score.metric.version}": score.distance
-                for score in trip.scores.all()
-            },
-        )
+    @staticmethod
+    def resolve_distances(trip: Trip) -> dict[str, float]:
+        scores = trip.scores.all()
+        return {f"{one.metric.name}@{one.metric.version}": one.distance for one in scores}
 
 
 class PublishedFigureOut(Schema):
     """A number somebody else published: context, not a measurement of ours."""
 
-    model: str
+    model: str = Field(alias="model_name")
     metric: str
     trip: int
     value: float = Field(description="As published, on the metric's own scale.")
@@ -399,8 +298,3 @@ class PublishedFigureOut(Schema):
     source_url: str
     published_on: date | None
     notes: str
-
-    @classmethod
-    def of(cls, figure: PublishedFigure) -> PublishedFigureOut:
-        same = ("metric", "trip", "value", "source", "source_url", "published_on", "notes")
-        return cls(model=figure.model_name, **{name: getattr(figure, name) for name in same})

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django import forms
 from ninja import Field, Schema
-from pydantic import create_model
+from pydantic import AfterValidator, create_model
 
 from evaluation.editors.contracts import CONTRACTS
-from leaderboard.api.run_status import RunStatusOut
-from leaderboard.api.schemas import absolute
-from leaderboard.board.rows import suite_key
+from leaderboard.api.schemas import RunStatusOut, SuiteKey, Url, run_progress
+from leaderboard.content.drafts import Estimate
 from leaderboard.models import ApiToken, Submission
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm
@@ -115,19 +114,21 @@ class EstimateOut(Schema):
 
     edits: int
     usd: float | None = Field(description="None: no price was given.")
-    hours: float = Field(description="At 10 s an edit, until your endpoint's own pace is known.")
+    hours: Annotated[float, AfterValidator(lambda hours: round(hours, 2))] = Field(
+        description="At 10 s an edit, until your endpoint's own pace is known."
+    )
 
 
 class SubmissionOut(Schema):
     token: str = Field(description="The submission's own secret: keep it, and keep it to yourself.")
-    page: str = Field(description="The same for people.")
-    status: str = Field(description="Where to ask how it stands.")
+    page: Url = Field(alias="get_absolute_url", description="The same for people.")
+    status: Url = Field(description="Where to ask how it stands.")
     name: str
-    suite: str
+    suite: SuiteKey
     state: str = Field(
         description="probing, probe_failed, review, asked, approved, rejected or withdrawn"
     )
-    label: str
+    label: str = Field(alias="get_state_display")
     next: str = Field(description="What happens next, in words.")
     message: str = Field(description="A question or a reason from the reviewers.")
     ended: bool = Field(description="Nothing more will happen; stop asking.")
@@ -138,30 +139,36 @@ class SubmissionOut(Schema):
     created_at: datetime
     updated_at: datetime
 
-    @classmethod
-    def of(cls, submission: Submission) -> SubmissionOut:
-        known = status.state(submission)
-        whole = status.estimate(submission)
+    @staticmethod
+    def resolve_status(submission: Submission) -> str:
+        return f"/api/v1/submissions/{submission.token}"
+
+    @staticmethod
+    def resolve_next(submission: Submission) -> str:
+        return status.what_next(submission, workflow.run_of(submission))
+
+    @staticmethod
+    def resolve_ended(submission: Submission) -> bool:
+        return status.has_ended(submission, workflow.run_of(submission))
+
+    @staticmethod
+    def resolve_reviews_before(submission: Submission) -> int | None:
+        return status.reviews_before(submission)
+
+    @staticmethod
+    def resolve_estimate(submission: Submission) -> Estimate:
+        return status.estimate(submission)
+
+    @staticmethod
+    def resolve_probe(submission: Submission) -> dict[str, Any]:
+        done, probe = submission.probed_at is not None, submission.probe
+        passed = probe.get("ok") if done else None
+        return {"done": done, "passed": passed, "steps": probe.get("steps", [])}
+
+    @staticmethod
+    def resolve_run(submission: Submission) -> dict[str, Any] | None:
         run = workflow.run_of(submission)
-        passed = submission.probe.get("ok") if known["probed"] else None
-        return cls(
-            token=submission.token,
-            page=absolute(submission.get_absolute_url()),
-            status=absolute(f"/api/v1/submissions/{submission.token}"),
-            name=submission.name,
-            suite=suite_key(submission.suite),
-            probe=Probe(done=known["probed"], passed=passed, steps=known["probe"]),
-            reviews_before=status.reviews_before(submission),
-            estimate=EstimateOut(
-                edits=whole.edits,
-                usd=None if whole.usd is None else float(whole.usd),
-                hours=round(whole.hours, 2),
-            ),
-            run=RunStatusOut.of(run) if run else None,
-            created_at=submission.created_at,
-            updated_at=submission.updated_at,
-            **{name: known[name] for name in ("state", "label", "next", "message", "ended")},
-        )
+        return run_progress(run) if run else None
 
 
 class KeyIn(Schema):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from ninja import Path, Router, Status
 from ninja.errors import HttpError, Throttled, ValidationError
 from ninja.pagination import paginate
 from ninja.security import HttpBearer
 
-from leaderboard.api.results import PROBLEMS, Listed, Rows
+from leaderboard.api.results import PROBLEMS, Page
 from leaderboard.api.schemas import Problem
 from leaderboard.api.submission_schemas import (
     Act,
@@ -22,7 +23,7 @@ from leaderboard.api.submission_schemas import (
     form_data,
 )
 from leaderboard.board.rows import find_suite
-from leaderboard.models import ApiToken, Submission, Suite
+from leaderboard.models import ApiToken, Case, Run, Submission, Suite
 from leaderboard.submissions import actions as acts
 from leaderboard.submissions.forms import SubmissionForm
 from leaderboard.submissions.workflow import NotPossible
@@ -70,7 +71,7 @@ def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> An
             raise _problem(form)
         saved = form.save()
     _keep_private(response)
-    return Status(201, SubmissionOut.of(saved))
+    return Status(201, saved)
 
 
 @router.get(
@@ -79,18 +80,19 @@ def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> An
     response={200: list[SubmissionOut], 401: Problem, **PROBLEMS},
     summary="Your submissions",
 )
-@paginate(Rows)
+@paginate(Page)
 def submitted(request: Any) -> Any:
     """What was submitted with this API token, newest first."""
-    rows = Submission.objects.filter(api_token=request.auth).select_related("suite")
-    return Listed(rows.order_by("-created_at", "-pk"), SubmissionOut)
+    cases = Prefetch("suite__cases", Case.objects.only("suite"))
+    rows = _submissions().filter(api_token=request.auth).prefetch_related(cases)
+    return rows.order_by("-created_at", "-pk")
 
 
 @router.get("/{token}", response={200: SubmissionOut, **PROBLEMS}, summary="Where it stands")
 def status(request: HttpRequest, response: HttpResponse, token: Token) -> Any:
     """State, test, place in the queue, progress, estimate, and what happens next."""
     _keep_private(response)
-    return SubmissionOut.of(_submission(token))
+    return _submission(token)
 
 
 @router.post("/{token}/test", response={200: Act, **REFUSED}, summary="Test the endpoint again")
@@ -126,9 +128,17 @@ def _act(request: HttpRequest, token: str, act: Callable[[Submission], str]) -> 
     return Act(detail=done, state=submission.state)
 
 
-def _submission(token: str) -> Submission:
+def _submissions() -> QuerySet[Submission]:
     rows = Submission.objects.select_related("suite", "editing_model").defer("suite__definition")
-    found = rows.filter(token=token).first()
+    return rows.prefetch_related(
+        Prefetch(
+            "editing_model__runs", Run.objects.select_related("suite").defer("suite__definition")
+        )
+    )
+
+
+def _submission(token: str) -> Submission:
+    found = _submissions().filter(token=token).first()
     if found is None:
         raise HttpError(404, "There is no such submission.")
     return found

@@ -19,6 +19,7 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut, absolute
+from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import BoardFilters, BoardRow, suite_key
 from leaderboard.models import Calibration, Run, Score, Standing, Suite
 
@@ -75,10 +76,10 @@ def _board_values(row: BoardRow, filters: BoardFilters) -> list[Any]:
     ]
 
 
-def board_json(rows: Sequence[BoardRow], filters: BoardFilters, remarks: list[str]) -> HttpResponse:
+def board_json(asked: BoardQuery) -> HttpResponse:
     """The board exactly as the API gives it."""
-    board = BoardOut.of(filters, rows, remarks)
-    response = _download("application/json", f"convergebench-{suite_key(filters.suite)}.json")
+    board = BoardOut.from_orm(asked)
+    response = _download("application/json", f"convergebench-{suite_key(asked.filters.suite)}.json")
     response.write(json.dumps(board.model_dump(), cls=NinjaJSONEncoder))
     return response
 

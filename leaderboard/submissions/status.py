@@ -17,21 +17,39 @@ from leaderboard.submissions import workflow
 def state(submission: Submission) -> dict[str, Any]:
     """State, test, queue, run and what comes next; nothing in it is secret."""
     run = workflow.run_of(submission)
-    over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
-    on_board = bool(run and run.published and run.state == RunState.FINISHED)
     return {
         "state": submission.state,
         # The page is drawn anew when it changes: other things can be done or seen then.
-        "stage": f"{submission.state}{' on the board' if on_board else ''}",
+        "stage": f"{submission.state}{' on the board' if _is_on_board(run) else ''}",
         "label": submission.get_state_display(),
-        "next": _next(submission, run),
+        "next": what_next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
-        "ended": over or on_board or bool(run and run.state == RunState.CANCELLED),
+        "ended": has_ended(submission, run),
         "queue": _queue(submission),
     }
+
+
+def has_ended(submission: Submission, run: Run | None) -> bool:
+    """Whether nothing more will happen."""
+    over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
+    return over or _is_on_board(run) or bool(run and run.state == RunState.CANCELLED)
+
+
+def what_next(submission: Submission, run: Run | None) -> str:
+    """What happens next, in a sentence."""
+    if run and submission.state == Submission.State.APPROVED:
+        if run.state == RunState.FINISHED:
+            if run.published:
+                return "Finished: your model is on the board."
+            return "Finished. An admin looks at the result and publishes it."
+        if run.state == RunState.PAUSED and run.reason == "key_rejected":
+            return "Your endpoint rejected the key. Set a new one and the run goes on."
+        if run.state == RunState.PAUSED:
+            return f"Paused: {run.reason_text} Every finished trip is kept."
+    return workflow.NEXT[Submission.State(submission.state)]
 
 
 def reviews_before(submission: Submission) -> int | None:
@@ -51,17 +69,8 @@ def estimate(submission: Submission) -> drafts.Estimate:
     return drafts.estimate(model, 2 * suite.trips * suite.repeats * suite.cases.count())
 
 
-def _next(submission: Submission, run: Run | None) -> str:
-    if run and submission.state == Submission.State.APPROVED:
-        if run.state == RunState.FINISHED:
-            if run.published:
-                return "Finished: your model is on the board."
-            return "Finished. An admin looks at the result and publishes it."
-        if run.state == RunState.PAUSED and run.reason == "key_rejected":
-            return "Your endpoint rejected the key. Set a new one and the run goes on."
-        if run.state == RunState.PAUSED:
-            return f"Paused: {run.reason_text} Every finished trip is kept."
-    return workflow.NEXT[Submission.State(submission.state)]
+def _is_on_board(run: Run | None) -> bool:
+    return bool(run and run.published and run.state == RunState.FINISHED)
 
 
 def _queue(submission: Submission) -> str:

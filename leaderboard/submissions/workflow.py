@@ -206,11 +206,9 @@ def withdraw(submission: Submission) -> None:
 
 
 def run_of(submission: Submission) -> Run | None:
-    """The newest run that came of it."""
-    if submission.editing_model_id is None:
-        return None
-    runs = Run.objects.filter(editing_model=submission.editing_model_id)
-    return runs.select_related("suite", "editing_model").order_by("-created_at").first()
+    """The newest run that came of it; asks nothing where runs were prefetched."""
+    model = submission.editing_model
+    return next(iter(model.runs.all()), None) if model else None
 
 
 def _free_slug(name: str) -> str:

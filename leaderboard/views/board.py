@@ -60,10 +60,9 @@ def index(request: HttpRequest) -> HttpResponse:
 
 def download(asked: BoardQuery, form: str) -> HttpResponse:
     """The rows of the page as a file."""
-    rows = board_rows(asked.filters, asked.runs)
     if form == "csv":
-        return exports.board_csv(rows, asked.filters)
-    return exports.board_json(rows, asked.filters, asked.remarks)
+        return exports.board_csv(board_rows(asked.filters, asked.runs), asked.filters)
+    return exports.board_json(asked)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:

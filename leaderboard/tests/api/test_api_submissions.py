@@ -22,6 +22,7 @@ from leaderboard.models import ApiToken, EditingModel, Run, SecurityEvent, Submi
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import SubmissionForm
+from leaderboard.testing.boards import make_model, make_run
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.tests.submissions.test_submissions import fields as form_fields
 
@@ -236,6 +237,28 @@ def test_each_sender_lists_only_their_own(client, suite, secret, valkey):
     )
     assert [row["token"] for row in mine["items"]] == [token]
     assert theirs == {"items": [], "count": 0}
+
+
+def test_a_list_of_runs_and_suites_takes_few_queries(
+    client, suite, secret, django_assert_max_num_queries
+):
+    header = {"Authorization": f"Bearer {secret}"}
+    client.get(ADDRESS, headers=header)  # notes down when the token was last used
+    for number in range(1, 4):
+        model = make_model(f"Fine Editor {number}")
+        make_run(model, suite)
+        Submission.objects.create(
+            name=model.name,
+            suite=suite,
+            state=Submission.State.APPROVED,
+            editing_model=model,
+            api_token=ApiToken.objects.get(),
+        )
+        # One for each: the estimate looks for the model's own pace.
+        with django_assert_max_num_queries(5 + number):
+            rows = client.get(ADDRESS, headers=header).json()["items"]
+        assert [row["run"]["state"] for row in rows] == ["finished"] * number
+        assert rows == [client.get(f"{ADDRESS}/{row['token']}").json() for row in rows]
 
 
 def test_a_submission_of_the_page_can_be_followed_by_machine(client, suite, valkey):
