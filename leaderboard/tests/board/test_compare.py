@@ -8,7 +8,7 @@ from django.core.cache import cache
 from evaluation.statistics.comparison import compare
 from evaluation.statistics.half_life import ChainResult
 from leaderboard.board import comparing
-from leaderboard.board.rows import BoardFilters, board_rows
+from leaderboard.board.rows import BoardFilters, board_rows, stamp
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
@@ -97,7 +97,7 @@ def test_a_difference_too_small_to_print_is_still_said_in_words(client, runs):
 
 def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
-    found = comparing.contest(rows, BoardFilters(suite), rows.stamp())
+    found = comparing.contest(rows, BoardFilters(suite), stamp())
     chains = [
         [
             ChainResult(
@@ -122,7 +122,7 @@ def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, run
         chain.results["lpips"]["events"]["0.5"] = {"time": 2.0, "kind": "change_not_seen"}
         chain.save()
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
-    found = comparing.contest(rows, BoardFilters(suite), rows.stamp())
+    found = comparing.contest(rows, BoardFilters(suite), stamp())
     (comparison,) = found.against.values()
     assert comparison.first.half_life == 2
 
