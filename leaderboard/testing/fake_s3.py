@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from evaluation.testing.local_server import LocalServer
 
 BUCKET = "pictures"
 
@@ -27,17 +28,12 @@ class FakeS3:
         class Handler(_Handler):
             s3 = fake  # type: ignore[assignment]
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = "http://{}:{}".format(*self._server.server_address[:2])
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        ).start()
+        self._server = LocalServer(Handler).__enter__()
+        self.url = self._server.url
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__(*exc)
 
     @property
     def options(self) -> dict[str, Any]:

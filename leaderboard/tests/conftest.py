@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import ThreadingHTTPServer
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.core.cache import cache
 
 from evaluation.example_server import Handler
+from evaluation.testing.local_server import LocalServer
+from leaderboard.models import Suite
+from leaderboard.testing.factories import tiny_suite
+from leaderboard.testing.played import QUICK
+from leaderboard.testing.worker_processes import WorkerProcesses
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    """No page and no count of a rate limit is left from the test before."""
+    cache.clear()
 
 
 @pytest.fixture
-def local(settings):
+def local(settings: Any) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = True
 
 
 @pytest.fixture
-def server():
+def quick_metrics(settings: Any) -> None:
+    settings.METRICS = QUICK
+
+
+@pytest.fixture
+def suite(db: None) -> Suite:
+    """Two small pictures with two pairs each."""
+    return tiny_suite()
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
     """The example server of the page, as it is."""
-    httpd = ThreadingHTTPServer(
-        ("127.0.0.1", 0), type("Quiet", (Handler,), {"log_message": lambda *_: None})
-    )
-    threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{httpd.server_port}/v1"
-    httpd.shutdown()
+    with LocalServer(Handler) as server:
+        yield f"{server.url}/v1"
+
+
+@pytest.fixture
+def workers(tmp_path: Path, local: None, valkey: Any) -> Iterator[WorkerProcesses]:
+    """Nobody yet; whoever is hired ends with the test."""
+    with WorkerProcesses(tmp_path) as workers:
+        yield workers

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from PIL import Image, ImageChops
 
 from evaluation.editors import Editor
 from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.testing.local_server import LocalServer
 
 Edit = Callable[[Picture, str, int | None], Picture]
 
@@ -257,18 +258,12 @@ class FakeProvider:
         class Handler(_Handler):
             provider = fake
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        self._thread.start()
+        self._server = LocalServer(Handler).__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._ended.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__(*exception)
 
     def pause(self, seconds: float) -> None:
         self._ended.wait(seconds)

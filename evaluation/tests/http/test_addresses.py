@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,27 +10,7 @@ from hypothesis import strategies as st
 
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import MAX_URL_LENGTH, AddressRefused, Rules
-
-PUBLIC = "93.184.216.34"
-
-
-def resolver(*answers: str | Iterable[str]) -> Callable[..., Any]:
-    """A stand-in for getaddrinfo: one answer (or list of addresses) per lookup, then the last."""
-    left = [[a] if isinstance(a, str) else list(a) for a in answers]
-
-    def lookup(host: str, port: int, *_: Any) -> list[Any]:
-        try:
-            addresses = [str(ipaddress.ip_address(host))]
-        except ValueError:
-            addresses = left.pop(0) if len(left) > 1 else left[0]
-        return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (a, port, 0, 0))
-            if ":" in a
-            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port))
-            for a in addresses
-        ]
-
-    return lookup
+from evaluation.testing.resolvers import PUBLIC, resolver
 
 
 def refusal(url: str, **rules: Any) -> AddressRefused:

@@ -19,7 +19,7 @@ from evaluation.http.addresses import AddressRefused, Rules
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.testing.certificates import Authority
 from evaluation.testing.hostile_server import HEAD, HostileServer, failure, response
-from evaluation.tests.http.test_addresses import PUBLIC, resolver
+from evaluation.testing.resolvers import PUBLIC, resolver
 
 
 def test_a_reply_has_status_headers_and_body(client: GuardedClient, server: HostileServer) -> None:

@@ -7,7 +7,6 @@ import io
 import numpy as np
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 from PIL import Image
@@ -176,7 +175,6 @@ def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
 
 
 def test_a_draft_is_looked_at_again_without_opening_a_picture(content, monkeypatch):
-    cache.clear()
     suite = Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
     first = drafts.preview(suite).suite
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
@@ -23,22 +22,10 @@ from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import SubmissionForm
 from leaderboard.testing.boards import make_model, make_run
-from leaderboard.testing.factories import tiny_suite
-from leaderboard.tests.submissions.test_submissions import fields as form_fields
+from leaderboard.testing.submission_fields import CANARY, form_fields, least_fields
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/api/v1/submissions"
-CANARY = "sk-canary-51c0de"
-
-
-@pytest.fixture(autouse=True)
-def _fresh_limits():
-    cache.clear()
-
-
-@pytest.fixture
-def suite():
-    return tiny_suite()
 
 
 @pytest.fixture
@@ -46,16 +33,9 @@ def secret() -> str:
     return ApiToken.objects.issue("Fine Lab", "ada@fine.example")[1]
 
 
-def fields(on, **changes: object) -> dict[str, object]:
-    """The least that a submission needs."""
-    return {
-        "name": "Fine Editor 2",
-        "endpoint_url": "https://93.184.216.34/v1",
-        "contract": "openai-edits",
-        "api_key": CANARY,
-        "suite": suite_key(on),
-        **changes,
-    }
+def fields(suite, **changes: object) -> dict[str, object]:
+    """The least that a submission needs, as the API knows suites."""
+    return least_fields(suite_key(suite), **changes)
 
 
 def post(client: Client, path: str, body: object = None, secret: str = ""):

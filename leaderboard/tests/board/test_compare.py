@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.core.cache import cache
 
 from evaluation.statistics.comparison import compare
 from evaluation.statistics.half_life import ChainResult
@@ -14,11 +13,6 @@ from leaderboard.testing.boards import make_model, make_run, make_suite
 
 pytestmark = pytest.mark.django_db
 SCOPES = ("all", "category:accessories", "category:geometric", "kind:face")
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    cache.clear()
 
 
 @pytest.fixture

@@ -11,11 +11,6 @@ from leaderboard.testing.boards import make_run, make_suite
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    cache.clear()
-
-
 @pytest.fixture
 def suite():
     suite = make_suite(pictures=2)

@@ -2,104 +2,25 @@
 
 from __future__ import annotations
 
-import uuid
-
-import numpy as np
 import pytest
-from django.utils import timezone
 
-from evaluation.content.suites import Case as CoreCase
-from evaluation.content.suites import EditPair as CorePair
-from evaluation.content.suites import SourcePicture
-from evaluation.content.suites import Suite as CoreSuite
-from evaluation.images import Picture
 from evaluation.statistics.half_life import LEVELS
-from leaderboard.content import loading
 from leaderboard.models import (
-    Calibration,
     Chain,
-    EditingModel,
-    MetricVersion,
     Run,
-    Score,
     Standing,
     Suite,
-    Trip,
 )
-from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.standings import rebuild, refresh_ranks
+from leaderboard.testing.losing_runs import TRIPS, losing_run, losing_suite
 
 pytestmark = pytest.mark.django_db
-TRIPS, PICTURES, BLANK = 10, 8, 0.8
 
 
 @pytest.fixture
 def suite() -> Suite:
-    from PIL import Image
-
-    sources = [
-        SourcePicture(
-            *(f"p{n}", f"{n:064x}", 64, 64, ("face", "scene")[n % 2], "file:x", f"P{n}", "a"),
-            *("CC0-1.0", "a"),
-        )
-        for n in range(PICTURES)
-    ]
-    pairs = [
-        CorePair("hat", "accessories", "Add a hat.", "Remove the hat.", "local"),
-        CorePair("ball", "scene-objects", "Add a ball.", "Remove the ball.", "local"),
-    ]
-    cases = [CoreCase(source.slug, pair.slug) for source in sources for pair in pairs]
-    core = CoreSuite("s", 1, "S", TRIPS, 64, tuple(sources), tuple(pairs), tuple(cases))
-    stored = {
-        p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20, 9, 9)))
-        for n, p in enumerate(sources)
-    }
-    row = loading.store_suite(core, stored)
-    metric = MetricVersion.objects.create(name="lpips", version="1")
-    for source in sources:
-        Calibration.objects.create(
-            pixels_sha256=source.sha256, metric=metric, blank=BLANK, ladder={"90": 0.05, "10": 0.5}
-        )
-    return row
-
-
-def played(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **model: object) -> Run:
-    """A finished run whose chains lose `loss` of the picture at every trip."""
-    random = np.random.default_rng(len(name))
-    entry = EditingModel.objects.create(slug=name, name=name, editor="noop", **model)
-    run = Run.objects.create(
-        editing_model=entry,
-        suite=suite,
-        state=RunState.FINISHED,
-        published=True,
-        finished_at=timezone.now(),
-        metrics={
-            "lpips": {"version": "1", "weights_sha256": ""},
-            "clip": {"missing": "no weights"},
-        },
-    )
-    metric = MetricVersion.objects.get(name="lpips")
-    for case in suite.cases.all():
-        chain = Chain.objects.create(
-            run=run,
-            case=case,
-            state=ChainState.PLAYED,
-            outcome=Outcome.COMPLETED,
-            token=uuid.uuid4(),
-        )
-        own = loss * (1 + spread * random.standard_normal())
-        for number in range(1, TRIPS + 1):
-            trip = Trip.objects.create(
-                chain=chain,
-                number=number,
-                change_seen=True,
-                step=0.01,
-                from_source=0.01 * number,
-                scored_at=timezone.now(),
-            )
-            Score.objects.create(trip=trip, metric=metric, distance=BLANK * min(1.2, own * number))
-    rebuild(run)
-    return run
+    return losing_suite()
 
 
 def headline(run: Run, scope: str = "all", level: float = 0.5) -> Standing:
@@ -107,7 +28,7 @@ def headline(run: Run, scope: str = "all", level: float = 0.5) -> Standing:
 
 
 def test_a_chain_that_loses_a_tenth_each_trip_has_a_half_life_of_five(suite):
-    standing = headline(played(suite, "tenth", 0.1))
+    standing = headline(losing_run(suite, "tenth", 0.1))
     assert standing.half_life == pytest.approx(5)
     assert (standing.half_life_low, standing.half_life_high) == pytest.approx((5, 5))
     assert standing.usable_trips == pytest.approx(5)
@@ -119,7 +40,7 @@ def test_a_chain_that_loses_a_tenth_each_trip_has_a_half_life_of_five(suite):
 
 
 def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
-    run = played(suite, "m", 0.1)
+    run = losing_run(suite, "m", 0.1)
     scopes = {"all", "category:accessories", "category:scene-objects", "kind:face", "kind:scene"}
     scopes |= {"pair:hat", "pair:ball"}
     rows = set(run.standings.values_list("scope", "level"))
@@ -128,14 +49,14 @@ def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
 
 
 def test_an_unreached_half_life_is_none_and_has_an_interval_all_the_same(suite):
-    standing = headline(played(suite, "slow", 0.01))
+    standing = headline(losing_run(suite, "slow", 0.01))
     assert standing.half_life is None
     assert standing.has_interval
     assert standing.usable_trips == TRIPS
 
 
 def test_rebuilding_changes_nothing(suite):
-    run = played(suite, "m", 0.1, spread=0.3)
+    run = losing_run(suite, "m", 0.1, spread=0.3)
     before = list(
         run.standings.order_by("scope", "level").values_list("half_life_low", "auc", "scope")
     )
@@ -147,10 +68,10 @@ def test_rebuilding_changes_nothing(suite):
 
 
 def test_models_that_cannot_be_told_apart_share_a_rank_and_yardsticks_have_none(suite):
-    good = played(suite, "good", 0.05, spread=0.05)
-    twin = played(suite, "twin!", 0.05, spread=0.05)
-    bad = played(suite, "bad", 0.3, spread=0.05)
-    yardstick = played(suite, "oracle", 0.0, is_reference=True)
+    good = losing_run(suite, "good", 0.05, spread=0.05)
+    twin = losing_run(suite, "twin!", 0.05, spread=0.05)
+    bad = losing_run(suite, "bad", 0.3, spread=0.05)
+    yardstick = losing_run(suite, "oracle", 0.0, is_reference=True)
     refresh_ranks(suite)
     assert headline(good).rank == headline(twin).rank == 1
     assert headline(bad).rank == 3
@@ -160,8 +81,8 @@ def test_models_that_cannot_be_told_apart_share_a_rank_and_yardsticks_have_none(
 
 
 def test_an_incomplete_run_is_listed_but_not_ranked(suite):
-    run = played(suite, "part", 0.05)
-    played(suite, "whole", 0.1)
+    run = losing_run(suite, "part", 0.05)
+    losing_run(suite, "whole", 0.1)
     Chain.objects.filter(run=run).first().delete()
     rebuild(run)
     refresh_ranks(suite)
@@ -172,7 +93,7 @@ def test_an_incomplete_run_is_listed_but_not_ranked(suite):
 
 
 def test_a_flagged_run_is_ranked_only_once_an_admin_clears_it(suite):
-    run = played(suite, "odd", 0.05)
+    run = losing_run(suite, "odd", 0.05)
     Run.objects.filter(pk=run.pk).update(flags=[{"kind": "equals_source"}])
     refresh_ranks(suite)
     assert headline(run).rank is None
@@ -182,9 +103,9 @@ def test_a_flagged_run_is_ranked_only_once_an_admin_clears_it(suite):
 
 
 def test_the_newest_finished_public_run_stands_for_its_model(suite):
-    old = played(suite, "m", 0.2)
+    old = losing_run(suite, "m", 0.2)
     entry = old.editing_model
-    new = played(suite, "other", 0.1)
+    new = losing_run(suite, "other", 0.1)
     Run.objects.filter(pk=new.pk).update(editing_model=entry)
     refresh_ranks(suite)
     old.refresh_from_db()
@@ -197,7 +118,7 @@ def test_the_newest_finished_public_run_stands_for_its_model(suite):
 
 
 def test_a_broken_chain_and_an_unseen_change_end_where_they_happened(suite):
-    run = played(suite, "m", 0.0)
+    run = losing_run(suite, "m", 0.0)
     first, second = Chain.objects.filter(run=run)[:2]
     first.trips.filter(number__gte=4).delete()
     Chain.objects.filter(pk=first.pk).update(outcome=Outcome.REFUSED)
@@ -212,7 +133,7 @@ def test_a_broken_chain_and_an_unseen_change_end_where_they_happened(suite):
 
 
 def test_a_run_still_playing_is_censored_where_it_stands(suite):
-    run = played(suite, "m", 0.02)
+    run = losing_run(suite, "m", 0.02)
     chain = Chain.objects.filter(run=run).first()
     chain.trips.filter(number__gte=5).delete()
     Chain.objects.filter(pk=chain.pk).update(state=ChainState.PLAYING, outcome="")

@@ -9,24 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-#: The windows every page is walked in.
-WIDE, PHONE = (1280, 900), (390, 844)
+from leaderboard.testing.browser import WIDE, Visit
+
 ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 )
-#: Every rule, but no list of what passed: writing that down takes longer than looking.
-AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
-LOADED = """() => [...document.images].every((image) => {
-  const box = image.getBoundingClientRect();
-  const far = box.top > innerHeight || box.bottom < 0 || !box.width;
-  return image.complete || (image.loading === "lazy" && far);
-})"""
 WATCH = """
 window.shift = 0;
 new PerformanceObserver((list) => {
@@ -59,49 +51,6 @@ def chromium() -> Iterator[Any]:
         browser.close()
     if before is None:
         del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
-
-
-@dataclass
-class Visit:
-    """An open page with what it said while it was looked at."""
-
-    page: Any
-    base: str
-    complaints: list[str] = field(default_factory=list)
-
-    def open(self, address: str) -> None:
-        self.page.goto(self.base + address)
-
-    def settle(self) -> None:
-        """Wait until all that the page asks for by itself is there.
-
-        Not for a quiet network, which takes half a second of silence each time.
-        """
-        self.page.wait_for_load_state("load")
-        self.page.wait_for_function(LOADED)
-
-    def see_chart(self) -> None:
-        """Scroll to the chart and wait until plotly drew it."""
-        self.page.locator(".plot").first.scroll_into_view_if_needed()
-        self.page.wait_for_selector(".plot[data-drawn]")
-
-    def faults(self) -> list[str]:
-        """Everything that is wrong with the page as it stands now."""
-        from axe_playwright_python.sync_playwright import Axe
-
-        found = list(self.complaints)
-        found += self.page.evaluate("window.violations")
-        shift = self.page.evaluate("window.shift")
-        if shift >= 0.1:
-            found.append(f"the layout shifted by {shift:.3f}")
-        over = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if over > 0:
-            found.append(f"the page is {over} px wider than the window")
-        for violation in Axe().run(self.page, options=AXE).response["violations"]:
-            if violation["impact"] in ("serious", "critical"):
-                nodes = "; ".join(node["html"][:120] for node in violation["nodes"][:3])
-                found.append(f"axe: {violation['id']}: {nodes}")
-        return found
 
 
 @pytest.fixture

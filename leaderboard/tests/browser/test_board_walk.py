@@ -5,7 +5,7 @@ import re
 import pytest
 
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.tests.browser.conftest import PHONE, WIDE
+from leaderboard.testing.browser import PHONE, WIDE
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

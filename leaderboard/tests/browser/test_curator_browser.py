@@ -12,7 +12,7 @@ from PIL import Image
 
 from leaderboard.models import EditPair, SourceImage, Suite
 from leaderboard.testing import factories
-from leaderboard.tests.browser.conftest import Visit
+from leaderboard.testing.browser import Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 PATIENCE = 60_000

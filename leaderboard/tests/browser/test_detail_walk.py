@@ -3,14 +3,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.core.cache import cache
 from django.urls import reverse
 
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
-from leaderboard.testing.played import QUICK, play
-from leaderboard.tests.browser.conftest import PHONE, WIDE
+from leaderboard.testing.browser import PHONE, WIDE
+from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -28,9 +27,7 @@ LOOK = """(view) => {
 
 
 @pytest.fixture
-def run(settings):
-    settings.METRICS = QUICK
-    cache.clear()
+def run(quick_metrics):
     suite = factories.tiny_suite(pictures=1, trips=5, size=128)
     return play("thumbnail", suite, name="Thumbnails & <b>more</b>")
 

@@ -6,17 +6,16 @@ import pytest
 from django.contrib.auth.models import User
 
 from leaderboard.testing import factories
-from leaderboard.testing.played import QUICK, play
-from leaderboard.tests.browser.conftest import WIDE
+from leaderboard.testing.browser import WIDE
+from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 LISTS = ("sourceimage", "editpair", "suite", "editingmodel", "run", "submission", "call")
 
 
 @pytest.fixture
-def staff(visit, client, settings, live_server):
+def staff(visit, client, settings, quick_metrics, live_server):
     """A page of somebody who may see everything."""
-    settings.METRICS = QUICK
     play("noise", factories.tiny_suite(pictures=1, trips=1, size=64))
     client.force_login(User.objects.create_superuser("root", password="a long password"))
     seen = visit("/livez", size=WIDE)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from PIL import Image, ImageOps
 
 from evaluation import example_server
-from leaderboard import queue
+from evaluation.testing.local_server import LocalServer
 from leaderboard.models import Run, Submission
 from leaderboard.testing import factories
+from leaderboard.testing.browser import PHONE
 from leaderboard.testing.worker_processes import WorkerProcesses
-from leaderboard.tests.browser.conftest import PHONE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 #: A worker starts, imports, and waits for a processor that others use too.
@@ -53,11 +50,6 @@ class Model:
         return Image.fromarray(np.clip(np.asarray(turned) + noise, 0, 255).astype(np.uint8))
 
 
-class Handler(example_server.Handler):
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model()
@@ -67,28 +59,17 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
 
 @pytest.fixture
 def endpoint(model: Model) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *about: None  # type: ignore[method-assign]  # broken on purpose
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    model.restores.set()
-    model.plays.set()
-    server.shutdown()
-    server.server_close()
+    with LocalServer(example_server.Handler) as server:
+        yield f"{server.url}/v1"
+        model.restores.set()
+        model.plays.set()
 
 
 @pytest.fixture
-def workers(
-    tmp_path: Path, valkey: Any, settings: Any, monkeypatch: Any
-) -> Iterator[WorkerProcesses]:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    monkeypatch.setattr(queue, "_silent_until", 0.0)
-    cache.clear()  # the counts of the rate limits
-    with WorkerProcesses(tmp_path) as workers:
-        workers.hire("edits")
-        workers.hire("gpu")
-        yield workers
+def workers(workers: WorkerProcesses) -> WorkerProcesses:
+    workers.hire("edits")
+    workers.hire("gpu")
+    return workers
 
 
 @pytest.fixture

@@ -29,9 +29,10 @@ from leaderboard.testing.bundle_runs import (
     rewritten,
     travelling_suite,
 )
+from leaderboard.testing.played import QUICK
 from leaderboard.views import bundles as views
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,10 @@ class Packed:
     shown: list[Any]
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings: Any) -> None:
-    settings.METRICS = ["psnr", "ssim"]
-
-
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
     folder = tmp_path_factory.mktemp("bundles")
-    quick = override_settings(METRICS=["psnr", "ssim"])
+    quick = override_settings(METRICS=QUICK)
     with django_db_blocker.unblock(), quick, transaction.atomic():
         run = finished_run()
         pictures = bundle_of(run, folder)

@@ -14,15 +14,18 @@ from django.urls import reverse
 
 from evaluation import jobs
 from leaderboard.exchange import exports
-from leaderboard.models import EditingModel, Run, Submission
+from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.submissions import workflow
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.tests.board.test_standings import played
-from leaderboard.tests.board.test_standings import suite as _suite
+from leaderboard.testing.losing_runs import losing_run, losing_suite
 
 pytestmark = pytest.mark.django_db
-suite = _suite
+
+
+@pytest.fixture
+def suite() -> Suite:
+    return losing_suite()
 
 
 def table(answer) -> list[dict[str, str]]:
@@ -58,7 +61,7 @@ def test_a_spreadsheet_runs_no_formula_of_ours(client, name):
 
 
 def test_every_score_of_a_run_comes_as_csv_and_json(client, suite):
-    run = played(suite, "m", 0.1)
+    run = losing_run(suite, "m", 0.1)
     lines = b"".join(client.get(f"/runs/{run.pk}/scores.csv").streaming_content).decode()
     rows = list(csv.DictReader(io.StringIO(lines)))
     assert len(rows) == 16 * 10
@@ -69,7 +72,7 @@ def test_every_score_of_a_run_comes_as_csv_and_json(client, suite):
 
 
 def test_a_private_runs_scores_are_not_found(client, suite):
-    run = played(suite, "m", 0.1)
+    run = losing_run(suite, "m", 0.1)
     type(run).objects.update(published=False)
     assert client.get(f"/runs/{run.pk}/scores.csv").status_code == 404
 
@@ -87,12 +90,12 @@ def models_in(client, suite) -> set[str]:
 
 
 def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
-    run = played(suite, "one", 0.1)
+    run = losing_run(suite, "one", 0.1)
     refresh_ranks(suite)
     assert models_in(client, suite) == set()  # no worker has written it yet
     jobs.export(suite.pk)
     assert models_in(client, suite) == {"one"}
-    played(suite, "two", 0.2)
+    losing_run(suite, "two", 0.2)
     refresh_ranks(suite)
     jobs.export(suite.pk)
     assert models_in(client, suite) == {"one", "two"}
@@ -107,7 +110,7 @@ def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
 
 def test_only_the_newest_file_of_a_suite_is_kept(suite):
     for name in ("one", "two"):
-        played(suite, name, 0.1)
+        losing_run(suite, name, 0.1)
         refresh_ranks(suite)
         jobs.export(suite.pk)
     stem = exports.parquet_name(suite).split("/")[1].rsplit("-", 1)[0]
@@ -121,7 +124,7 @@ def test_only_the_newest_file_of_a_suite_is_kept(suite):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("way", ["withdraw the run", "hide the model", "withdraw the submission"])
 def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way):
-    run = played(suite, "m", 0.1)
+    run = losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
     queue = django_rq.get_queue("gpu")
     queue.empty()
@@ -149,7 +152,7 @@ def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way)
 
 
 def test_a_file_that_was_never_asked_for_is_found_missing(suite):
-    played(suite, "m", 0.1)
+    losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
     assert exports.stale() == [suite]
     jobs.export(suite.pk)

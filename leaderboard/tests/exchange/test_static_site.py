@@ -7,10 +7,9 @@ import hashlib
 import io
 import json
 import re
-import threading
 from collections.abc import Iterator
 from html import unescape
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,17 +21,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from PIL import Image
 
+from evaluation.testing.local_server import LocalServer
 from leaderboard.models import Run
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import finished_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 ADDRESS = re.compile(r'\s(href|src|srcset|action|data-[\w-]+)="([^"]*)"')
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings: Any) -> None:
-    settings.METRICS = ["psnr", "ssim"]
 
 
 @pytest.fixture
@@ -42,21 +37,13 @@ def runs() -> list[Run]:
     return [finished_run(editor, suite) for editor in ("oracle", "thumbnail")]
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def snapshot(runs, tmp_path) -> Iterator[str]:
     """The address of the frozen site on a plain file server."""
     call_command("freeze_site", str(tmp_path / "site"), stdout=io.StringIO(), stderr=io.StringIO())
-    handler = functools.partial(Quiet, directory=str(tmp_path / "site"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
+    with LocalServer(handler) as server:
+        yield server.url
 
 
 def links(text: str) -> Iterator[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 
@@ -18,7 +17,6 @@ from evaluation.editors import load_editor
 from evaluation.images import Picture
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
 from evaluation.testing.fake_providers.server import Edit
-from leaderboard import queue
 from leaderboard.content import loading
 from leaderboard.models import Call, EditingModel, Run, Trip
 from leaderboard.models.runs import RunState
@@ -29,11 +27,8 @@ PRICE = "0.04"
 
 
 @pytest.fixture(autouse=True)
-def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.METRICS = ["psnr", "ssim"]
+def _settings(quick_metrics: None, settings: Any) -> None:
     settings.PUBLISH_AT_ONCE = True
-    monkeypatch.setattr(queue, "_silent_until", 0.0)
-    cache.clear()  # pages that were kept
 
 
 @pytest.fixture

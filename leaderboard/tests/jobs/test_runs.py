@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,50 +14,15 @@ from PIL import Image
 from evaluation import jobs
 from evaluation.errors import Fault
 from evaluation.images import encode_png
-from evaluation.jobs import pacing, play_job
-from evaluation.retries import Limits
+from evaluation.jobs import pacing
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.testing import factories
+from leaderboard.testing.served_runs import error, played, served, started
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    settings.METRICS = ["psnr", "ssim"]
-    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
-    monkeypatch.setattr(play_job, "TICK", 0.02)
-
-
-@pytest.fixture
-def server() -> Iterator[EditingServer]:
-    with EditingServer(latency=0.005) as server:
-        yield server
-
-
-def served(server: EditingServer, **fields: Any) -> EditingModel:
-    options = {"url": server.url, "contract": "huggingface", "timeout": 20}
-    return factories.editing_model("served", "endpoint", options=options, **fields)
-
-
-def started(server: EditingServer, trips: int = 3, **fields: Any) -> Run:
-    """A queued run of four chains on the server."""
-    budget = {name: fields.pop(name) for name in list(fields) if name.startswith("budget")}
-    return jobs.start(served(server, **fields), factories.tiny_suite(trips=trips), **budget)
-
-
-def played(run: Run) -> Run:
-    jobs.play(run.pk)
-    run.refresh_from_db()
-    return run
-
-
-def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
-    return status, {"Content-Type": "application/json", **(headers or {})}, body
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
 # Moves

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -20,9 +19,8 @@ from django.utils import timezone
 from evaluation import jobs
 from evaluation.editors import EDITORS, Answer, Editor, Fault
 from evaluation.images import Picture
-from evaluation.jobs import pacing, play_job, provenance, writer
+from evaluation.jobs import pacing, provenance, writer
 from evaluation.jobs.play_job import PlayJob
-from evaluation.retries import Limits
 from evaluation.testing.editing_server import EditingServer, noisy_turn
 from leaderboard import garbage, queue
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
@@ -30,23 +28,9 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.pages import progress as run_progress
 from leaderboard.pages.progress import progress
 from leaderboard.testing import factories
-from leaderboard.tests.jobs.test_runs import error, played, served, started
+from leaderboard.testing.served_runs import error, played, served, started
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    settings.METRICS = ["psnr", "ssim"]
-    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
-    monkeypatch.setattr(play_job, "TICK", 0.02)
-
-
-@pytest.fixture
-def server() -> Iterator[EditingServer]:
-    with EditingServer(latency=0.005) as server:
-        yield server
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
 # Budgets

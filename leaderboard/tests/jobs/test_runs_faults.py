@@ -22,31 +22,15 @@ from evaluation import jobs
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
-from evaluation.retries import Limits
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import garbage
 from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.fake_s3 import FakeS3
-from leaderboard.tests.jobs.test_runs import played, started
-from leaderboard.tests.jobs.test_runs_scores import scored
+from leaderboard.testing.served_runs import played, scored, started
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    settings.METRICS = ["psnr"]
-    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
-    monkeypatch.setattr(play_job, "TICK", 0.02)
-
-
-@pytest.fixture
-def server() -> Iterator[EditingServer]:
-    with EditingServer(latency=0.002) as server:
-        yield server
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
 # Storage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from evaluation import jobs
-from evaluation.jobs import play_job, score_job
+from evaluation.jobs import score_job
 from evaluation.jobs.score_job import ScoreJob
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.psnr import Psnr
@@ -20,9 +20,9 @@ from evaluation.testing.editing_server import EditingServer
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
-from leaderboard.tests.jobs.test_runs import played, served, started
+from leaderboard.testing.served_runs import played, scored, served, started
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
 class Psnr2(Psnr):
@@ -31,25 +31,16 @@ class Psnr2(Psnr):
     version = "2"
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    settings.METRICS = ["psnr", "ssim"]
-    monkeypatch.setattr(play_job, "TICK", 0.02)
-    yield
-    metric_class.cache_clear()
-
-
 @pytest.fixture
-def server() -> Iterator[EditingServer]:
-    with EditingServer(latency=0.002) as server:
-        yield server
+def change_psnr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From the call on the metric's code is another."""
 
+    def change() -> None:
+        monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
+        metric_class.cache_clear()
 
-def scored(run: Run) -> Run:
-    jobs.score(run.pk)
-    run.refresh_from_db()
-    return run
+    yield change
+    metric_class.cache_clear()
 
 
 def numbers() -> list[tuple[Any, ...]]:
@@ -160,15 +151,14 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
 
 
 def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
-    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+    server: EditingServer, change_psnr: Callable[[], None]
 ) -> None:
     run = played(started(server))
     job = ScoreJob(run, uuid4())
     (chain,) = Chain.objects.claim_scores(run, job.token, 1)
     job._score(chain)
     Chain.objects.release_scores(job.token)
-    monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
-    metric_class.cache_clear()
+    change_psnr()
     scored(run)
     assert (run.state, run.reason) == (RunState.PAUSED, "metric_version")
     assert "psnr" in run.reason_text
@@ -190,12 +180,11 @@ def test_a_metric_that_went_away_in_mid_run_pauses_it(
 
 
 def test_a_rescore_keeps_the_old_scores_and_shows_the_new_ones(
-    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+    server: EditingServer, change_psnr: Callable[[], None]
 ) -> None:
     run = scored(played(started(server)))
     before = numbers()
-    monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
-    metric_class.cache_clear()
+    change_psnr()
     jobs.score_again(run)
     assert scored(run).state == RunState.FINISHED
     after = numbers()

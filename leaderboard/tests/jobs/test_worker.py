@@ -20,15 +20,10 @@ from leaderboard import queue
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
+from leaderboard.testing.served_runs import started
 from leaderboard.testing.worker_processes import WorkerProcesses, children
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    monkeypatch.setattr(queue, "_silent_until", 0.0)
 
 
 @pytest.fixture
@@ -37,22 +32,10 @@ def server() -> Iterator[EditingServer]:
         yield server
 
 
-@pytest.fixture
-def workers(tmp_path: Path, valkey: Any) -> Iterator[WorkerProcesses]:
-    with WorkerProcesses(tmp_path) as workers:
-        yield workers
-
-
 def listens(pid: int) -> bool:
     """Whether a process has a handler for SIGTERM."""
     (caught,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-
-
-def start(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
-    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
-    model = factories.editing_model("served", "endpoint", options=options, **fields)
-    return jobs.start(model, factories.tiny_suite(pictures=pictures, trips=trips))
 
 
 def state(run: Run) -> str:
@@ -65,7 +48,7 @@ def test_a_run_is_played_scored_and_finished(
 ) -> None:
     workers.hire("edits")
     workers.hire("gpu")
-    run = start(server)
+    run = started(server)
     workers.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) == run.calls == 24
     assert run.standings.exists()
@@ -75,7 +58,7 @@ def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
     workers: WorkerProcesses, server: EditingServer, valkey: Any
 ) -> None:
     valkey.kill()
-    run = start(server)  # saved, though nobody heard of it
+    run = started(server)  # saved, though nobody heard of it
     assert state(run) == RunState.QUEUED
     workers = [workers.hire("edits"), workers.hire("gpu")]
     # Until both have begun to wait: their signals are rq's then.
@@ -93,7 +76,7 @@ def test_redis_may_be_emptied_and_restarted_in_mid_run(
 ) -> None:
     server.latency = 0.3
     edits, gpu = workers.hire("edits"), workers.hire("gpu")
-    run = start(server, trips=6)
+    run = started(server, trips=6)
     client = redis.Redis(unix_socket_path=valkey.socket)
     workers.wait(lambda: len(server.calls) >= 6)
     client.flushall()
@@ -116,7 +99,7 @@ def test_a_killed_horse_costs_the_edit_in_flight_and_its_chains_go_on_at_once(
     workers.environment["LEASE_SECONDS"] = "300"  # nobody waits for it
     workers.hire("edits")
     workers.hire("gpu")
-    run = start(server, trips=2)
+    run = started(server, trips=2)
     workers.wait(lambda: server.in_flight == 4)
     assert workers.kill("edits", horse=True)
     killed = time.monotonic()
@@ -132,7 +115,7 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
 ) -> None:
     server.latency = 1
     first = workers.hire("edits", "first")
-    run = start(server, trips=2)
+    run = started(server, trips=2)
     workers.wait(lambda: server.in_flight == 4)
     horse = workers.horse("first")
     assert horse
@@ -158,7 +141,7 @@ def test_a_process_that_a_job_forked_may_die_alone(
     server.latency = 0.5
     workers.hire("edits")
     workers.hire("gpu")
-    run = start(server, trips=4)
+    run = started(server, trips=4)
     workers.wait(lambda: server.in_flight == 4)
     horse = workers.horse("edits")
     assert horse
@@ -177,7 +160,7 @@ def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer
     workers.hire("edits", "first")
     workers.hire("edits", "second")
     workers.wait(lambda: queue.workers("edits") == 2)
-    run = start(server, trips=6)
+    run = started(server, trips=6)
     workers.wait(lambda: Chain.objects.in_flight().values("token").distinct().count() == 2)
     workers.wait(lambda: state(run) == RunState.SCORING)
     assert len(server.calls) == 48
@@ -189,7 +172,7 @@ def test_cancel_frees_the_worker_in_the_middle_of_an_edit(
 ) -> None:
     server.latency = 120
     workers.hire("edits")
-    run = start(server)
+    run = started(server)
     workers.wait(lambda: server.in_flight == 4)
     jobs.cancel(run)
     cancelled = time.monotonic()
@@ -203,7 +186,7 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
 ) -> None:
     server.latency = 0.5
     edits = workers.hire("edits")
-    run = start(server, trips=6)
+    run = started(server, trips=6)
     workers.wait(lambda: len(server.calls) >= 6)
     os.kill(edits.pid, signal.SIGTERM)
     assert edits.wait(timeout=30) == 0
@@ -222,7 +205,7 @@ def test_runs_take_turns_on_one_worker(
     server.latency = 0.3
     workers.environment["TURN_SECONDS"] = "2"
     workers.hire("edits")
-    long = start(server, trips=60)
+    long = started(server, trips=60)
     workers.wait(lambda: len(server.calls) >= 4)
     other = factories.editing_model("other", "jpeg")
     short = jobs.start(other, long.suite)

@@ -16,9 +16,14 @@ from evaluation.testing.editing_server import EditingServer
 from leaderboard.models import Call, Run, Score, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
+from leaderboard.testing.served_runs import served
 from leaderboard.testing.worker_processes import WorkerProcesses
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.usefixtures("local", "quick_metrics"),
+]
 
 #: What is killed, and how often: the worker's horse, its parent, and Valkey.
 PLAN = {
@@ -55,12 +60,9 @@ def standings(run: Run) -> list[Any]:
 
 
 def test_kills_at_random_moments_change_nothing(
-    server: EditingServer, valkey: Any, tmp_path: Path, settings: Any
+    server: EditingServer, valkey: Any, tmp_path: Path
 ) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = True
-    settings.METRICS = ["psnr", "ssim"]
-    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
-    model = factories.editing_model("served", "endpoint", options=options, max_in_flight=IN_FLIGHT)
+    model = served(server, max_in_flight=IN_FLIGHT)
     suite = factories.tiny_suite(pictures=3, trips=TRIPS)
     undisturbed = jobs.start(model, suite, seed=1)
     jobs.play(undisturbed.pk)

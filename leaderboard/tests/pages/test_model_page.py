@@ -12,17 +12,11 @@ from leaderboard.models import Run, Standing
 from leaderboard.pages import model_page, strips
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.testing.played import QUICK, once, play
+from leaderboard.testing.played import once, play
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 HOSTILE = '<img src=x onerror=alert(1)>"&\u202e'
 SCOPES = ("all", "category:geometric", "category:accessories", "kind:face", "pair:hat")
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings):
-    settings.METRICS = QUICK
-    cache.clear()
 
 
 @pytest.fixture(scope="module")

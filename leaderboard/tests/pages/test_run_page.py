@@ -16,17 +16,15 @@ from leaderboard.pages import progress as run_progress
 from leaderboard.pages import run_status
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.testing.played import QUICK, once, play
+from leaderboard.testing.played import once, play
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>" + "&" * 470
 
 
 @pytest.fixture(autouse=True)
-def _quick(settings):
-    settings.METRICS = QUICK
+def _quick(quick_metrics):
     run_progress._workers.clear()
-    cache.clear()
 
 
 @pytest.fixture(scope="module")

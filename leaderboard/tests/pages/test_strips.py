@@ -6,7 +6,6 @@ import io
 import re
 
 import pytest
-from django.core.cache import cache
 from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,16 +16,10 @@ from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.pages import strips
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_run, make_suite
-from leaderboard.testing.played import QUICK, once, play
+from leaderboard.testing.played import once, play
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 HOSTILE = '<script>alert(1)</script>"&'
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings):
-    settings.METRICS = QUICK
-    cache.clear()
 
 
 @pytest.fixture(scope="module")

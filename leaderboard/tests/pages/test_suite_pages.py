@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from django.core.cache import cache
 from django.urls import reverse
 
 from evaluation.content.suites import Suite as CoreSuite
@@ -17,11 +16,6 @@ from leaderboard.testing.boards import make_run, make_suite
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '<script>alert(1)</script>"&'
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    cache.clear()
 
 
 def page_of(client, address):

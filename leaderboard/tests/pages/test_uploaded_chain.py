@@ -7,7 +7,6 @@ import zipfile
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 from hypothesis import given
@@ -21,11 +20,6 @@ from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _fresh_limits():
-    cache.clear()
 
 
 def worn(trips: int = 3) -> list[bytes]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
-from django.core.cache import cache
 from django.urls import reverse
 
 from evaluation import jobs
@@ -15,42 +12,14 @@ from leaderboard.models import EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import skeleton
-from leaderboard.testing.factories import tiny_suite
+from leaderboard.testing.submission_fields import CANARY, form_fields
 
 pytestmark = pytest.mark.django_db
-CANARY = "sk-canary-7d1f0a"
 State = Submission.State
 
 
-@pytest.fixture(autouse=True)
-def _fresh_limits():
-    cache.clear()
-
-
-@pytest.fixture
-def suite():
-    return tiny_suite()
-
-
-def fields(on, **changes: object) -> dict[str, object]:
-    return {
-        "name": "Fine Editor 2",
-        "email": "ada@example.org",
-        "endpoint_url": "https://93.184.216.34/v1",
-        "contract": "openai-edits",
-        "api_key": CANARY,
-        "send_seed": "on",
-        "send_response_format": "on",
-        "size": "input",
-        "max_in_flight": "4",
-        "suite": on.pk,
-        "idempotency_key": str(uuid.uuid4()),
-        **changes,
-    }
-
-
 def errors(client, on, **changes: object) -> str:
-    answer = client.post(reverse("submit"), fields(on) | changes)
+    answer = client.post(reverse("submit"), form_fields(on) | changes)
     assert answer.status_code == 422
     assert not Submission.objects.exists()
     return answer.content.decode()
@@ -149,14 +118,14 @@ def test_lookalike_letters_have_one_skeleton():
 
 def test_a_hostile_name_is_stored_clean_and_shown_escaped(client, suite, valkey):
     name = "<script>alert(1)</script>\u202e =HYPERLINK(1)"
-    answer = client.post(reverse("submit"), fields(suite, name=name), follow=True)
+    answer = client.post(reverse("submit"), form_fields(suite, name=name), follow=True)
     assert Submission.objects.get().name == "<script>alert(1)</script> =HYPERLINK(1)"
     assert "<script>alert(1)" not in answer.content.decode()
     assert "&lt;script&gt;alert(1)" in answer.content.decode()
 
 
 def test_the_same_form_sent_twice_is_one_submission(client, suite, valkey):
-    data = fields(suite)
+    data = form_fields(suite)
     first = client.post(reverse("submit"), data)
     second = client.post(reverse("submit"), data)
     assert first.url == second.url
@@ -169,7 +138,7 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
     import django_rq
 
     valkey.kill()
-    answer = client.post(reverse("submit"), fields(suite), follow=True)
+    answer = client.post(reverse("submit"), form_fields(suite), follow=True)
     assert answer.status_code == 200
     assert "Waiting for a worker" in answer.content.decode()
     valkey.start()
@@ -187,9 +156,9 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
 
 def test_a_quota_is_refused_with_its_numbers(client, suite, settings, valkey):
     settings.SUBMISSIONS_PER_DAY = 1
-    client.post(reverse("submit"), fields(suite))
+    client.post(reverse("submit"), form_fields(suite))
     answer = client.post(
-        reverse("submit"), fields(suite, name="Another one", email="ADA@example.org")
+        reverse("submit"), form_fields(suite, name="Another one", email="ADA@example.org")
     )
     assert answer.status_code == 422
     assert "the limit is 1" in answer.content.decode()
@@ -199,7 +168,7 @@ def test_a_quota_is_refused_with_its_numbers(client, suite, settings, valkey):
 def test_a_flood_gets_429_with_retry_after_and_no_row(client, suite):
     for _ in range(20):
         client.post(reverse("submit"), {})
-    answer = client.post(reverse("submit"), fields(suite))
+    answer = client.post(reverse("submit"), form_fields(suite))
     assert answer.status_code == 429
     assert int(answer.headers["Retry-After"]) > 0
     assert not Submission.objects.exists()
@@ -209,12 +178,12 @@ def test_without_a_csrf_token_nothing_happens(suite):
     from django.test import Client
 
     strict = Client(enforce_csrf_checks=True)
-    assert strict.post(reverse("submit"), fields(suite)).status_code == 403
+    assert strict.post(reverse("submit"), form_fields(suite)).status_code == 403
     assert not Submission.objects.exists()
 
 
 def test_get_changes_nothing_and_a_foreign_token_is_not_found(client, suite, valkey):
-    client.post(reverse("submit"), fields(suite))
+    client.post(reverse("submit"), form_fields(suite))
     submission = Submission.objects.get()
     assert client.get(reverse("submission_act", args=[submission.token])).status_code == 405
     assert client.get(reverse("submission", args=["x" * 32])).status_code == 404
@@ -222,7 +191,7 @@ def test_get_changes_nothing_and_a_foreign_token_is_not_found(client, suite, val
 
 
 def test_the_curl_line_follows_the_form_and_never_holds_the_key(client, suite):
-    data = fields(suite, model_id="my-model", extra='{"steps": 30}', contract="cog")
+    data = form_fields(suite, model_id="my-model", extra='{"steps": 30}', contract="cog")
     text = client.post(reverse("submit_preview"), data).content.decode()
     assert CANARY not in text
     data["contract"] = "openai-edits"
@@ -237,7 +206,7 @@ def test_the_curl_line_follows_the_form_and_never_holds_the_key(client, suite):
 def test_the_example_server_passes_the_test_in_every_contract(
     client, suite, server, local, valkey, contract
 ):
-    client.post(reverse("submit"), fields(suite, endpoint_url=server, contract=contract))
+    client.post(reverse("submit"), form_fields(suite, endpoint_url=server, contract=contract))
     submission = Submission.objects.get()
     jobs.probe(submission.pk)
     submission.refresh_from_db()
@@ -246,7 +215,7 @@ def test_the_example_server_passes_the_test_in_every_contract(
 
 
 def test_a_failing_endpoint_says_what_to_do_and_can_be_tested_again(client, suite, local, valkey):
-    client.post(reverse("submit"), fields(suite, endpoint_url="http://127.0.0.1:9/v1"))
+    client.post(reverse("submit"), form_fields(suite, endpoint_url="http://127.0.0.1:9/v1"))
     submission = Submission.objects.get()
     submission.options |= {"timeout": 2}
     submission.save()
@@ -263,7 +232,7 @@ def test_a_failing_endpoint_says_what_to_do_and_can_be_tested_again(client, suit
 
 @pytest.fixture
 def reviewed(client, suite, server, local, valkey):
-    client.post(reverse("submit"), fields(suite, endpoint_url=server))
+    client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     submission = Submission.objects.get()
     jobs.probe(submission.pk)
     submission.refresh_from_db()
@@ -366,7 +335,7 @@ def test_the_key_is_in_no_page_log_job_history_or_admin(owner, reviewed, capfd, 
 def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
     settings.ALLOW_LOCAL_ENDPOINTS = True
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
-    client.post(reverse("submit"), fields(suite, endpoint_url=server))
+    client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     jobs.probe(Submission.objects.get().pk)
     subjects = [message.subject for message in mail.outbox]
     assert subjects == [
@@ -382,7 +351,7 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
 ):
     settings.ALLOW_LOCAL_ENDPOINTS = True
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
-    client.post(reverse("submit"), fields(suite, endpoint_url=server))
+    client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     submission = Submission.objects.get()
     jobs.probe(submission.pk)
     told = len(mail.outbox)

@@ -1,0 +1,40 @@
+"""Runs of a model behind a local endpoint, step by step: started, played, scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluation import jobs
+from evaluation.testing.editing_server import EditingServer, Reply
+from leaderboard.models import EditingModel, Run
+from leaderboard.testing import factories
+
+
+def served(server: EditingServer, **fields: Any) -> EditingModel:
+    """The model that the server stands for."""
+    options = {"url": server.url, "contract": "huggingface", "timeout": 60}
+    return factories.editing_model("served", "endpoint", options=options, **fields)
+
+
+def started(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
+    """A queued run of two chains for each picture."""
+    budget = {name: fields.pop(name) for name in list(fields) if name.startswith("budget")}
+    suite = factories.tiny_suite(pictures, trips=trips)
+    return jobs.start(served(server, **fields), suite, **budget)
+
+
+def played(run: Run) -> Run:
+    jobs.play(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def scored(run: Run) -> Run:
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
+    """What the server answers instead of a picture."""
+    return status, {"Content-Type": "application/json", **(headers or {})}, body
