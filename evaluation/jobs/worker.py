@@ -76,10 +76,14 @@ class RunWorker(Worker):
 
     def _wait_for_redis(self) -> None:
         self._install_signal_handlers()
+        waiting = False
         while not self._shutdown_requested_date:
             with suppress(RedisError):
                 if self.connection.ping():
                     return
+            if not waiting:
+                waiting = True
+                log.warning("waiting for redis")
             self.sweep_if_due()
             time.sleep(0.5)
 
