@@ -142,13 +142,7 @@ def _measure(
             (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
             [
                 ScoredTrip(
-                    trip.number,
-                    trip.scored_at is not None,
-                    distances.get(trip.pk),
-                    trip.change_seen,
-                    trip.reframed,
-                    trip.step,
-                    trip.from_source,
+                    trip.number, distances.get(trip.pk), trip, scored=trip.scored_at is not None
                 )
                 for trip in chain.trips.all()
             ],

@@ -295,6 +295,13 @@ class Bundle:
         return whole(self.raw)
 
     @property
+    def scored_metrics(self) -> list[str]:
+        """The metrics that the run was scored by; those that were not run are not among them."""
+        return [
+            name for name, pinned in self.document.run.metrics.items() if "missing" not in pinned
+        ]
+
+    @property
     def held(self) -> frozenset[str]:
         """The SHA-256 in the names of the pictures that are here."""
         return frozenset(self._entries)

@@ -7,58 +7,41 @@ networks may differ in the last digits between machines; everything else may not
 from __future__ import annotations
 
 import hashlib
-import math
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evaluation.bundle import format as bundles
-from evaluation.bundle import recomputing
+from evaluation.bundle.checks import (
+    CLASSICAL,
+    DIFFERENT,
+    EQUAL,
+    NETWORK,
+    NOT_CHECKED,
+    REGISTERED,
+    Check,
+    compared,
+)
 from evaluation.bundle.format import Bundle, ChainLine, HalfRow, SourceLine, TripLine
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair
-from evaluation.images import ImageError, Picture, fit, is_reframed
-from evaluation.measuring import change_seen as seen
-from evaluation.measuring.cheating import mean_square
+from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.trip_measures import identity_drift, judge_global, measure_trip
 from evaluation.metrics import METRICS
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.metrics.worst_window import worst_place
-from evaluation.statistics.dynamics import rmse
-from evaluation.statistics.standings import chain_numbers
+from evaluation.statistics.standings import (
+    MeasuredChain,
+    Place,
+    ScoredTrip,
+    chain_numbers,
+    measured_chain,
+    standings,
+)
 
-EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
 NO_PICTURES = "no pictures in the bundle"
-#: How far a number may be off: of its size, and at all.
-EXACT = (1e-9, 1e-9)
-CLASSICAL = (1e-6, 1e-9)
-NETWORK = (1e-3, 1e-5)
-# Registration climbs a hill step by step, and ends a little elsewhere on another processor.
-REGISTERED = (1e-2, 1e-3)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: in which line, what, and how it came out."""
-
-    line: str
-    what: str
-    verdict: str
-    detail: str = ""
-
-    def __str__(self) -> str:
-        detail = f": {self.detail}" if self.detail else ""
-        return f"{self.verdict:11}  {self.line}, {self.what}{detail}"
-
-
-def verdict(checks: Mapping[str, int]) -> bool | None:
-    """From how many checks came out how: True = all equal, None = some could not be made."""
-    if checks.get(DIFFERENT):
-        return False
-    return None if checks.get(NOT_CHECKED) else True
+#: What a trip did to the picture, whether or not its edit was seen.
+DONE = ("reframed", "step", "from_source", "worst_window")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -70,7 +53,7 @@ class Verification:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
-        pinned = recomputing.metrics_run(bundle)
+        pinned = bundle.scored_metrics
         self.scorer = Scorer([name for name in pinned if name in METRICS])
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
@@ -94,8 +77,8 @@ class Verification:
         found = self.suite.content_hash
         for line in ("suite", "model", "run"):
             yield self._digest(line, raw[line])
-        yield _compared("suite", "content hash", stated, found)
-        yield _compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
+        yield compared("suite", "content hash", stated, found)
+        yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
             (case.slug, repeat) for case in self.suite.cases for repeat in range(self.suite.repeats)
         }
@@ -129,7 +112,7 @@ class Verification:
             yield from checks
             if source is not None:
                 pixels = pixel_sha256(source.image)
-                yield _compared(line, "pixels", picture.sha256, pixels)
+                yield compared(line, "pixels", picture.sha256, pixels)
             own = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
             made = self.scorer.only(self.able).calibrate(source) if source and own else {}
             for raw, row in own:
@@ -142,7 +125,7 @@ class Verification:
                     continue
                 ladder = {str(q): d for q, d in found.ladder.items()}
                 here = {"blank": found.blank, "ladder": ladder}
-                yield _compared(line, "numbers", stated, here, self._tolerance(row.metric))
+                yield compared(line, "numbers", stated, here, self._tolerance(row.metric))
         for _, row in calibrations:
             if row.picture not in self.suite.picture_by_slug:
                 yield Check(f"calibration {row.picture}", "picture", DIFFERENT, "not in the suite")
@@ -159,7 +142,7 @@ class Verification:
         if data is None:
             why = f"{bundles.picture_name(row.sha256, row.mime)} is not in the bundle"
             return None, [Check(line, "picture", DIFFERENT, why)]
-        hashed = _compared(line, "hash", row.sha256, hashlib.sha256(data).hexdigest())
+        hashed = compared(line, "hash", row.sha256, hashlib.sha256(data).hexdigest())
         if hashed.verdict == DIFFERENT:
             return None, [hashed]
         try:
@@ -168,7 +151,7 @@ class Verification:
             return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
         stated = [row.mime, row.width, row.height, row.bytes]
         found = [picture.mime, picture.width, picture.height, len(data)]
-        return picture, [hashed, _compared(line, "type and size", stated, found)]
+        return picture, [hashed, compared(line, "type and size", stated, found)]
 
     def _chains(self) -> Iterator[Check]:
         cases = {case.slug: case for case in self.suite.cases}
@@ -197,7 +180,7 @@ class Verification:
                 if half is None:
                     halves.append(None)
                     continue
-                yield _compared(line, f"{what} prompt", half.prompt, prompt)
+                yield compared(line, f"{what} prompt", half.prompt, prompt)
                 picture, checks = self._file(f"{line}, {what}", half)
                 yield from checks
                 halves.append(picture)
@@ -223,33 +206,14 @@ class Verification:
         restored: Picture,
         pair: EditPair,
     ) -> Iterator[Check]:
-        original, back = _values(source, source.size), _values(restored, source.size)
-        stated = {
-            "reframed": trip.reframed,
-            "step": trip.step,
-            "from_source": trip.from_source,
-            "worst_window": trip.worst_window,
-        }
-        found = {
-            "reframed": is_reframed(restored.size, source.size),
-            "step": rmse(_values(before, source.size), back),
-            "from_source": rmse(original, back),
-            "worst_window": list(worst_place(original, back)),
-        }
-        yield _compared(line, "what the trip did", stated, found, CLASSICAL)
-        judged = seen.change_seen(before.image, edited.image, pair)
-        measure = {
-            **judged.measure,
-            "to_input": mean_square(before, edited),
-            "back_to_input": mean_square(edited, restored),
-        }
-        if pair.change == "none":
-            measure["moved"] = seen.drift(before.image, edited.image)
+        made = measure_trip(source, before, edited, restored, pair)
+        stated, found = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
+        yield compared(line, "what the trip did", stated, found, CLASSICAL)
         own = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
         tolerance = REGISTERED if pair.change == "local" else CLASSICAL
-        yield _compared(line, "change measure", own, measure, tolerance)
+        yield compared(line, "change measure", own, made.change_measure, tolerance)
         if pair.change != "global":  # those are judged by the whole run, see below
-            yield _compared(line, "change seen", trip.change_seen, judged.seen)
+            yield compared(line, "change seen", trip.change_seen, made.change_seen)
 
     def _scores(
         self, chain: ChainLine, source: Picture | None, scored: list[tuple[TripLine, Picture]]
@@ -267,7 +231,7 @@ class Verification:
                     yield Check(line, metric, NOT_CHECKED, self._why(metric, here))
                     continue
                 found = distances[place[trip.number]]
-                yield _compared(line, metric, stated, found, self._tolerance(metric))
+                yield compared(line, metric, stated, found, self._tolerance(metric))
 
     def _drift(self) -> Iterator[Check]:
         """Global edits are seen where they move more than the model's own drift."""
@@ -280,14 +244,13 @@ class Verification:
                         if trip.step is not None:
                             yield f"{chain.name}, trip {trip.number}", trip
 
-        still = [trip.change_measure.get("moved") for _, trip in trips("none")]
-        moved = [value for value in still if value is not None]
-        drift = math.fsum(moved) / len(moved) if moved else None
+        drift = identity_drift(trip.change_measure for _, trip in trips("none"))
         for line, trip in trips("global"):
-            change = trip.change_measure.get("moved")
-            judged = drift is not None and change is not None
-            found = change > seen.DRIFTS * drift if change is not None and drift else None
-            yield _compared(line, "change seen", trip.change_seen, found if judged else None)
+            verdict = judge_global(trip.change_measure, drift)
+            yield compared(line, "change seen", trip.change_seen, verdict.seen)
+            stated = trip.change_measure.get("identity_drift")
+            judged_by = None if verdict.seen is None else drift
+            yield compared(line, "identity drift", stated, judged_by, CLASSICAL)
 
     # From scores to standings.
 
@@ -299,19 +262,21 @@ class Verification:
         if len(stated) < len(self.document.standings):
             yield Check("standings", "rows", DIFFERENT, "one stands here twice")
         expected: set[tuple[str, float, str]] = set()
-        for metric in recomputing.metrics_run(self.bundle):
+        for metric in self.bundle.scored_metrics:
             try:
-                chains = recomputing.measured(self.bundle, metric)
+                chains = self._measured(metric)
                 if chains is None:
                     yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
                     continue
                 for line, chain in chains:
                     own, found = line.results.get(metric), chain_numbers(chain, trips)
                     what = f"retention and events by {metric}"
-                    yield _compared(f"chain {line.name}", what, own, found)
-                measured = [chain for _, chain in chains]
-                for key, found in recomputing.standings(metric, measured, trips):
+                    yield compared(f"chain {line.name}", what, own, found)
+                for standing in standings(metric, [chain for _, chain in chains], trips):
+                    key = (metric, standing.level, standing.scope)
                     expected.add(key)
+                    # As JSON gives it back: tuples are lists there.
+                    found = json.loads(json.dumps(standing.numbers))
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
@@ -320,12 +285,37 @@ class Verification:
                 bundles.standing_name(*key), "numbers", DIFFERENT, "the scores do not give it"
             )
 
+    def _measured(self, metric: str) -> list[tuple[ChainLine, MeasuredChain]] | None:
+        """Every chain by this metric; None where the metric does not cover what was scored."""
+        suite = self.suite
+        calibrations = {r.picture: r for r in self.document.calibrations if r.metric == metric}
+        cases = {case.slug: case for case in suite.cases}
+        found = []
+        for line in self.document.chains:
+            case = cases[line.case]
+            pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
+            calibration = calibrations.get(case.picture)
+            chain = measured_chain(
+                Place(case.picture, case.pair, pair.category, kind, line.repeat),
+                line.outcome,
+                [
+                    ScoredTrip(t.number, t.scores.get(metric), t, scored=t.step is not None)
+                    for t in line.trips
+                ],
+                calibration.blank if calibration else None,
+                calibration.ladder if calibration else {},
+            )
+            if chain is None:
+                return None
+            found.append((line, chain))
+        return found
+
     def _standing(self, key: tuple[str, float, str], row: Any, found: dict[str, Any]) -> Check:
         line = bundles.standing_name(*key)
         if row is None:
             return Check(line, "numbers", DIFFERENT, "it is not in the bundle")
         own = {name: getattr(row, name) for name in found}
-        return _compared(line, "numbers", own, found)
+        return compared(line, "numbers", own, found)
 
     # What can be checked here.
 
@@ -353,49 +343,3 @@ class Verification:
     def _tolerance(self, metric: str) -> tuple[float, float]:
         network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
         return NETWORK if network else CLASSICAL
-
-
-def _compared(
-    line: str, what: str, stated: Any, found: Any, tolerance: tuple[float, float] = EXACT
-) -> Check:
-    """One check: equal, or where the two part first."""
-    apart = _apart(stated, found, tolerance)
-    return Check(line, what, DIFFERENT, apart) if apart else Check(line, what, EQUAL)
-
-
-def _apart(stated: Any, found: Any, tolerance: tuple[float, float], place: str = "") -> str:
-    """Where two values differ first, in words; empty when nowhere."""
-    if isinstance(stated, dict) and isinstance(found, dict):
-        for key in sorted(stated.keys() | found.keys(), key=str):
-            inside = f"{place}.{key}" if place else str(key)
-            if key not in stated or key not in found:
-                return f"{inside} is {'not computed here' if key in stated else 'missing'}"
-            if apart := _apart(stated[key], found[key], tolerance, inside):
-                return apart
-        return ""
-    if isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
-        for index, (one, other) in enumerate(zip(stated, found, strict=True)):
-            if apart := _apart(one, other, tolerance, f"{place}[{index}]"):
-                return apart
-        return ""
-    relative, absolute = tolerance
-    if _is_number(stated) and _is_number(found):
-        if math.isclose(stated, found, rel_tol=relative, abs_tol=absolute):
-            return ""
-    elif type(stated) is type(found) and stated == found:
-        return ""
-    where = f"{place} " if place else ""
-    return f"{where}states {_short(stated)}, computed {_short(found)}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _values(picture: Picture, size: tuple[int, int]) -> NDArray[np.uint8]:
-    return np.asarray(fit(picture.image, size))

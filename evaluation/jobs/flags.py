@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evaluation.content.suites import EditPair
 from evaluation.jobs.storage_errors import stored_safely
-from evaluation.measuring.cheating import HalfErrors, Sign, repeated_answers, signs_in
+from evaluation.measuring.cheating import Sign, repeated_answers, signs
+from evaluation.measuring.trip_measures import half_errors
 from leaderboard.models import Chain, Run, Trip
 from leaderboard.models.runs import Outcome
 
@@ -25,31 +26,20 @@ def find_flags(run: Run, pairs: Mapping[str, EditPair]) -> list[dict[str, Any]]:
     chains = list(run.chains.select_related("case").prefetch_related("trips"))
     found: dict[str, list[tuple[Chain, Sign]]] = defaultdict(list)
     for chain in chains:
-        if pairs[chain.case.pair_slug].change == "none":
-            continue
-        for sign in signs_in(_errors(chain)):
+        errors = [error for trip in chain.trips.all() for error in half_errors(trip.number, trip)]
+        for sign in signs(errors, pairs[chain.case.pair_slug]):
             if sign.name not in SCORED_ANYWAY:
                 found[sign.name].append((chain, sign))
     least = max(AT_LEAST_CHAINS, AT_LEAST_SHARE * len(chains))
     flags = []
-    for name, signs in found.items():
-        count = len({chain.pk for chain, _ in signs})
+    for name, signed in found.items():
+        count = len({chain.pk for chain, _ in signed})
         if count >= least:
-            flags.append(_flag(name, f"in {count} of {len(chains)} chains", signs))
+            flags.append(_flag(name, f"in {count} of {len(chains)} chains", signed))
     return flags + _alike(chains)
 
 
-def _errors(chain: Chain) -> Iterator[HalfErrors]:
-    for trip in chain.trips.all():
-        measure = trip.change_measure
-        if "to_input" in measure:
-            yield HalfErrors(trip.number, "forward", measure["to_input"])
-            yield HalfErrors(
-                trip.number, "backward", measure["back_to_input"], (trip.from_source or 0.0) ** 2
-            )
-
-
-def _flag(name: str, text: str, signs: list[tuple[Chain, Sign]]) -> dict[str, Any]:
+def _flag(name: str, text: str, signed: list[tuple[Chain, Sign]]) -> dict[str, Any]:
     return {
         "kind": name,
         "text": text,
@@ -60,7 +50,7 @@ def _flag(name: str, text: str, signs: list[tuple[Chain, Sign]]) -> dict[str, An
                 "direction": sign.direction,
                 "detail": sign.detail,
             }
-            for chain, sign in signs[:EXAMPLES]
+            for chain, sign in signed[:EXAMPLES]
         ],
     }
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import numpy as np
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
@@ -18,15 +17,17 @@ from django.utils import timezone
 
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
-from evaluation.images import Picture, fit, is_reframed
+from evaluation.images import Picture
 from evaluation.jobs import control, flags, leases
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.jobs.writer import retry_database
-from evaluation.measuring import change_seen as seen
-from evaluation.measuring import cheating
-from evaluation.metrics.worst_window import worst_place
-from evaluation.statistics.dynamics import rmse
+from evaluation.measuring.trip_measures import (
+    TripMeasures,
+    identity_drift,
+    judge_global,
+    measure_trip,
+)
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
@@ -143,7 +144,8 @@ class ScoreJob:
             scores = self._distances(part, source, restored)
             pair = self.pairs[chain.case.pair_slug]
             for trip, y, x in zip(part, edited, restored, strict=True):
-                _measure(trip, source, before, y, x, pair)
+                for name, value in vars(measure_trip(source, before, y, x, pair)).items():
+                    setattr(trip, name, value)
                 for stored, picture in ((trip.edited, y), (trip.restored, x)):
                     if stored:
                         stored_safely(partial(stored.write_thumbnail, picture))
@@ -324,54 +326,22 @@ class ScoreJob:
         return retry_database(lambda: rows.first())
 
 
-_MEASURED = (
-    "reframed",
-    "change_seen",
-    "change_measure",
-    "step",
-    "from_source",
-    "worst_window",
-    "scored_at",
-)
-
-
-def _measure(
-    trip: Trip, source: Picture, before: Picture, edited: Picture, restored: Picture, pair: EditPair
-) -> None:
-    """What one trip did to the picture, beside the metrics."""
-    size = source.size
-    trip.reframed = is_reframed(restored.size, size)
-    original, last = np.asarray(source.image), np.asarray(fit(before.image, size))
-    back = np.asarray(fit(restored.image, size))
-    trip.step, trip.from_source = rmse(last, back), rmse(original, back)
-    trip.worst_window = list(worst_place(original, back))
-    verdict = seen.change_seen(before.image, edited.image, pair)
-    trip.change_seen = verdict.seen
-    trip.change_measure = {
-        **verdict.measure,
-        "to_input": cheating.mean_square(before, edited),
-        "back_to_input": cheating.mean_square(edited, restored),
-    }
-    if pair.change == "none":
-        trip.change_measure["moved"] = seen.drift(before.image, edited.image)
+_MEASURED = (*(field.name for field in fields(TripMeasures)), "scored_at")
 
 
 def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:
-    """Judge what only the whole run can tell: does a style edit move more than no edit at all?"""
+    """Judge the edits that only the whole run can tell."""
     trips = Trip.objects.filter(chain__run=run, scored_at__isnull=False)
 
     def of(change: str) -> list[Trip]:
         slugs = [slug for slug, pair in pairs.items() if pair.change == change]
         return list(trips.filter(chain__case__pair_slug__in=slugs))
 
-    moved = [trip.change_measure["moved"] for trip in of("none")]
-    if not moved:
-        return
-    drift = math.fsum(moved) / len(moved)
+    drift = identity_drift(trip.change_measure for trip in of("none"))
     judged = of("global")
     for trip in judged:
-        trip.change_measure["identity_drift"] = drift
-        trip.change_seen = trip.change_measure["moved"] > seen.DRIFTS * drift
+        verdict = judge_global(trip.change_measure, drift)
+        trip.change_seen, trip.change_measure = verdict.seen, verdict.measure
     Trip.objects.bulk_update(judged, ["change_seen", "change_measure"], batch_size=200)
 
 

@@ -12,11 +12,13 @@ from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import MetricError, load_metric
 from evaluation.statistics.dynamics import dynamics
-from evaluation.statistics.half_life import LEVELS, ChainResult, event
+from evaluation.statistics.half_life import LEVELS, event
+from evaluation.statistics.standings import Place
 from leaderboard.models import UploadedChain
 
 log = structlog.get_logger(__name__)
 PAIR = EditPair("own", "own", "", "", change="local")
+PLACE = Place("own", PAIR.slug, PAIR.category, "own", 0)
 
 
 def score(chain_id: int) -> None:
@@ -41,7 +43,7 @@ def score(chain_id: int) -> None:
 
 
 def _results(chain: UploadedChain) -> dict[str, Any]:
-    from evaluation.measuring.scoring import Scorer, retention
+    from evaluation.measuring.scoring import Scorer
     from evaluation.shell.run_scores import score_chain
 
     pictures = {
@@ -55,24 +57,18 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     scorer = Scorer()
     scored = score_chain(scorer, source, iter(trips), PAIR)
     calibrations = scorer.calibrate(source)
-    seen = tuple(trip.change_seen for trip in scored.trips)
     metrics: dict[str, Any] = {}
-    for name, distances in scored.distances.items():
-        calibration = calibrations.get(name)
-        if distances is None or calibration is None:
+    for name in scored.distances:
+        measured = scored.measured(PLACE, name, calibrations.get(name))
+        if measured is None:
             continue
-        kept = [retention(distance, calibration.blank) for distance in distances]
-        if any(q is None for q in kept):
-            continue
-        retained = tuple(float(q) for q in kept if q is not None)
-        result = ChainResult("own", "own", "own", "own", 0, retained, change_seen=seen)
-        metric = load_metric(name)
+        metric, result = load_metric(name), measured.result
         metrics[name] = {
             "label": metric.label,
             "version": metric.version,
-            "retention": [round(q, 4) for q in retained],
-            "shown": [metric.text(distance) for distance in distances],
-            "jpeg": [jpeg_equivalent(distance, calibration.ladder) for distance in distances],
+            "retention": [round(q, 4) for q in result.retention],
+            "shown": [metric.text(distance) for distance in measured.distances],
+            "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
             "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
         }
     last = metrics.get("lpips") or next(iter(metrics.values()), None)
@@ -80,7 +76,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "trips": count,
         "metrics": metrics,
         "not_run": scorer.unfit(source.size),
-        "change_seen": list(seen),
+        "change_seen": [trip.change_seen for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(

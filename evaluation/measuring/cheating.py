@@ -6,15 +6,15 @@ the source it has kept; or answer every case alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from PIL import Image
 
+from evaluation.content.suites import EditPair
 from evaluation.images import Picture, fit
-from evaluation.round_trips import Half
 
 # Two 8-bit pictures closer than this (mean squared error of the full range) are the same
 # picture saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
@@ -55,23 +55,10 @@ class HalfErrors:
     to_source: float = 0.0
 
 
-def signs(source: Picture, halves: Sequence[Half], change: str = "local") -> list[Sign]:
-    """What looks wrong in one chain; for an identity pair (`change` "none") nothing can."""
-    if change == "none":
+def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
+    """What looks wrong in a chain, by the errors of its answers; of an identity pair nothing can."""
+    if pair.change == "none":
         return []
-    errors = []
-    before = source
-    for half in halves:
-        picture = half.answer.picture
-        to_source = mean_square(source, picture) if half.direction == "backward" else 0.0
-        to_input = mean_square(before, picture)
-        errors.append(HalfErrors(half.number, half.direction, to_input, to_source))
-        before = picture
-    return signs_in(errors)
-
-
-def signs_in(errors: Iterable[HalfErrors]) -> list[Sign]:
-    """What looks wrong in a chain of which only these errors were kept."""
     found = []
     last_error = 0.0
     for half in errors:

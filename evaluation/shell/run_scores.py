@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-
 from evaluation.content.suites import EditPair, Suite
-from evaluation.editors.base import Answer
-from evaluation.images import Picture, fit, is_reframed
-from evaluation.measuring import change_seen as seen
+from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer, retention
-from evaluation.round_trips import Half
+from evaluation.measuring.trip_measures import (
+    TripMeasures,
+    half_errors,
+    identity_drift,
+    judge_global,
+    measure_trip,
+)
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.statistics.dynamics import rmse
 from evaluation.statistics.half_life import COMPLETED, METHOD_VERSION, ChainResult
+from evaluation.statistics.standings import MeasuredChain, Place, ScoredTrip, measured_chain
 
-FORMAT = 1
+FORMAT = 2
 #: One trip: what was edited (None where it was not kept) and what came back.
 TripPictures = tuple[Picture | None, Picture]
-
-
-@dataclass(frozen=True)
-class TripMeasure:
-    """What one trip did to the picture, beside the metrics."""
-
-    reframed: bool
-    step: float  # RMSE to the picture before the trip
-    from_source: float  # RMSE to the source
-    change_seen: bool | None = None
-    change: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,19 +36,34 @@ class ChainScores:
     outcome: str
     restored: tuple[str, ...]  # SHA-256 of X1..Xn: what these scores are of
     distances: Mapping[str, tuple[float, ...] | None]
-    trips: tuple[TripMeasure, ...]
+    trips: tuple[TripMeasures, ...]
     signs: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         fields = dict(data)
         fields["restored"], fields["signs"] = tuple(fields["restored"]), tuple(fields["signs"])
-        fields["trips"] = tuple(TripMeasure(**trip) for trip in fields["trips"])
+        fields["trips"] = tuple(TripMeasures(**trip) for trip in fields["trips"])
         fields["distances"] = {
             name: None if values is None else tuple(values)
             for name, values in fields["distances"].items()
         }
         return cls(**fields)
+
+    def measured(
+        self, place: Place, metric: str, calibration: Calibration | None
+    ) -> MeasuredChain | None:
+        """The chain by one metric; None where the metric was not run on it."""
+        distances = self.distances.get(metric)
+        if calibration is None or distances is None:
+            return None
+        trips = [
+            ScoredTrip(number, distance, trip)
+            for number, (distance, trip) in enumerate(
+                zip(distances, self.trips, strict=True), start=1
+            )
+        ]
+        return measured_chain(place, self.outcome, trips, calibration.blank, calibration.ladder)
 
 
 @dataclass(frozen=True)
@@ -110,22 +115,13 @@ class RunScores:
         """The chains that have an outcome, as half-lives and ranks are made of them."""
         found = []
         for chain in self.chains.values():
-            curve = self.retention(chain, metric)
-            if not chain.outcome or curve is None:
+            if not chain.outcome:
                 continue
-            found.append(
-                ChainResult(
-                    picture=chain.picture,
-                    pair=chain.pair,
-                    category=suite.pair_by_slug[chain.pair].category,
-                    kind=suite.picture_by_slug[chain.picture].kind,
-                    repeat=chain.repeat,
-                    retention=curve,
-                    outcome=chain.outcome,
-                    change_seen=tuple(trip.change_seen for trip in chain.trips),
-                    reframed=tuple(trip.reframed for trip in chain.trips),
-                )
-            )
+            pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
+            place = Place(chain.picture, chain.pair, pair.category, kind, chain.repeat)
+            measured = chain.measured(place, metric, self.pictures[chain.picture].get(metric))
+            if measured:
+                found.append(measured.result)
         return found
 
 
@@ -169,31 +165,26 @@ def score_run(
             outcome=chain.outcome,
         )
     ordered = {slug: chains[slug] for slug in folder.chains}
-    return RunScores(
-        folder.suite.content_hash, provenance, pictures, judge_global(ordered, folder.suite)
-    )
+    return RunScores(folder.suite.content_hash, provenance, pictures, judged(ordered, folder.suite))
 
 
 def score_chain(
     scorer: Scorer, source: Picture, trips: Iterable[TripPictures], pair: EditPair
 ) -> ChainScores:
     """The scores of one chain, whoever played it."""
-    measures, restored, halves = [], [], []
-    before = source
+    measures: list[TripMeasures] = []
+    restored: list[str] = []
 
-    def seen_on_the_way() -> Iterator[Picture]:
-        nonlocal before
-        for number, (edited, back) in enumerate(trips, start=1):
-            measures.append(measure(source, before, edited, back, pair))
+    def measured_on_the_way() -> Iterator[Picture]:
+        before = source
+        for edited, back in trips:
+            measures.append(measure_trip(source, before, edited, back, pair))
             restored.append(back.sha256)
-            if edited:
-                halves.append(Half(number, "forward", Answer(edited, 0)))
-            halves.append(Half(number, "backward", Answer(back, 0)))
             before = back
             yield back
 
-    distances = scorer.score(source, seen_on_the_way())
-    found = signs(source, halves, pair.change)
+    distances = scorer.score(source, measured_on_the_way())
+    errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
         pair=pair.slug,
@@ -202,54 +193,27 @@ def score_chain(
         restored=tuple(restored),
         distances={n: None if v is None else tuple(v) for n, v in distances.items()},
         trips=tuple(measures),
-        signs=tuple(f"trip {s.number}, {s.direction}: {s.name} ({s.detail})" for s in found),
+        signs=tuple(
+            f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"
+            for sign in signs(errors, pair)
+        ),
     )
 
 
-def measure(
-    source: Picture, before: Picture, edited: Picture | None, restored: Picture, pair: EditPair
-) -> TripMeasure:
-    """What one trip did; nothing is said of the change where its picture was not kept."""
-    size = source.size
-    back, last = fit(restored.image, size), fit(before.image, size)
-    verdict = seen.ChangeSeen(None)
-    if edited:
-        verdict = seen.change_seen(before.image, edited.image, pair)
-        if pair.change == "none":
-            verdict = seen.ChangeSeen(None, {"moved": seen.drift(before.image, edited.image)})
-    return TripMeasure(
-        reframed=is_reframed(restored.size, size),
-        step=rmse(np.asarray(last), np.asarray(back)),
-        from_source=rmse(np.asarray(source.image), np.asarray(back)),
-        change_seen=verdict.seen,
-        change=verdict.measure,
-    )
-
-
-def judge_global(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:
-    """Judge what only the whole run can tell: does a style edit move more than no edit at all?"""
+def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:
+    """The chains with the verdicts that only the whole run can give: those on global edits."""
 
     def of(change: str) -> dict[str, ChainScores]:
         return {s: c for s, c in chains.items() if suite.pair_by_slug[c.pair].change == change}
 
-    moved = [t.change["moved"] for c in of("none").values() for t in c.trips if t.change]
-    if not moved:
-        return dict(chains)
-    drift = math.fsum(moved) / len(moved)
+    drift = identity_drift(t.change_measure for c in of("none").values() for t in c.trips)
+
+    def judge(trip: TripMeasures) -> TripMeasures:
+        verdict = judge_global(trip.change_measure, drift)
+        return replace(trip, change_seen=verdict.seen, change_measure=verdict.measure)
+
     return dict(chains) | {
-        slug: replace(
-            chain,
-            trips=tuple(
-                replace(
-                    trip,
-                    change_seen=trip.change["moved"] > seen.DRIFTS * drift,
-                    change={**trip.change, "identity_drift": drift},
-                )
-                if trip.change
-                else trip
-                for trip in chain.trips
-            ),
-        )
+        slug: replace(chain, trips=tuple(judge(trip) for trip in chain.trips))
         for slug, chain in of("global").items()
     }
 

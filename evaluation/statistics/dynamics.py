@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "idempotent",
@@ -55,12 +54,6 @@ class DynamicsSummary:
     path_efficiency: float | None
     limit_retention: float | None
     regimes: dict[str, int]
-
-
-def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
-    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
 
 
 def dynamics(

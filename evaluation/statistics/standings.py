@@ -15,13 +15,16 @@ import numpy as np
 
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
+from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.breakdown import scopes
 from evaluation.statistics.curve_shape import curve_shape
 from evaluation.statistics.dynamics import dynamics, summarise_dynamics
 from evaluation.statistics.half_life import (
     BROKEN,
+    COMPLETED,
     LEVELS,
+    LOST,
     ChainResult,
     Summary,
     area,
@@ -55,12 +58,9 @@ class ScoredTrip:
     """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
 
     number: int
-    scored: bool
     distance: float | None
-    change_seen: bool | None
-    reframed: bool
-    step: float | None
-    from_source: float | None
+    measures: Measured
+    scored: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def measured_chain(
     outcome: str,
     trips: Sequence[ScoredTrip],
     blank: float | None,
-    ladder: Mapping[str, float],
+    ladder: Mapping[str, float] | Mapping[int, float],
 ) -> MeasuredChain | None:
     """A chain by one metric; None where the metric could not score what was scored.
 
@@ -108,8 +108,8 @@ def measured_chain(
             repeat=place.repeat,
             retention=tuple(kept),
             outcome=outcome,
-            change_seen=tuple(trip.change_seen for trip in judged),
-            reframed=tuple(trip.reframed for trip in judged),
+            change_seen=tuple(trip.measures.change_seen for trip in judged),
+            reframed=tuple(trip.measures.reframed for trip in judged),
         ),
         tuple(distances),
         blank or 0.0,
@@ -123,10 +123,10 @@ def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:
     steps: list[float] = []
     end = 0.0
     for trip in trips:
-        if trip.step is None:
+        if trip.measures.step is None:
             break
-        steps.append(trip.step)
-        end = trip.from_source or 0.0
+        steps.append(trip.measures.step)
+        end = trip.measures.from_source or 0.0
     return tuple(steps), end
 
 
@@ -147,6 +147,32 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
             for level, e in events.items()
         },
     }
+
+
+def chain_of_numbers(
+    place: Place, outcome: str, numbers: Mapping[str, Any], trips: int
+) -> ChainResult:
+    """The chain of which `chain_numbers` were kept; an `outcome` of "": it is still in play.
+
+    The trips without a seen change are not kept, but the event tells the first of them that
+    comes before the lowest level is crossed, and no other matters.
+    """
+    retention = tuple(numbers["retention"])
+    if not outcome or (outcome == COMPLETED and len(retention) < trips):
+        outcome = LOST
+    last = numbers["events"].get(f"{min(LEVELS):g}", {})
+    unseen = last.get("kind") == "change_not_seen"
+    seen = (*[True] * int(last["time"]), False) if unseen else ()
+    return ChainResult(
+        place.picture,
+        place.pair,
+        place.category,
+        place.kind,
+        place.repeat,
+        retention,
+        outcome,
+        change_seen=seen,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from hashlib import sha256
 from django.core.cache import cache
 
 from evaluation.statistics.comparison import Comparison, compare
-from evaluation.statistics.half_life import COMPLETED, LOST, ChainResult
+from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.standings import Place, chain_of_numbers
 from leaderboard import formatting
 from leaderboard.board.rows import BoardFilters, BoardRow, board_order
 from leaderboard.models import Chain
@@ -94,17 +95,9 @@ def _results(
     for run, case, repeat, state, outcome, picture, pair, category, kind, result in rows:
         if not result:
             continue
-        retention = tuple(result["retention"])
-        short = len(retention) < filters.suite.trips
-        if state != ChainState.PLAYED or not outcome or (outcome == COMPLETED and short):
-            outcome = LOST
-        event = result["events"].get(f"{filters.level:g}", {})
-        # Only the first trip without a change matters, and the event tells it.
-        unseen = event.get("kind") == "change_not_seen"
-        seen = (*[True] * int(event["time"]), False) if unseen else ()
-        chains[run].append(
-            ChainResult(picture, pair, category, kind, repeat, retention, outcome, seen)
-        )
+        place = Place(picture, pair, category, kind, repeat)
+        ended = outcome if state == ChainState.PLAYED else ""
+        chains[run].append(chain_of_numbers(place, ended, result, filters.suite.trips))
         areas[case][run].append(result["auc"])
     kept = {
         case: {run: sum(values) / len(values) for run, values in by_run.items()}

@@ -6,8 +6,9 @@ from collections import defaultdict
 
 from evaluation.statistics.half_life import ChainResult
 from evaluation.statistics.item_diagnostics import CaseDiagnosis, diagnose
+from evaluation.statistics.standings import Place, chain_of_numbers
 from leaderboard.models import Chain, Suite
-from leaderboard.models.runs import Outcome, RunState
+from leaderboard.models.runs import RunState
 
 #: In this order the first metric that every run has is used.
 METRICS = ("lpips", "ssim", "psnr")
@@ -18,7 +19,12 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     runs = suite.runs.filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)
     chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
-    metric = next((name for name in METRICS if all(name in pinned for _, pinned in chosen)), None)
+    run_by_all = (
+        name
+        for name in METRICS
+        if all("missing" not in pinned.get(name, {"missing": ""}) for _, pinned in chosen)
+    )
+    metric = next(run_by_all, None)
     if not chosen or metric is None:
         return []
     results: dict[str, list[ChainResult]] = defaultdict(list)
@@ -28,15 +34,8 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
         if numbers is None:
             continue
         case = chain.case
+        place = Place(case.picture.slug, case.pair_slug, case.category, case.kind, chain.repeat)
         results[str(chain.run_id)].append(
-            ChainResult(
-                picture=case.picture.slug,
-                pair=case.pair_slug,
-                category=case.category,
-                kind=case.kind,
-                repeat=chain.repeat,
-                retention=tuple(min(1.0, q) for q in numbers["retention"]),
-                outcome=chain.outcome or Outcome.LOST,
-            )
+            chain_of_numbers(place, chain.outcome, numbers, suite.trips)
         )
     return diagnose(results, suite.trips)

@@ -11,9 +11,9 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from evaluation.bundle.checks import Check, verdict
 from evaluation.bundle.format import Bundle, BundleError, ChainLine, HalfRow
-from evaluation.bundle.recomputing import metrics_run
-from evaluation.bundle.verification import Check, Verification, verdict
+from evaluation.bundle.verification import Verification
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Scorer
@@ -131,7 +131,7 @@ def _metrics(
     kept: dict[str, MetricVersion] = {}
     notes = []
     pictures = {p.pixels_sha256: p for p in suite.pictures.select_related("stored")}
-    for name in metrics_run(bundle):
+    for name in bundle.scored_metrics:
         pinned = bundle.document.run.metrics[name]
         version = MetricVersion.objects.get_or_create(
             name=name,

@@ -10,17 +10,23 @@ from PIL import Image, ImageFilter
 
 from evaluation.content import catalog, operators, sources
 from evaluation.content.suites import EditPair
-from evaluation.editors import Answer, load_editor
+from evaluation.editors import load_editor
 from evaluation.editors.drawings import DRAWINGS, draw
 from evaluation.images import Picture, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift
-from evaluation.round_trips import Half
+from evaluation.measuring.trip_measures import (
+    half_errors,
+    identity_drift,
+    judge_global,
+    measure_trip,
+)
 
 SHARED = Path(
     os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).resolve().parents[4] / "shared")
 )
 LOCAL = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local")
+REPLICA = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")
 SMOKE = catalog.suite("smoke")
 
 
@@ -133,15 +139,25 @@ def test_global_changes_are_judged_against_the_models_own_drift(smoke_sources):
     image = smoke_sources["coffee"]
     editor = load_editor("jpeg")
     night = editor.edit(Picture.from_image(image), "Change the time of day to night.").picture.image
-    identity = drift(image, editor.edit(Picture.from_image(image), "Copy it.").picture.image)
+    copy = editor.edit(Picture.from_image(image), "Copy it.").picture.image
+    still = change_seen(image, copy, REPLICA)
+    assert still.seen is None
+    identity = identity_drift([still.measure])
+    assert identity == drift(image, copy) > 0
     assert change_seen(image, night, pair).seen is None
-    assert change_seen(image, night, pair, identity).seen is True
-    assert change_seen(image, image, pair, identity).seen is False
+    assert judge_global(change_seen(image, night, pair).measure, identity).seen is True
+    assert judge_global(change_seen(image, image, pair).measure, identity).seen is False
 
 
-def test_an_identity_pair_is_not_judged(smoke_sources):
-    pair = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")
-    assert change_seen(smoke_sources["coffee"], smoke_sources["coffee"], pair).seen is None
+def test_a_model_that_does_not_drift_at_all_is_judged_as_well():
+    assert judge_global({"moved": 0.01}, 0.0).seen is True
+    assert judge_global({"moved": 0.0}, 0.0).seen is False
+
+
+def test_without_an_identity_pair_a_global_change_is_not_judged():
+    assert identity_drift([{}]) is None
+    assert judge_global({"moved": 0.5}, None).seen is None
+    assert judge_global({}, 0.1).seen is None
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (31, 31), (33, 70)])
@@ -154,36 +170,47 @@ def test_tiny_pictures_are_judged_too(size):
 # Cheats.
 
 
-def chain(*images):
-    return [
-        Half((i // 2) + 1, ("forward", "backward")[i % 2], Answer(Picture.from_image(image), 0))
-        for i, image in enumerate(images)
-    ]
+def signs(*images, pair=LOCAL):
+    """The signs in the chain of these pictures: its source, then edited and restored in turn."""
+    source, *answers = [Picture.from_image(image) for image in images]
+    errors, before = [], source
+    trips = zip(answers[::2], answers[1::2], strict=True)
+    for number, (edited, restored) in enumerate(trips, start=1):
+        errors += half_errors(number, measure_trip(source, before, edited, restored, pair))
+        before = restored
+    return cheating.signs(errors, pair)
 
 
 def test_an_honest_chain_shows_no_sign(smoke_sources):
-    image = smoke_sources["astronaut"]
-    editor, halves, current = load_editor("jpeg"), [], Picture.from_image(image)
-    for number in (1, 2):
-        for direction, prompt in (("forward", "Add a hat."), ("backward", "Remove the hat.")):
-            answer = editor.edit(current, prompt)
-            halves.append(Half(number, direction, answer))
-            current = answer.picture
-    assert cheating.signs(Picture.from_image(image), halves) == []
+    editor, images = load_editor("jpeg"), [smoke_sources["astronaut"]]
+    for prompt in ("Add a hat.", "Remove the hat.") * 2:
+        images.append(editor.edit(Picture.from_image(images[-1]), prompt).picture.image)
+    assert signs(*images) == []
 
 
 def test_signs_of_a_model_that_returns_what_it_was_sent_or_what_it_kept(smoke_sources):
     image = smoke_sources["astronaut"]
-    source = Picture.from_image(image)
     edited, worn = draw("hat", image), image.filter(ImageFilter.GaussianBlur(6))
-    idle = cheating.signs(source, chain(image, image))
-    assert {sign.name for sign in idle} == {"returned its input"}
-    kept = cheating.signs(source, chain(edited, worn, edited, image))
+    idle = signs(image, image, image)
+    assert [(sign.name, sign.direction) for sign in idle] == [
+        ("returned its input", "forward"),
+        ("returned its input", "backward"),
+    ]
+    kept = signs(image, edited, worn, edited, image)
     assert [(sign.name, sign.number) for sign in kept] == [("returned the source", 2)]
-    nearly = noisy(image, 3)
-    back = cheating.signs(source, chain(edited, worn, edited, nearly))
+    back = signs(image, edited, worn, edited, noisy(image, 3))
     assert [(sign.name, sign.direction) for sign in back] == [("jumped back", "backward")]
-    assert cheating.signs(source, chain(image, image), change="none") == []
+    assert signs(image, image, image, pair=REPLICA) == []
+
+
+def test_signs_are_found_where_only_the_restored_pictures_were_kept(smoke_sources):
+    image = smoke_sources["astronaut"]
+    source, worn = (Picture.from_image(i) for i in (image, image.filter(ImageFilter.BoxBlur(6))))
+    first = measure_trip(source, source, None, worn, LOCAL)
+    second = measure_trip(source, worn, None, source, LOCAL)
+    assert (first.change_seen, first.change_measure) == (None, {})
+    found = cheating.signs([*half_errors(1, first), *half_errors(2, second)], LOCAL)
+    assert [(sign.name, sign.number) for sign in found] == [("returned the source", 2)]
 
 
 def test_one_answer_for_several_cases_is_found_after_a_new_encoding(smoke_sources):

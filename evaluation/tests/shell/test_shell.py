@@ -381,7 +381,7 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
     (folder / "manifest.json").write_text(json.dumps(manifest))
     data = scored(folder, capsys)
     assert data["name"] == "Mine"
-    assert "to_truth" in data["trips"][0]["change"]
+    assert "to_truth" in data["trips"][0]["change_measure"]
     assert "Flip it." in Path(data["report"]).read_text()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.bundle import format as bundles
-from evaluation.bundle.verification import DIFFERENT, Check
+from evaluation.bundle.checks import DIFFERENT, Check
 from leaderboard.exchange.bundle_imports import import_bundle
 
 VERIFIED = {

@@ -17,9 +17,10 @@ from django.test import override_settings
 
 from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
-from evaluation.bundle.verification import DIFFERENT, NOT_CHECKED, verify
+from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
+from evaluation.bundle.verification import verify
 from evaluation.images import Picture
-from leaderboard.models import Calibration, Run, Score, Standing, Suite
+from leaderboard.models import Calibration, Run, Score, Standing, Suite, Trip
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import (
     WINTER,
@@ -137,11 +138,28 @@ def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
     assert "equal        picture-0--flip, trip 2, ssim\n" in said
 
 
-def test_style_edits_refusals_and_repeats_recompute_as_well(tmp_path):
+@pytest.mark.parametrize("editor", ["jpeg", "oracle"])  # the oracle's own drift is 0
+def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
     pairs = (factories.REPLICA, WINTER)
-    run = finished_run(suite=factories.tiny_suite(2, pairs, trips=2, repeats=2))
+    run = finished_run(editor, suite=factories.tiny_suite(2, pairs, trips=2, repeats=2))
     assert {chain.outcome for chain in run.chains.all()} >= {"completed"}
+    styled = Trip.objects.filter(chain__run=run, chain__case__pair_slug=WINTER.slug)
+    assert set(styled.values_list("change_seen", flat=True)) == {True}
     assert differing(bundle_of(run, tmp_path)) == []
+
+
+def test_a_drift_that_the_identity_pairs_do_not_give_is_named(tmp_path):
+    run = finished_run(suite=factories.tiny_suite(2, (factories.REPLICA, WINTER), trips=1))
+
+    def steadier(document: dict[str, Any]) -> None:
+        for chain in document["chains"]:
+            for trip in chain["trips"]:
+                if "identity_drift" in trip["change_measure"]:
+                    trip["change_measure"]["identity_drift"] /= 2
+
+    found = differing(altered(bundle_of(run, tmp_path), steadier, sealed=True))
+    assert len(found) == 2
+    assert all(line.endswith(", identity drift") for line in found)
 
 
 def test_one_altered_byte_in_one_score_fails_and_names_the_line(packed, capsys):

@@ -212,7 +212,7 @@ def test_an_error_in_scoring_pauses_the_run_with_its_words(
     def broken(*args: Any) -> None:
         raise ValueError("the picture has no pixels")
 
-    monkeypatch.setattr(score_job, "_measure", broken)
+    monkeypatch.setattr(score_job, "measure_trip", broken)
     run = scored(played(started(server)))
     assert (run.state, run.reason) == (RunState.PAUSED, "internal")
     assert "the picture has no pixels" in run.reason_text

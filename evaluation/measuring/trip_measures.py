@@ -1,0 +1,107 @@
+"""What one trip did to the picture, beside the metrics.
+
+The shell, the site and whoever verifies a bundle measure here, so that they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture, fit, is_reframed
+from evaluation.measuring.change_seen import DRIFTS, ChangeSeen, change_seen
+from evaluation.measuring.cheating import HalfErrors, mean_square
+from evaluation.metrics.worst_window import worst_place
+
+
+@dataclass(frozen=True)
+class TripMeasures:
+    """One trip, under the names that the site's rows and the lines of a bundle have too."""
+
+    reframed: bool
+    step: float  # RMSE to the picture before the trip
+    from_source: float  # RMSE to the source
+    worst_window: list[int]  # x, y and side
+    change_seen: bool | None = None
+    change_measure: Mapping[str, float] = field(default_factory=dict)
+
+
+class Measured(Protocol):
+    """A trip's measures, however they are kept; `step` is None where it was not measured."""
+
+    @property
+    def reframed(self) -> bool: ...
+    @property
+    def step(self) -> float | None: ...
+    @property
+    def from_source(self) -> float | None: ...
+    @property
+    def change_seen(self) -> bool | None: ...
+    @property
+    def change_measure(self) -> Mapping[str, Any]: ...
+
+
+def measure_trip(
+    source: Picture, before: Picture, edited: Picture | None, restored: Picture, pair: EditPair
+) -> TripMeasures:
+    """What the trip from `before` did; its change is not judged where `edited` was not kept."""
+    size = source.size
+    original, last, back = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
+    verdict = ChangeSeen(None)
+    if edited is not None:
+        verdict = change_seen(before.image, edited.image, pair)
+        verdict.measure["to_input"] = mean_square(before, edited)
+        verdict.measure["back_to_input"] = mean_square(edited, restored)
+    return TripMeasures(
+        reframed=is_reframed(restored.size, size),
+        step=rmse(last, back),
+        from_source=rmse(original, back),
+        worst_window=list(worst_place(original, back)),
+        change_seen=verdict.seen,
+        change_measure=verdict.measure,
+    )
+
+
+def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
+    """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
+    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
+    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
+
+
+def half_errors(number: int, trip: Measured) -> list[HalfErrors]:
+    """The errors of a trip's answers, of which signs of cheating are read."""
+    if trip.step is None or trip.from_source is None:
+        return []
+    measure, to_source = trip.change_measure, trip.from_source**2
+    if "to_input" not in measure:  # the edited picture was not kept
+        return [HalfErrors(number, "backward", trip.step**2, to_source)]
+    return [
+        HalfErrors(number, "forward", measure["to_input"]),
+        HalfErrors(number, "backward", measure["back_to_input"], to_source),
+    ]
+
+
+# Global edits are judged when the whole run is measured.
+
+
+def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
+    """How far the model moves a picture that it was asked to leave alone.
+
+    The mean over its trips on identity pairs, given their `change_measure`; None without any.
+    """
+    moved = [measure["moved"] for measure in measures if "moved" in measure]
+    return math.fsum(moved) / len(moved) if moved else None
+
+
+def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
+    """Whether a global edit moved the picture more than no edit at all would have."""
+    if drift is None or "moved" not in measure:
+        return ChangeSeen(None, dict(measure))
+    seen = measure["moved"] > DRIFTS * drift
+    return ChangeSeen(seen, {**measure, "identity_drift": drift})

@@ -1,0 +1,46 @@
+"""What finished runs say of the cases of their suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaluation.statistics.item_diagnostics import TOO_EASY, TOO_HARD
+from leaderboard.content.suite_diagnostics import diagnose_suite
+from leaderboard.models import Run
+from leaderboard.testing import factories
+from leaderboard.testing.played import QUICK, play
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any) -> None:
+    settings.METRICS = QUICK
+
+
+def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_pictures():
+    suite = factories.tiny_suite()
+    runs = [play("noop", suite, slug=f"noop-{number}") for number in range(3)]
+    assert {
+        q for run in runs for c in run.chains.all() for q in c.results["ssim"]["retention"]
+    } == {1.0}
+    for case in diagnose_suite(suite):
+        assert (case.runs, case.difficulty, case.flags) == (3, 1.0, (TOO_HARD,))
+
+
+def test_a_case_on_which_every_model_keeps_everything_is_easy():
+    suite = factories.tiny_suite()
+    for number in range(3):
+        play("oracle", suite, slug=f"oracle-{number}")
+    for case in diagnose_suite(suite):
+        assert (case.difficulty, case.flags) == (0.0, (TOO_EASY,))
+
+
+def test_a_metric_that_was_not_run_is_not_what_cases_are_judged_by():
+    run = play("noise", factories.tiny_suite())
+    Run.objects.filter(pk=run.pk).update(
+        metrics={"lpips": {"missing": "no weights"}, **run.metrics}
+    )
+    assert [case.runs for case in diagnose_suite(run.suite)] == [1] * run.suite.cases.count()
