@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
 from evaluation.statistics.comparison import compare
 from evaluation.statistics.half_life import LEVELS, ChainResult
 from evaluation.statistics.ranking import board
-
-SHARED = Path(
-    os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).resolve().parents[4] / "shared")
-)
-ROWS = SHARED / "ecb" / "results.csv"
-TRIPS = 10
-# The rows have no blank card per picture: the mean over pictures, for all of them.
-BLANK_SSIM = 0.59
-TOP_THREE = {"nano_banana", "qwen", "grok"}
-
-pytestmark = pytest.mark.skipif(not ROWS.exists(), reason="the forerunner's rows are not here")
+from evaluation.testing.published_tables import BLANK_SSIM, PARTIAL, TRIPS, WHOLE
 
 
 @pytest.fixture(scope="module")
-def rows():
-    with ROWS.open(newline="") as file:
+def rows(published_table):
+    with published_table.path.open(newline="") as file:
         found = list(csv.DictReader(file))
+    assert len(found) == published_table.rows
     return list({tuple(row.values()): row for row in found}.values())
 
 
@@ -57,24 +46,24 @@ def runs(rows):
 @pytest.fixture(scope="module")
 def shared_cases(runs):
     """One chain of every case that the three models with a full set have in common."""
-    return set.intersection(*({c.key for c in runs[m] if c.repeat == 0} for m in TOP_THREE))
+    return set.intersection(*({c.key for c in runs[m] if c.repeat == 0} for m in WHOLE))
 
 
-def test_the_known_defects_are_there_and_caught(rows, runs):
-    assert len(rows) == 2741  # of 4,631: the rest are verbatim duplicates
+def test_the_known_defects_are_there_and_caught(rows, runs, published_table):
+    assert len(rows) == published_table.distinct  # the rest are verbatim duplicates
     assert {row["lpips"] for row in rows} == {"0.0"}  # never run: no metric for us
     assert any(c.repeat for c in runs["grok"])
     assert {m: len({c.case for c in chains}) for m, chains in runs.items()}["seedream"] == 3
 
 
-def test_the_top_three_are_tied(runs, shared_cases):
-    assert len(shared_cases) == 57
+def test_models_alike_are_tied(runs, shared_cases, published_table):
+    assert len(shared_cases) == published_table.common
     for level in LEVELS:
         placings = board(runs, TRIPS, level, keys=shared_cases)
         ranked = {p.run: p.rank for p in placings if p.complete}
-        assert ranked == dict.fromkeys(TOP_THREE, 1)
+        assert ranked == dict.fromkeys(WHOLE, 1)
         assert all(p.rank_interval == (1, 3) for p in placings if p.complete)
-        assert {p.run for p in placings if not p.complete} == {"flux", "gemini", "seedream"}
+        assert {p.run for p in placings if not p.complete} == set(PARTIAL)
 
 
 def test_without_shared_cases_nobody_is_ranked(runs):
