@@ -9,22 +9,17 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from django.conf import settings
 from ninja import Field, Schema
 from pydantic import AfterValidator, create_model
 
 from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
+from leaderboard.links import absolute
 from leaderboard.models import Run, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_status
 from leaderboard.pages.progress import progress
-
-
-def absolute(path: str) -> str:
-    return settings.SITE_URL.rstrip("/") + path
-
 
 #: A path of this site, shown with its host.
 Url = Annotated[str, AfterValidator(absolute)]

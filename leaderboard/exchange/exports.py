@@ -18,11 +18,12 @@ from django.utils.html import escape
 from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
-from leaderboard.api.schemas import BoardOut, absolute
+from leaderboard.api.schemas import BoardOut
 from leaderboard.board import columns
 from leaderboard.board.columns import BoardRow
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
+from leaderboard.links import absolute
 from leaderboard.models import Calibration, Run, Score, Standing, Suite
 
 #: Where the files of whole suites are kept.

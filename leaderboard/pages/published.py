@@ -26,7 +26,7 @@ from leaderboard.pages.charts import (
     plain,
     rounded,
 )
-from leaderboard.submissions.forms import skeleton
+from leaderboard.text import skeleton
 
 ELSEWHERE = "published elsewhere"
 #: Lines drawn at once, and those the legend can add.

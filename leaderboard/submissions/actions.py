@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from leaderboard.models import Submission
 from leaderboard.submissions import workflow
-from leaderboard.submissions.forms import MAX_KEY, can_be_key, plain_text
+from leaderboard.submissions.forms import MAX_KEY, can_be_key
+from leaderboard.text import plain_text
 
 MAX_REPLY = 2000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 import uuid
 from typing import Any, cast
 
@@ -16,28 +15,11 @@ from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_cont
 from evaluation.errors import EditorError
 from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 from leaderboard.submissions import workflow
+from leaderboard.text import plain_text, skeleton
 
 MAX_EXTRA_BYTES = 4_000
 MAX_KEY = 500
 SECRET_NAME = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
-
-
-def plain_text(text: str) -> str:
-    """The text without control and bidirectional characters, spaces folded."""
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
-    return " ".join(kept.split())
-
-
-def skeleton(name: str) -> str:
-    """What a name looks like: compatible letters, no accents, no punctuation, no case."""
-    folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
-    return re.sub(r"[^a-z0-9]", "", folded.casefold())
-
-
-#: Cyrillic and Greek letters that pass for Latin ones, and digits that pass for letters.
-LOOKALIKES = str.maketrans(
-    "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
-)
 
 
 def can_be_key(text: str) -> bool:

@@ -15,7 +15,7 @@ from leaderboard.board.picture import draw
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, board_rows, stamp
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.views.sitemaps import SITEMAPS
+from leaderboard.sitemaps import SITEMAPS
 
 
 @require_safe

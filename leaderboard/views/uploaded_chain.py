@@ -14,7 +14,7 @@ from leaderboard.board.rows import METRICS
 from leaderboard.models import UploadedChain
 from leaderboard.pages import uploaded_chain
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
-from leaderboard.submissions.forms import plain_text
+from leaderboard.text import plain_text
 from leaderboard.visitors import client_address, limited
 
 

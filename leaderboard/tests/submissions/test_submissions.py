@@ -11,8 +11,8 @@ from evaluation import jobs
 from leaderboard.models import EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
-from leaderboard.submissions.forms import skeleton
 from leaderboard.testing.submission_fields import CANARY, form_fields
+from leaderboard.text import skeleton
 
 pytestmark = pytest.mark.django_db
 State = Submission.State
