@@ -29,7 +29,7 @@ from evaluation.statistics.standings import (
     measured_chain,
 )
 from evaluation.statistics.standings import standings as computed
-from leaderboard.exchange import exports
+from leaderboard import queue
 from leaderboard.models import (
     Calibration,
     Case,
@@ -93,7 +93,7 @@ def refresh_ranks(suite: Suite) -> None:
         pictures = _pictures_by_scope(suite)
         for (_, _, scope), standings in groups.items():
             _rank(standings, enough=pictures.get(scope, 0) >= MIN_PICTURES)
-        exports.enqueue(suite)
+        queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
 
 
 def _chains(run: Run) -> list[Chain]:

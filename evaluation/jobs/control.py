@@ -19,10 +19,9 @@ from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.estimate import Estimate
 from evaluation.estimate import estimate as core_estimate
-from leaderboard import queue
+from leaderboard import endpoints, queue
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
-from leaderboard.submissions import workflow
 
 log = structlog.get_logger(__name__)
 
@@ -205,13 +204,10 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     """The run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
-    rules = workflow.rules()
     ours = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.
-        "allow_local": rules.allow_local,
-        "deny": rules.deny,
-        "ports": tuple(rules.ports),
+        **endpoints.rule_options(),
         "group": f"run-{run.pk}",
         "on_security_event": on_security_event,
     }

@@ -9,17 +9,19 @@ from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
-from typing import TypeVar
+from queue import SimpleQueue
 from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models.functions import Now
 
 from evaluation.editors.base import Answer, Editor, Refused
-from evaluation.errors import EditorError, Fault
+from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture
-from evaluation.jobs import control, pacing
+from evaluation.jobs import control, forking, pacing, provenance
+from evaluation.jobs.score_job import ScoreJob
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.jobs.writer import (
@@ -46,8 +48,6 @@ from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
 TICK = 0.25
 SWITCH_SECONDS = 0.001
 LOOK_SECONDS = 1.0
@@ -63,6 +63,69 @@ LIMITS = Limits(attempts=5, seconds=86_400)
 #: An edit that failed so often is given up, even when nothing else proves the endpoint well.
 MOST_ATTEMPTS = 25
 SCORE_RING_SECONDS = 2.0
+
+
+def play(run_id: int) -> None:
+    """Play what a run still lacks."""
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
+        return
+    inbox: Inbox = SimpleQueue()
+    editor = _ready_editor(run, inbox)
+    if editor is None:
+        return
+    began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
+    if began or not run.started_at:  # whoever began it may have been killed before it was written
+        provenance.record(run, editor)
+    log.info("play", run=run.pk)
+    queue_name, token = control.queue_of(run.editing_model), queue.own_token()
+    processes, most = _processes(run, queue_name)
+
+    def with_token(own: UUID) -> None:
+        job = PlayJob(run, editor, queue_name, own, inbox, most)
+        if queue_name == queue.GPU:
+            job.between_chains = ScoreJob(run, own).score_what_there_is
+        try:
+            job.play()
+        except (OperationalError, InterfaceError):
+            raise  # the database is away: the recovery sweep enqueues it again
+        except Exception as error:  # else it would come back every half minute, unseen
+            log.exception("play failed", run=run.pk)
+            control.pause(run, "internal", f"{type(error).__name__}: {error}")
+
+    if processes > 1:
+        forking.in_processes(processes, token, with_token)
+    else:
+        with_token(token)
+    run.refresh_from_db()
+    if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
+        run.move(RunState.SCORING)
+    control.enqueue(run)
+
+
+def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
+    """The run's editor; None where it is not set up, and the run is paused for that."""
+    try:
+        editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
+        problem = "; ".join(editor.missing())
+    except (UserFacingError, TypeError, ValueError, ImportError) as error:
+        problem = str(error)
+    if problem:
+        control.pause(run, "configuration", f"The editor is not set up: {problem}")
+        return None
+    return editor
+
+
+def _processes(run: Run, queue_name: str) -> tuple[int, int]:
+    """How many processes play the run, and how many chains each plays at a time."""
+    if queue_name != queue.EDITS:
+        return 1, 1
+    most: int = settings.MAX_CALLS_IN_FLIGHT
+    if queue.in_worker():
+        limit = min(most, run.editing_model.max_in_flight, run.chains.unplayed().count())
+        if (processes := forking.processes_for(limit)) > 1:
+            return processes, -(-limit // processes)
+    return 1, most
 
 
 class PlayJob:

@@ -8,8 +8,9 @@ import structlog
 from django.db.models.functions import Now
 
 from evaluation.measuring.probe import ProbeReport, Step, probe_steps
+from leaderboard import endpoints
 from leaderboard.models import SecurityEvent, Submission
-from leaderboard.submissions import workflow
+from leaderboard.notifications import notify_submitter
 
 log = structlog.get_logger(__name__)
 TIMEOUT = 120.0
@@ -21,18 +22,16 @@ def probe(submission_id: int) -> None:
     if submission is None or submission.state != Submission.State.PROBING:
         return
     start, steps = time.monotonic(), dict[str, Step]()
-    rules = workflow.rules()
 
     def record(kind: str, detail: str) -> None:
         SecurityEvent.record(kind, detail, submission=submission)
 
     options = {
-        **workflow.endpoint_options(submission),
+        **endpoints.own_options(submission),
+        **endpoints.rule_options(),
         "api_key": submission.api_key.reveal(),
         "timeout": TIMEOUT,
         "group": f"probe-{submission.pk}",
-        "allow_local": rules.allow_local,
-        "deny": rules.deny,
         "on_security_event": record,
     }
     report = ProbeReport((), 0.0)
@@ -42,7 +41,7 @@ def probe(submission_id: int) -> None:
         Submission.objects.filter(pk=submission.pk).update(probe=report.to_dict(), updated_at=Now())
     log.info("endpoint tested", submission=submission.pk, ok=report.ok)
     to = Submission.State.REVIEW if report.ok else Submission.State.PROBE_FAILED
-    try:
-        workflow.move(submission, to, probed_at=Now())
-    except workflow.NotPossible:
+    if submission.move(to, probed_at=Now()):
+        notify_submitter(submission)
+    else:
         log.info("submission moved on during its test", submission=submission.pk)

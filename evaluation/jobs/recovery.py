@@ -9,8 +9,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from evaluation.jobs import control
-from leaderboard import queue
-from leaderboard.exchange import exports
+from leaderboard import queue, score_files
 from leaderboard.models import Chain, Run, Submission, UploadedChain
 from leaderboard.models.runs import RunState
 
@@ -35,5 +34,5 @@ def sweep() -> None:
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.TRY, queue.GPU)
     UploadedChain.objects.expired().delete()
-    for suite in exports.stale():
-        exports.enqueue(suite)
+    for suite in score_files.stale():
+        queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -18,10 +17,12 @@ from django.utils import timezone
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.jobs import control, flags, leases
+from evaluation.jobs import control, leases
+from evaluation.jobs.cheating_flags import find_flags
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.jobs.writer import retry_database
+from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     identity_drift,
@@ -31,9 +32,6 @@ from evaluation.measuring.trip_measures import (
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
-
-if TYPE_CHECKING:
-    from evaluation.measuring.scoring import Scorer
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +50,13 @@ class Superseded(Exception):
 
 class MetricsChanged(UserFacingError):
     """The run was begun with other metrics than this worker has."""
+
+
+def score(run_id: int) -> None:
+    """Score what a run has played, and finalise it when all is there."""
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is not None:
+        ScoreJob(run, queue.own_token()).run_to_end()
 
 
 class ScoreJob:
@@ -230,8 +235,6 @@ class ScoreJob:
     @cached_property
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
-        from evaluation.measuring.scoring import Scorer
-
         self.run.refresh_from_db(fields=["metrics"])
         names = [name for name, pinned in self.run.metrics.items() if "missing" not in pinned]
         scorer = Scorer(names or settings.METRICS or None)
@@ -299,7 +302,7 @@ class ScoreJob:
             run.metrics = self.run.metrics
             _judge_global_pairs(run, self.pairs)
             if not run.editing_model.is_reference:
-                run.flags = flags.find_flags(run, self.pairs)
+                run.flags = find_flags(run, self.pairs)
                 run.save(update_fields=["flags"])
             control.recount(run)
             standings.rebuild(run)

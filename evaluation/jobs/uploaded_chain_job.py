@@ -10,7 +10,9 @@ import structlog
 from evaluation.content.suites import EditPair
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
+from evaluation.shell.run_scores import score_chain
 from evaluation.statistics.dynamics import dynamics
 from evaluation.statistics.half_life import LEVELS, event
 from evaluation.statistics.standings import Place
@@ -43,9 +45,6 @@ def score(chain_id: int) -> None:
 
 
 def _results(chain: UploadedChain) -> dict[str, Any]:
-    from evaluation.measuring.scoring import Scorer
-    from evaluation.shell.run_scores import score_chain
-
     pictures = {
         (p.number, p.forward): p.stored.read() for p in chain.pictures.select_related("stored")
     }

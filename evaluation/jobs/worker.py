@@ -196,9 +196,6 @@ def preload(queue_name: str) -> None:
 
     Only imports: a CUDA context or running threads would not survive the fork.
     """
-    import evaluation.jobs.play_job
-    import evaluation.jobs.score_job  # noqa: F401
-
     if queue_name == queue.GPU:
         try:
             importlib.import_module("pyarrow.parquet")  # of the export that ends a run

@@ -21,6 +21,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation, sources
 from evaluation.content.suites import SourcePicture
+from evaluation.editors import EditorError, load_editor
 from evaluation.images import Picture, encode_webp
 from leaderboard.admin.base import CurationActions, NoticesConflicts
 from leaderboard.content import drafts
@@ -250,8 +251,6 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
         """The pair played on a picture by the noise-free reference editor, one half."""
         if half not in ("forward", "backward") or not self.has_view_permission(request):
             raise Http404
-        from evaluation.editors import EditorError, load_editor
-
         pair = get_object_or_404(EditPair, pk=pk)
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
         start = Picture.from_image(sources.prepare(source.stored.read().image, PREVIEW_SIZE))

@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.models import EditingModel, Submission, Suite
-from leaderboard.submissions import workflow
+from leaderboard.submissions import actions, workflow
 
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
 
@@ -96,7 +96,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def test_again(self, request: HttpRequest, queryset: Any) -> None:
         for submission in queryset:
             try:
-                workflow.probe_again(submission)
+                actions.test_again(submission)
                 messages.success(request, f"{submission} is being tested again.")
             except workflow.NotPossible as error:
                 messages.error(request, f"{submission}: {error}")

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 from simple_history.models import HistoricalRecords
 
 from leaderboard.encryption import EncryptedTextField
@@ -153,6 +154,31 @@ class Submission(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("submission", args=[self.token])
+
+    def move(self, to: str, **fields: Any) -> bool:
+        """Move this submission where that is allowed, whatever this object still believes."""
+        froms = [state for state, allowed in SUBMISSION_MOVES.items() if to in allowed]
+        rows = Submission.objects.filter(pk=self.pk, state__in=froms)
+        moved = rows.update(state=to, updated_at=timezone.now(), **fields)
+        self.refresh_from_db()
+        return bool(moved)
+
+
+_State = Submission.State
+#: The allowed moves of a submission, in one place. Rejected and withdrawn ones are over.
+SUBMISSION_MOVES: dict[str, frozenset[str]] = {
+    _State.PROBING: frozenset({_State.PROBE_FAILED, _State.REVIEW, _State.WITHDRAWN}),
+    _State.PROBE_FAILED: frozenset({_State.PROBING, _State.REJECTED, _State.WITHDRAWN}),
+    _State.REVIEW: frozenset(
+        {_State.PROBING, _State.ASKED, _State.APPROVED, _State.REJECTED, _State.WITHDRAWN}
+    ),
+    _State.ASKED: frozenset(
+        {_State.PROBING, _State.REVIEW, _State.APPROVED, _State.REJECTED, _State.WITHDRAWN}
+    ),
+    _State.APPROVED: frozenset({_State.WITHDRAWN}),
+    _State.REJECTED: frozenset(),
+    _State.WITHDRAWN: frozenset(),
+}
 
 
 class SecurityEvent(models.Model):

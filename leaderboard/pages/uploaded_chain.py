@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from evaluation.images import ImageError, Picture
+from leaderboard import queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedPicture
 
 MAX_PICTURES = 101
@@ -146,11 +147,5 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
             UploadedPicture(chain=chain, number=number, forward=forward, stored=row)
             for (number, forward, _), row in zip(pictures, stored, strict=True)
         )
-    enqueue(chain)
-    return chain
-
-
-def enqueue(chain: UploadedChain) -> None:
-    from leaderboard import queue
-
     queue.enqueue(chain.pk, queue.TRY, queue.GPU)
+    return chain

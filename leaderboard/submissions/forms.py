@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.errors import EditorError
+from leaderboard import endpoints
 from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 from leaderboard.submissions import workflow
 from leaderboard.text import plain_text, skeleton
@@ -154,7 +155,7 @@ class SubmissionForm(forms.ModelForm):
 
     def clean_endpoint_url(self) -> str:
         url = self.cleaned_data["endpoint_url"]
-        if problem := workflow.check_address(url):
+        if problem := endpoints.check_address(url):
             raise ValidationError(_sentence(problem))
         return url
 
@@ -189,7 +190,7 @@ class SubmissionForm(forms.ModelForm):
             except EditorError as error:
                 raise ValidationError(_sentence(error.message)) from None
         if not self.errors:
-            host = workflow.rules().parse(cleaned["endpoint_url"]).host
+            host = endpoints.rules().parse(cleaned["endpoint_url"]).host
             if full := workflow.over_quota(cleaned["email"], self.remote_address, host):
                 raise ValidationError(full, code="quota")
         return cleaned

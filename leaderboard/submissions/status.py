@@ -10,6 +10,7 @@ from django.template.defaultfilters import pluralize
 from leaderboard.content import drafts
 from leaderboard.models import EditingModel, Run, Submission
 from leaderboard.models.runs import RunState
+from leaderboard.notifications import NEXT
 from leaderboard.pages.progress import progress
 from leaderboard.submissions import workflow
 
@@ -49,7 +50,7 @@ def what_next(submission: Submission, run: Run | None) -> str:
             return "Your endpoint rejected the key. Set a new one and the run goes on."
         if run.state == RunState.PAUSED:
             return f"Paused: {run.reason_text} Every finished trip is kept."
-    return workflow.NEXT[Submission.State(submission.state)]
+    return NEXT[Submission.State(submission.state)]
 
 
 def reviews_before(submission: Submission) -> int | None:

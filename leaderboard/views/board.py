@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
+from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
+from leaderboard.api.schemas import BoardOut
 from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
 from leaderboard.board.example import example
 from leaderboard.board.filters import BoardFilters
@@ -49,10 +52,17 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def download(asked: BoardQuery, form: str) -> HttpResponse:
-    """The rows of the page as a file."""
+    """The rows of the page as a file: a table, or the board exactly as the API gives it."""
     if form == "csv":
-        return exports.board_csv(board_rows(asked.filters, asked.runs), asked.filters)
-    return exports.board_json(asked)
+        text = exports.board_csv(board_rows(asked.filters, asked.runs))
+        content_type = "text/csv; charset=utf-8"
+    else:
+        text = json.dumps(BoardOut.from_orm(asked).model_dump(), cls=NinjaJSONEncoder)
+        content_type = "application/json"
+    response = HttpResponse(text, content_type=content_type)
+    name = f"convergebench-{asked.filters.suite.key}.{form}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
 from leaderboard.models import Submission, Suite
-from leaderboard.submissions import actions as acts
-from leaderboard.submissions import workflow
+from leaderboard.submissions import actions, workflow
 from leaderboard.submissions.forms import SubmissionForm, curl_line
 from leaderboard.submissions.status import state
 from leaderboard.visitors import client_address, limited
@@ -101,10 +100,10 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
     if too_many := limited(request, "act"):
         return too_many
     known: dict[str, Callable[[], str]] = {
-        "test": lambda: acts.test_again(submission),
-        "key": lambda: acts.new_key(submission, request.POST.get("api_key", "")),
-        "reply": lambda: acts.reply(submission, request.POST.get("reply", "")),
-        "withdraw": lambda: acts.withdraw(submission),
+        "test": lambda: actions.test_again(submission),
+        "key": lambda: actions.set_key(submission, request.POST.get("api_key", "")),
+        "reply": lambda: actions.reply(submission, request.POST.get("reply", "")),
+        "withdraw": lambda: actions.withdraw(submission),
     }
     chosen = known.get(request.POST.get("act", ""))
     if chosen is None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from evaluation.content.scenes import materials
 from evaluation.content.scenes.materials import Material
-from evaluation.content.scenes.meshes import Array, Mesh, Point
+from evaluation.content.scenes.meshes import Array, Mesh, Point, grid
 
 # The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
 # run to run, which is why the pictures themselves are committed.
@@ -98,8 +98,6 @@ class Scene:
 
     def backdrop(self, paint: materials.Paint, depth: float = 3.0, tall: float = 4.0) -> None:
         """A photographer's paper sweep: a floor that bends up into a wall behind the origin."""
-        from evaluation.content.scenes.meshes import grid
-
         radius = 1.2
         angle = np.linspace(0, np.pi / 2, 24)
         profile = [(-8.0, 0.0), (depth - radius, 0.0)]

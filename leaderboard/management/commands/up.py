@@ -23,6 +23,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from evaluation.metrics import weights
+
 #: What the pages cannot do without, and what the workers need on top.
 NEEDED = {
     "supervisor": "supervisor",
@@ -98,8 +100,6 @@ class Command(BaseCommand):
 
     def _fetch_weights(self) -> None:
         """LPIPS needs a network's weights, once; without them it is "not run", and the rest goes on."""
-        from evaluation.metrics import weights
-
         ready = {status.name for status in weights.status() if status.ready}
         if "lpips-alex" in ready:
             return

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from evaluation.jobs.worker import RunWorker, preload
 from leaderboard.queue import EDITS, GPU
 
 
@@ -17,7 +18,5 @@ class Command(BaseCommand):
         parser.add_argument("queue", choices=(EDITS, GPU))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from evaluation.jobs.worker import RunWorker, preload
-
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")

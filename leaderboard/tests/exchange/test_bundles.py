@@ -31,7 +31,7 @@ from leaderboard.testing.bundle_runs import (
     travelling_suite,
 )
 from leaderboard.testing.played import QUICK
-from leaderboard.views import bundles as views
+from leaderboard.views import downloads as views
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 

@@ -13,10 +13,10 @@ from django.core.files.storage import default_storage
 from django.urls import reverse
 
 from evaluation import jobs
-from leaderboard.exchange import exports
+from leaderboard import score_files
 from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.standings import refresh_ranks
-from leaderboard.submissions import workflow
+from leaderboard.submissions import actions
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.losing_runs import losing_run, losing_suite
 
@@ -113,9 +113,9 @@ def test_only_the_newest_file_of_a_suite_is_kept(suite):
         losing_run(suite, name, 0.1)
         refresh_ranks(suite)
         jobs.export(suite.pk)
-    stem = exports.parquet_name(suite).split("/")[1].rsplit("-", 1)[0]
+    stem = score_files.name(suite).split("/")[1].rsplit("-", 1)[0]
     files = [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
-    assert [f"exports/{file}" for file in files] == [exports.parquet_name(suite)]
+    assert [f"exports/{file}" for file in files] == [score_files.name(suite)]
     Run.objects.update(published=False)
     jobs.export(suite.pk)
     assert not [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
@@ -147,16 +147,16 @@ def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way)
             editing_model=run.editing_model,
             state=Submission.State.APPROVED,
         )
-        workflow.withdraw(submission)
+        actions.withdraw(submission)
     assert [job.rsplit("-", 2)[0] for job in queue.get_job_ids()] == [f"export-{suite.pk}"]
 
 
 def test_a_file_that_was_never_asked_for_is_found_missing(suite):
     losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
-    assert exports.stale() == [suite]
+    assert score_files.stale() == [suite]
     jobs.export(suite.pk)
-    assert exports.stale() == []
+    assert score_files.stale() == []
 
 
 def test_a_citation_names_suite_version_hash_and_view(client):

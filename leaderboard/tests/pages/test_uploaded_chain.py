@@ -149,7 +149,7 @@ def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, 
     def broken(*_: object) -> None:
         raise ImportError("no module at /srv/secret/place")
 
-    monkeypatch.setattr("evaluation.shell.run_scores.score_chain", broken)
+    monkeypatch.setattr("evaluation.jobs.uploaded_chain_job.score_chain", broken)
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
     page = client.get(answer.url).content.decode()
     assert "The fault is ours" in page

@@ -10,7 +10,7 @@ from django.urls import reverse
 from evaluation import jobs
 from leaderboard.models import EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState
-from leaderboard.submissions import workflow
+from leaderboard.submissions import actions, workflow
 from leaderboard.testing.submission_fields import CANARY, form_fields
 from leaderboard.text import skeleton
 
@@ -276,7 +276,7 @@ def test_a_rejection_gives_its_reason_and_ends_it(owner, reviewed):
     decide(owner, reviewed, "reject", message="A copy of another model.")
     assert "A copy of another model." in owner.get(reviewed.get_absolute_url()).content.decode()
     with pytest.raises(workflow.NotPossible):
-        workflow.probe_again(reviewed)
+        actions.test_again(reviewed)
 
 
 def test_withdrawing_cancels_the_run_and_forgets_the_key(owner, reviewed):
@@ -357,13 +357,13 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     told = len(mail.outbox)
 
     for _ in range(2):
-        workflow.probe_again(Submission.objects.get())
+        actions.test_again(Submission.objects.get())
         jobs.probe(submission.pk)
     assert Submission.objects.get().state == State.REVIEW
     assert len(mail.outbox) == told
 
     Submission.objects.update(endpoint_url="http://127.0.0.1:9/v1")
-    workflow.probe_again(Submission.objects.get())
+    actions.test_again(Submission.objects.get())
     jobs.probe(submission.pk)
     assert [message.subject for message in mail.outbox[told:]] == [
         "ConvergeBench: Fine Editor 2: The test failed"

@@ -1,0 +1,56 @@
+"""Submitted endpoints: what their addresses may be, in the form, the test and every run."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from evaluation.errors import EditorError
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import GuardedClient
+from leaderboard.models import SecurityEvent, Submission
+
+
+def rules() -> Rules:
+    """What a submitted address may be: public, and not ours."""
+    local, ours = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
+    if not local:
+        # The site's own address too: ALLOWED_HOSTS may say "*".
+        ours += [*settings.ALLOWED_HOSTS, urlsplit(settings.SITE_URL).hostname or ""]
+    return Rules(allow_local=local, deny=tuple(ours))
+
+
+def check_address(url: str, **about: Any) -> str | None:
+    """Why this address cannot be called, or None; blocked ones become security events."""
+
+    def record(kind: str, detail: str) -> None:
+        SecurityEvent.record(kind, detail, **about)
+
+    client = GuardedClient(rules(), on_security_event=record)
+    try:
+        client.check(url, timeout=5)
+    except EditorError as error:
+        return error.message
+    finally:
+        client.close()
+    return None
+
+
+def rule_options() -> dict[str, Any]:
+    """The rules, as an editor takes them."""
+    found = rules()
+    return {"allow_local": found.allow_local, "deny": found.deny, "ports": tuple(found.ports)}
+
+
+def own_options(submission: Submission) -> dict[str, Any]:
+    """What the submitter said of the endpoint, as an editor takes it; without the key."""
+    price = submission.price_per_edit
+    return {
+        "url": submission.endpoint_url,
+        "contract": submission.contract,
+        "model": submission.model_id,
+        "price": None if price is None else float(price),
+        **submission.options,
+    }

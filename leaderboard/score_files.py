@@ -1,0 +1,110 @@
+"""Every public score of a suite as one Parquet file in storage, written by a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db.models import Max
+from django.utils import timezone
+
+from evaluation.measuring.scoring import retention
+from leaderboard.models import Calibration, Run, Score, Suite
+
+FOLDER = "exports"
+COLUMNS = (
+    *("run", "model", "suite", "case", "picture", "pair", "category", "kind", "repeat"),
+    *("trip", "outcome", "change_seen", "reframed", "metric", "metric_version", "distance"),
+    "retention",
+)
+
+
+def score_rows(run: Run) -> Iterator[tuple[Any, ...]]:
+    """The scores of a run with what they belong to, in a stable order."""
+    blanks = _blanks(run)
+    names = run.editing_model.slug, run.suite.key
+    scores = (
+        Score.objects.filter(trip__chain__run=run)
+        .select_related("metric", "trip__chain__case__picture")
+        .order_by("trip__chain__case__position", "trip__chain__repeat", "trip__number", "metric")
+    )
+    for score in scores.iterator(chunk_size=2000):
+        trip = score.trip
+        chain, case = trip.chain, trip.chain.case
+        yield (
+            *(run.pk, *names, case.slug, case.picture.slug, case.pair_slug, case.category),
+            *(case.kind, chain.repeat, trip.number, chain.outcome, trip.change_seen),
+            *(trip.reframed, score.metric.name, score.metric.version, score.distance),
+            retention(score.distance, blanks.get((case.picture.pixels_sha256, score.metric_id))),
+        )
+
+
+def _blanks(run: Run) -> dict[tuple[str, int], float]:
+    pixels = run.suite.pictures.values_list("pixels_sha256", flat=True)
+    rows = Calibration.objects.filter(pixels_sha256__in=list(pixels))
+    return {
+        (sha, metric): blank
+        for sha, metric, blank in rows.values_list("pixels_sha256", "metric_id", "blank")
+    }
+
+
+def name(suite: Suite) -> str | None:
+    """The file that holds what is public of a suite now; None where nothing is.
+
+    The name changes with the runs on the board and with their numbers, so a run that is
+    published, withdrawn or scored again makes the file of before one that nobody is given.
+    """
+    runs = Run.objects.on_the_board().filter(suite=suite)
+    # Standings are written anew whenever a run ends, so their keys tell old numbers from new.
+    found = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
+    if not found:
+        return None
+    stamp = hashlib.sha256(repr([suite.content_hash, *found]).encode()).hexdigest()[:16]
+    return f"{FOLDER}/{_stem(suite)}{stamp}.parquet"
+
+
+def _stem(suite: Suite) -> str:
+    return f"{suite.key}-scores-"
+
+
+def stale() -> list[Suite]:
+    """Suites whose file is not there, or not of what is public now."""
+    suites = Suite.objects.frozen().filter(runs__current=True).defer("definition").distinct()
+    names = ((suite, name(suite)) for suite in suites)
+    return [suite for suite, file in names if file and not default_storage.exists(file)]
+
+
+def write(suite: Suite) -> None:
+    """Write the file of what is public now, where it is not there, and delete those of before."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = name(suite)
+    if file and not default_storage.exists(file):
+        runs = Run.objects.on_the_board().filter(suite=suite)
+        runs = runs.select_related("editing_model", "suite").order_by("pk")
+        rows = [values for run in runs for values in score_rows(run)]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
+        arrays = (pa.array(list(column)) for column in columns)
+        table = pa.table(dict(zip(COLUMNS, arrays, strict=True)))
+        about = {"suite": suite.key, "content_hash": suite.content_hash}
+        about |= {"written": f"{timezone.now():%Y-%m-%d}"}
+        buffer = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(about), buffer, compression="zstd")
+        default_storage.save(file, ContentFile(buffer.getvalue()))
+    _delete_others(suite, file)
+
+
+def _delete_others(suite: Suite, current: str | None) -> None:
+    """Remove the files of what was public before."""
+    try:
+        _, files = default_storage.listdir(FOLDER)
+    except FileNotFoundError:
+        return
+    for file in files:
+        if file.startswith(_stem(suite)) and f"{FOLDER}/{file}" != current:
+            default_storage.delete(f"{FOLDER}/{file}")
