@@ -20,6 +20,7 @@ test: $(VENV)/.dev browser
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/djlint --quiet --check --lint templates
 	$(BIN)/mypy evaluation leaderboard convergebench_site
 	$(BIN)/python manage.py makemigrations --check --dry-run
@@ -34,7 +35,7 @@ format: $(VENV)/.dev
 	$(BIN)/djlint --quiet --reformat templates
 
 clean:
-	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) var .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Stamps: what is installed is installed again only when the lists of packages change.

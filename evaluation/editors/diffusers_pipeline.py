@@ -20,6 +20,7 @@ from evaluation.editors.failures import configuration, shorten
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
+from evaluation.torch_compat import ready_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate")
@@ -164,8 +165,6 @@ class DiffusersPipeline(Editor):
     def _from_disk(self, too_much: set[Placement]) -> _Loaded:
         # Imported here: pages must not pay for torch, and a CUDA context opened
         # before the worker forks would be unusable in the child.
-        from evaluation.metrics.networks.torch_compat import ready_torchvision
-
         ready_torchvision()
         import diffusers
         import torch

@@ -21,6 +21,7 @@ from PIL import Image
 from evaluation.editors.reference import RuleEditor
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
+from evaluation.torch_compat import ready_torchvision
 
 OWN = Path(__file__).resolve().parent / "autoencoder" / "model"
 # Every known autoencoder halves the picture at most five times.
@@ -69,8 +70,6 @@ class Latent(RuleEditor):
         # Imported here: pages must not pay for torch, and a CUDA context opened before RQ
         # forks would be unusable in the child.
         import torch
-
-        from evaluation.metrics.networks.torch_compat import ready_torchvision
 
         ready_torchvision()
         from diffusers import AutoModel

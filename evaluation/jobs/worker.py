@@ -28,7 +28,7 @@ from evaluation import jobs
 from evaluation.jobs import forking, shutdown
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.metrics.networks.torch_compat import ready_torchvision
+from evaluation.torch_compat import ready_torchvision
 from leaderboard import queue
 from leaderboard.models import Chain, Run
 

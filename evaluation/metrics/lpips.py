@@ -11,7 +11,7 @@ from PIL import Image
 from evaluation.metrics import weights
 from evaluation.metrics.base import Features
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor
-from evaluation.metrics.networks.torch_compat import ready_torchvision
+from evaluation.torch_compat import ready_torchvision
 
 
 class Lpips(NetworkMetric):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evaluation.torch_compat import ready_torchvision
+
 Build = Callable[[Path], Any]
 
 
@@ -210,8 +212,6 @@ def omnigen(folder: Path) -> Any:
 
 def save(build: Build, folder: Path) -> Path:
     """The folder with a pipeline in it, always with the same weights."""
-    from evaluation.metrics.networks.torch_compat import ready_torchvision
-
     ready_torchvision()
     import torch
 

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from evaluation.metrics import load_metric
+from evaluation.torch_compat import ready_torchvision
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -36,8 +37,6 @@ FIELDS = ("step", "minutes", "rate", "l1", "lpips", *(f"psnr_after_{n}" for n in
 
 def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) -> Any:
     """An untrained AutoencoderTiny, halving the picture once per block after the first."""
-    from evaluation.metrics.networks.torch_compat import ready_torchvision
-
     ready_torchvision()
     from diffusers import AutoencoderTiny
 

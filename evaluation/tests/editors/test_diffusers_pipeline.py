@@ -129,7 +129,7 @@ def folder(folders: Callable[[str], Path]) -> Path:
 def test_every_shipped_class_exists_and_takes_its_rows_parameters() -> None:
     import inspect
 
-    from evaluation.metrics.networks.torch_compat import ready_torchvision
+    from evaluation.torch_compat import ready_torchvision
 
     ready_torchvision()
     import diffusers

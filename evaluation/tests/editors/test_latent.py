@@ -12,7 +12,7 @@ from evaluation.editors import EditorError, Fault, load_editor
 from evaluation.editors.latent import OWN
 from evaluation.images import Picture
 from evaluation.measuring.change_seen import change_seen
-from evaluation.metrics.networks.torch_compat import ready_torchvision
+from evaluation.torch_compat import ready_torchvision
 
 pytest.importorskip("torch")
 SMOKE = catalog.suite("smoke")

@@ -128,7 +128,7 @@ class TinyClip(Clip):
 
 @pytest.fixture(scope="module")
 def tiny_weights(tmp_path_factory):
-    from evaluation.metrics.networks.torch_compat import ready_torchvision
+    from evaluation.torch_compat import ready_torchvision
 
     ready_torchvision()
     import open_clip
@@ -205,7 +205,7 @@ def test_code_in_a_weights_file_is_never_run(tmp_path, monkeypatch, tiny_weights
 def test_lpips_and_open_clip_import_after_torchvision_failed_to():
     code = (
         "try: import torchvision\nexcept Exception: pass\n"
-        "from evaluation.metrics.networks.torch_compat import ready_torchvision\n"
+        "from evaluation.torch_compat import ready_torchvision\n"
         "ready_torchvision(); ready_torchvision()\n"
         "import torchvision, lpips, open_clip\n"
     )
