@@ -268,16 +268,16 @@ PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 METRICS = env.list("METRICS", default=[])
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 #: Chains of their own that one address can have scored.
-TRIES_PER_DAY = env.int("TRIES_PER_DAY", default=60)
+UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker with several times as many calls in flight uses as many processors.
 CALLS_PER_PROCESS = env.int("CALLS_PER_PROCESS", default=16)
-#: A worker that was not heard of for so long has lost its chains.
+#: A worker that gave no sign of life for so long has lost its chains.
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
 #: After so long a job makes room for other runs that wait in its queue.
 TURN_SECONDS = env.float("TURN_SECONDS", default=60)
-#: How often each worker looks for work that nobody was told of.
+#: How often each worker looks for work that no job waits for.
 SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
 
 # --- Mail, logs, errors ---------------------------------------------------------------

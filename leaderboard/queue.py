@@ -20,9 +20,15 @@ from redis.retry import Retry
 from rq import Queue, Worker
 
 EDITS, GPU = "edits", "gpu"
-PLAY, SCORE, PROBE, TRY, EXPORT = "play", "score", "probe", "score_uploaded_chain", "export"
+PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT = (
+    "play",
+    "score",
+    "probe",
+    "score_uploaded_chain",
+    "export",
+)
 #: Somebody looks at a page and waits for these: they go first.
-URGENT = frozenset({PROBE, TRY})
+URGENT = frozenset({PROBE, SCORE_UPLOADED})
 #: After Redis did not answer, a process leaves it alone for this long.
 SILENT_SECONDS = 5.0
 

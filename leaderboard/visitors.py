@@ -16,8 +16,8 @@ def client_address(request: HttpRequest) -> str | None:
     """The visitor's address: behind N trusted proxies the N-th from the right, else the peer's."""
     hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
     behind = settings.TRUSTED_PROXIES
-    told = hops[-behind] if behind and len(hops) >= behind else ""
-    for address in (told, request.META.get("REMOTE_ADDR") or ""):
+    forwarded = hops[-behind] if behind and len(hops) >= behind else ""
+    for address in (forwarded, request.META.get("REMOTE_ADDR") or ""):
         try:
             return str(ipaddress.ip_address(address))
         except ValueError:

@@ -123,7 +123,7 @@ def play(workers: int, each: int) -> tuple[float, float]:
     from leaderboard import queue
     from leaderboard.models.runs import RunState
 
-    settings.MAX_CALLS_IN_FLIGHT = each  # decides for how many workers we ring
+    settings.MAX_CALLS_IN_FLIGHT = each  # decides how many copies of the job are enqueued
     with ExitStack() as stack:
         server = stack.enter_context(EditingServer(latency=LATENCY))
         canned = cycle(answers(200))

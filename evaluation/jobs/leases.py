@@ -1,4 +1,4 @@
-"""Hold on to a run while its sums are drawn, which may take longer than a lease."""
+"""Hold on to a run while it is finalised, which may take longer than a lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leaderboard.models import Run
 
 @contextmanager
 def claimed(run: Run, token: UUID) -> Iterator[bool]:
-    """Whether the run is ours to finish; if so it stays ours until the block ends."""
+    """Whether the run is ours to finalise; if so it stays ours until the block ends."""
     if not run.claim_finalising(token):
         yield False
         return
@@ -35,4 +35,4 @@ def claimed(run: Run, token: UUID) -> Iterator[bool]:
     finally:
         done.set()
         thread.join()
-        retry_database(lambda: Run.objects.release_finish(token))
+        retry_database(lambda: Run.objects.release_finalising(token))

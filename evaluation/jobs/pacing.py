@@ -48,17 +48,17 @@ class Pacer:
         """Seconds until calls may be made again."""
         return max(0.0, self._blocked_until - time.monotonic())
 
-    def heard(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
+    def update(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
         """What the row says, read at `now` by the database's clock."""
         self.failures = failures
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
 
-    def note(self, told: Sequence[CallFailed | AnswerReceived]) -> None:
+    def note(self, closed: Sequence[CallFailed | AnswerReceived]) -> None:
         """Take in how calls ended; belongs into the transaction that records them."""
-        errors = [error for event in told if (error := getattr(event, "error", None))]
+        errors = [error for event in closed if (error := getattr(event, "error", None))]
         unwell = [error for error in errors if error.fault in HEALS]
-        answered = len(told) > len(errors)
+        answered = len(closed) > len(errors)
         if not unwell and not (answered and self.failures):
             return
         pace, now = self._row()
@@ -73,7 +73,7 @@ class Pacer:
             until = now + timedelta(seconds=_block(unwell, pace.failures_in_a_row))
             pace.blocked_until = max(pace.blocked_until or until, until)
         pace.save()
-        self.heard(pace.blocked_until, pace.failures_in_a_row, now)
+        self.update(pace.blocked_until, pace.failures_in_a_row, now)
 
     def slots(self, wanted: int) -> list[float]:
         """For up to `wanted` calls, in how many seconds each may start."""

@@ -62,7 +62,8 @@ LONG_BLOCK = 60.0
 LIMITS = Limits(attempts=5, seconds=86_400)
 #: An edit that failed so often is given up, even when nothing else proves the endpoint well.
 MOST_ATTEMPTS = 25
-SCORE_RING_SECONDS = 2.0
+#: New trips are handed to a score job at most so often.
+SCORE_SECONDS = 2.0
 
 
 def play(run_id: int) -> None:
@@ -129,7 +130,7 @@ def _processes(run: Run, queue_name: str) -> tuple[int, int]:
 
 
 class PlayJob:
-    """One play job: claims chains, plays them in threads, and writes down what they hand in."""
+    """One play job: claims chains, plays them in threads, and writes down what they report."""
 
     def __init__(
         self, run: Run, editor: Editor, queue_name: str, token: UUID, inbox: Inbox, most: int
@@ -143,7 +144,7 @@ class PlayJob:
         self.cancelled = False
         self.last_answer = 0.0
         self.began = time.monotonic()
-        self._due = dict.fromkeys(("look", "claim", "ring"), 0.0)
+        self._due = dict.fromkeys(("look", "claim", "score"), 0.0)
         self._due["renew"] = self.began + settings.LEASE_SECONDS / 3
         self._to_begin: deque[ChainInPlay] = deque()
         self._fresh_trips = False
@@ -184,7 +185,7 @@ class PlayJob:
         if (
             self._fresh_trips
             and self.queue_name != queue.GPU
-            and self._is_due("ring", SCORE_RING_SECONDS)
+            and self._is_due("score", SCORE_SECONDS)
         ):
             queue.enqueue(self.run.pk, queue.SCORE, queue.GPU)
             self._fresh_trips = False
@@ -215,7 +216,7 @@ class PlayJob:
             self.editor.close()
             return
         _, self.run.budget_calls, self.run.budget_usd, blocked_until, failures, now = row
-        self.writer.pace.heard(blocked_until, failures or 0, now)
+        self.writer.pace.update(blocked_until, failures or 0, now)
         if row[0] not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
             self._close()
         elif self.writer.pace.blocked > LONG_BLOCK and not self.writer.closing:
@@ -323,7 +324,7 @@ class PlayJob:
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
-                stored = stored_safely(partial(StoredImage.objects.store, picture))
+                stored = stored_safely(partial(StoredImage.objects.write_bytes, picture))
                 blank = is_blank(picture.image)
                 put(AnswerReceived(work, call, half, stored, usable=not blank))
                 if blank:

@@ -1,4 +1,4 @@
-"""What no ring told anybody: work left by dead workers, lost rings, runs whose pause is over."""
+"""Finds what no job waits for: work of dead workers, lost jobs, runs whose pause is over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 def sweep() -> None:
-    """Take back lapsed leases, resume runs that are due, ring for all unfinished work."""
+    """Take back lapsed leases, resume runs that are due, enqueue all unfinished work."""
     if taken := Chain.objects.take_back():
         log.warning("chains taken back from workers that are gone", chains=taken)
     for run in Run.objects.due():
@@ -25,14 +25,14 @@ def sweep() -> None:
             log.info("run goes on", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
-    # A test that a dead worker left, or whose ring was lost. A worker writes every step.
+    # A test that a dead worker left, or whose job was lost. A worker writes every step.
     quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.PROBE, queue.EDITS)
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
-        queue.enqueue(pk, queue.TRY, queue.GPU)
+        queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
     UploadedChain.objects.expired().delete()
     for suite in score_files.stale():
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

@@ -69,7 +69,7 @@ class ScoreJob:
         self._calibrated: set[str] = set()
 
     def run_to_end(self) -> None:
-        """Score until nothing is left, wait for more while the run plays, then draw the sums."""
+        """Score until nothing is left, wait for more while the run plays, then finalise it."""
         idle_since = time.monotonic()
         try:
             while not asked_to_stop():
@@ -113,7 +113,7 @@ class ScoreJob:
                 control.pause(self.run, "storage", str(error), STORAGE_REST)
                 return False
             except (OperationalError, InterfaceError):
-                raise  # the database is away: the sweeper rings again when it is back
+                raise  # the database is away: the recovery sweep enqueues it again
             except Exception as error:  # a person must see it; to go round again would not help
                 log.exception("score failed", run=self.run.pk)
                 control.pause(self.run, "internal", f"Scoring: {type(error).__name__}: {error}")
@@ -317,10 +317,10 @@ class ScoreJob:
         except StorageError as error:
             control.pause(run, "storage", str(error), STORAGE_REST)
         except (OperationalError, InterfaceError):
-            raise  # the database is away: the sweeper rings again when it is back
+            raise  # the database is away: the recovery sweep enqueues it again
         except Exception as error:
             log.exception("finish failed", run=run.pk)
-            control.pause(run, "internal", f"Sums: {type(error).__name__}: {error}")
+            control.pause(run, "internal", f"Finalising: {type(error).__name__}: {error}")
         else:
             log.info("run finished", run=run.pk)
 

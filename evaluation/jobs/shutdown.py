@@ -1,4 +1,4 @@
-"""A worker that is told to stop tells its job, which ends between two edits."""
+"""A worker that is asked to stop asks its job, which ends between two edits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def asked_to_stop() -> bool:
 def listen() -> None:
     """From now on SIGTERM asks the job of this process to stop."""
 
-    def heard(signum: int, frame: FrameType | None) -> None:
+    def on_signal(signum: int, frame: FrameType | None) -> None:
         _stop.set()
 
-    signal.signal(signal.SIGTERM, heard)
+    signal.signal(signal.SIGTERM, on_signal)

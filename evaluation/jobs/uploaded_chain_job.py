@@ -31,7 +31,7 @@ def score(chain_id: int) -> None:
     try:
         results = _results(chain)
     except Exception as error:
-        log.exception("own chain not scored", chain=chain.pk)
+        log.exception("uploaded chain not scored", chain=chain.pk)
         # Only what was written for people is shown to them.
         known = isinstance(error, (ImageError, MetricError))
         why = f"{error}." if known else "The fault is ours and has been noted; please try again."

@@ -1,7 +1,8 @@
 """The worker process: rq's, made for runs that survive anything.
 
 It serves exactly one queue, waits for Redis instead of dying without it, looks
-by itself for work that nobody rang for, and its work horse dies with it.
+by itself for work whose job was lost, and its work horse (rq's word for the process
+of one job) dies with it.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class RunWorker(Worker):
 
     @property
     def dequeue_timeout(self) -> int:
-        """Seconds an idle worker waits for a ring before it looks around."""
+        """Seconds an idle worker waits for a job before it looks for work itself."""
         return max(1, min(self.worker_ttl // 2, int(settings.SWEEP_SECONDS)))
 
     def run_maintenance_tasks(self) -> None:
@@ -126,16 +127,16 @@ class RunWorker(Worker):
         self.sweep_if_due()
 
     def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
-        """Put back what the dead horse had claimed, at once and without waiting for its lease."""
+        """Put back what the dead process had claimed, at once and without waiting for its lease."""
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)
         token = queue.token_of(job.id)
         try:
             chains = sum(Chain.objects.release(one) for one in forking.tokens(token))
             chains += Chain.objects.release_scores(token)
-            Run.objects.release_finish(token)
+            Run.objects.release_finalising(token)
             log.warning("work horse died", job=job.id, chains=chains)
             self._sweep()
-        except Exception:  # the sweeper does the same a little later
+        except Exception:  # the recovery sweep does the same a little later
             log.exception("chains not put back", job=job.id)
 
     def handle_warm_shutdown_request(self) -> None:
@@ -148,7 +149,7 @@ class RunWorker(Worker):
                 except ProcessLookupError:  # too young to lead a group
                     os.kill(self.horse_pid, signal.SIGTERM)
 
-    # The horse.
+    # The work horse.
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         connections.close_all()  # a connection that two processes share is broken in both
@@ -163,7 +164,7 @@ class RunWorker(Worker):
         super().setup_work_horse_signals()
         shutdown.listen()
 
-    # What nobody rang for.
+    # Work whose job was lost.
 
     def sweep_if_due(self) -> None:
         if not self.is_horse and time.monotonic() - self._swept >= settings.SWEEP_SECONDS:

@@ -1,4 +1,4 @@
-"""Where the threads of a play job hand in what happened, and how it is written down.
+"""What the threads of a play job report, and how it is written down.
 
 Only the job's main thread touches the database. It takes everything that has
 arrived and writes it in one transaction: answers, chains that ended, the
@@ -132,7 +132,7 @@ class ChainBlocked(Event):
 
 
 class ThreadStopped(Event):
-    """The thread stopped where it was told to."""
+    """The thread stopped, as it was asked to."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class RunWriter:
         self.pace = pacing.Pacer(run.editing_model)
 
     def collect(self, seconds: float) -> list[Event | Alarm]:
-        """What has been handed in, waiting up to `seconds` for the first."""
+        """What has been reported, waiting up to `seconds` for the first."""
         events: list[Event | Alarm] = []
         try:
             events.append(self.inbox.get(timeout=seconds))
@@ -197,9 +197,9 @@ class RunWriter:
         with transaction.atomic():
             works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
             held = self._held(works)
-            told = [e for e in events if isinstance(e, (CallFailed, AnswerReceived))]
-            self.pace.note(told)
-            sums = self._close_calls([event for event in told if event.work in held])
+            closed = [e for e in events if isinstance(e, (CallFailed, AnswerReceived))]
+            self.pace.note(closed)
+            sums = self._close_calls([event for event in closed if event.work in held])
             arrived = [e for e in events if isinstance(e, AnswerReceived) and e.work in held]
             self._keep(arrived)
             ended = [e for e in events if isinstance(e, ChainEnded) and e.work in held]
@@ -218,7 +218,7 @@ class RunWriter:
             sums["edits_done"] += len(arrived)
             sums["chains_done"] += len(ended)
             sums["edit_seconds"] += sum(e.half.answer.seconds for e in arrived)
-            self._count(sums, told)
+            self._count(sums, closed)
         return replies
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
@@ -267,8 +267,8 @@ class RunWriter:
                 lease_until=None,
             )
 
-    def _close_calls(self, told: Sequence[CallFailed | AnswerReceived]) -> Sums:
-        """Complete the ledger's rows; what that changes in the run's sums.
+    def _close_calls(self, closed: Sequence[CallFailed | AnswerReceived]) -> Sums:
+        """Complete the ledger's rows; what that changes in the run's counters.
 
         The call of a chain that was taken over is marked lost by then, and stays so: its
         answer is kept by nobody.
@@ -283,12 +283,12 @@ class RunWriter:
                 "chain": event.work.chain.pk,
                 "started_at": event.call.started_at,
             }
-            for event in told
+            for event in closed
         ]
         bulk.update(Call, rows, by=("chain", "started_at"))
         sums: Sums = defaultdict(int)
         sums["spent_usd"] = sum(
-            ((event.call.cost or Decimal(0)) - event.work.expected for event in told), Decimal(0)
+            ((event.call.cost or Decimal(0)) - event.work.expected for event in closed), Decimal(0)
         )
         return sums
 
@@ -347,12 +347,12 @@ class RunWriter:
             room = min(room, affordable)
         return room
 
-    def _count(self, sums: Sums, told: Sequence[CallFailed | AnswerReceived]) -> None:
+    def _count(self, sums: Sums, closed: Sequence[CallFailed | AnswerReceived]) -> None:
         new: dict[str, Any] = {}
-        errors = [e.error for e in told if isinstance(e, CallFailed) and e.error]
+        errors = [e.error for e in closed if isinstance(e, CallFailed) and e.error]
         if errors:
             new["last_error"] = errors[-1].message[:500]
-        if told:
+        if closed:
             new["progress_at"] = timezone.now()
         if new or any(sums.values()):
             bulk.add(Run, self.run.pk, {name: sums[name] for name in _SUMS}, **new)

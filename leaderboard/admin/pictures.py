@@ -68,7 +68,7 @@ class SourceImageForm(NoticesConflicts):
 
     def save(self, commit: bool = True) -> SourceImage:
         if not self.instance.pk:
-            self.instance.stored = StoredImage.objects.keep(self.picture)
+            self.instance.stored = StoredImage.objects.get_or_store(self.picture)
             self.instance.perceptual_hash = curation.fingerprint(self.picture.image)
         return super().save(commit)
 

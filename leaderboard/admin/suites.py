@@ -88,7 +88,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
         "run_count",
         "frozen_at",
     )
-    list_filter = ("status", "elsewhere")
+    list_filter = ("status", "published_elsewhere")
     search_fields = ("slug", "title")
     prepopulated_fields = {"slug": ("title",)}
     draft_fieldsets = (

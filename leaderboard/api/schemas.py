@@ -111,7 +111,9 @@ class SuiteOut(Schema):
     size: int
     repeats: int
     content_hash: str
-    elsewhere: bool = Field(description="Published elsewhere: never mixed into our ranks.")
+    elsewhere: bool = Field(
+        alias="published_elsewhere", description="Published elsewhere: never mixed into our ranks."
+    )
     source_url: str
     frozen_at: datetime | None
     url: Url = Field(alias="get_absolute_url")

@@ -82,7 +82,7 @@ def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
     with transaction.atomic():
         return SourceImage.objects.create(
             **fields,
-            stored=StoredImage.objects.keep(picture),
+            stored=StoredImage.objects.get_or_store(picture),
             perceptual_hash=curation.fingerprint(picture.image),
         )
 
@@ -148,7 +148,7 @@ def store_suite(
             suite=row,
             slug=picture.slug,
             source_image=sources.get(picture.slug),
-            stored=StoredImage.objects.keep(prepared[picture.slug]),
+            stored=StoredImage.objects.get_or_store(prepared[picture.slug]),
             pixels_sha256=picture.sha256,
             title=picture.title,
             kind=picture.kind,

@@ -256,7 +256,7 @@ def _stored(bundle: Bundle, half: HalfRow | None) -> StoredImage | None:
     if data is None:
         return None
     try:
-        return StoredImage.objects.keep(Picture.from_bytes(data))
+        return StoredImage.objects.get_or_store(Picture.from_bytes(data))
     except ImageError:
         return None
 

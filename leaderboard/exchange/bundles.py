@@ -144,8 +144,8 @@ def _trip(
         seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
         notes = trip.edited_notes if direction == "forward" else trip.restored_notes
         cost, attempts = ledger[chain.pk, trip.number, direction]
-        told = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, **_file(stored), **told}
+        facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
+        return {"prompt": prompt, **_file(stored), **facts}
 
     return {
         "number": trip.number,

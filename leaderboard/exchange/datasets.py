@@ -60,7 +60,7 @@ class Return:
     retention: Mapping[str, float]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Where it comes from."""
         run = self.chain.run
         return {
@@ -79,7 +79,9 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
     """Write the dataset of this suite, or of all of ours; DatasetError where there is none."""
     if out.exists() and any(out.iterdir()):
         raise DatasetError(f"{out} is not empty; name a new folder")
-    runs = Run.objects.on_the_board().filter(source=Run.Source.OURS, suite__elsewhere=False)
+    runs = Run.objects.on_the_board().filter(
+        source=Run.Source.OURS, suite__published_elsewhere=False
+    )
     if suite:
         runs = runs.filter(suite=suite)
     found = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
@@ -97,10 +99,10 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
                 about = _about(one, returns[0].chain)
                 for back in returns:
                     _keep(out, kept, returns[0].chain.case.picture.stored, back.picture)
-                    degraded.write(_line({**about, "degraded": back.told}))
+                    degraded.write(_line({**about, "degraded": back.facts}))
                     counts.degraded += 1
                 for better, worse, source in _preferences(returns):
-                    pair = {"better": better.told, "worse": worse.told, "from": source}
+                    pair = {"better": better.facts, "worse": worse.facts, "from": source}
                     preferences.write(_line(about | pair))
                     counts.preferences += 1
     counts.pictures = len(kept)

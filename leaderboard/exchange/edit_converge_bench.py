@@ -1,4 +1,4 @@
-"""The published rows of the forerunner as a suite of its own: shown, sourced, never ranked.
+"""The published rows of edit-converge-bench as a suite of its own: shown, sourced, never ranked.
 
 github.com/Qianli-ion/edit-converge-bench published a table of scores without the
 pictures. What is wrong with such a table is noticed, counted and said: in the output
@@ -54,7 +54,7 @@ MOST_ROWS = 200_000
 Place = tuple[str, str, str]
 
 
-class ForerunnerError(ValueError):
+class TableError(ValueError):
     """A table that is not imported; the message is written for people."""
 
 
@@ -93,20 +93,20 @@ class Published:
 
 
 def read(path: Path) -> Published:
-    """The published table; ForerunnerError names the line and the field that do not fit."""
+    """The published table; TableError names the line and the field that do not fit."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             table = csv.DictReader(file)
             lacking = [name for name in COLUMNS if name not in (table.fieldnames or ())]
             if lacking:
-                raise ForerunnerError(f"{path.name} lacks the columns {', '.join(lacking)}")
+                raise TableError(f"{path.name} lacks the columns {', '.join(lacking)}")
             rows = [_row(line, table.line_num) for line in table]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ForerunnerError(f"{path.name} is not a CSV table: {error}") from None
+        raise TableError(f"{path.name} is not a CSV table: {error}") from None
     if not rows:
-        raise ForerunnerError(f"{path.name} has no rows")
+        raise TableError(f"{path.name} has no rows")
     if len(rows) > MOST_ROWS:
-        raise ForerunnerError(f"{path.name} has more than {MOST_ROWS:,} rows")
+        raise TableError(f"{path.name} has more than {MOST_ROWS:,} rows")
     once = list({repr(row): row for row in rows}.values())
     published = Published(once)
     _note_duplicates(published, len(rows) - len(once), len(rows))
@@ -117,8 +117,8 @@ def read(path: Path) -> Published:
 
 
 def _row(line: dict[str, str], number: int) -> Row:
-    def wrong(name: str, why: str) -> ForerunnerError:
-        return ForerunnerError(f"line {number}, {name}: {str(line.get(name))[:60]!r} {why}")
+    def wrong(name: str, why: str) -> TableError:
+        return TableError(f"line {number}, {name}: {str(line.get(name))[:60]!r} {why}")
 
     scores = {}
     for name in SCORES:
@@ -168,7 +168,7 @@ def _note_unrun(published: Published) -> None:
                 f"{name} is {value:g} in every row: it was never run, and is left out."
             )
             if name == "ssim":
-                raise ForerunnerError("ssim was never run, and nothing else can be calibrated")
+                raise TableError("ssim was never run, and nothing else can be calibrated")
 
 
 def _gather(published: Published) -> None:
@@ -247,7 +247,7 @@ def store(
         title="edit-converge-bench (published elsewhere)",
         description=described(published),
         trips=published.trips,
-        elsewhere=True,
+        published_elsewhere=True,
         source_url=url,
         source_date=date,
         importance=-10,

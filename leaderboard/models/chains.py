@@ -88,7 +88,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return mine._put_back() if keys is None else mine.filter(pk__in=list(keys))._put_back()
 
     def take_back(self) -> int:
-        """Put chains back whose worker was not heard of for too long; how many."""
+        """Put chains back whose worker gave no sign of life for too long; how many."""
         return self.free().filter(state=ChainState.PLAYING)._put_back()
 
     @transaction.atomic

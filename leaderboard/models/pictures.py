@@ -16,16 +16,16 @@ EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
 
 class StoredImageManager(models.Manager["StoredImage"]):
-    def keep(self, picture: Picture) -> StoredImage:
+    def get_or_store(self, picture: Picture) -> StoredImage:
         """The row of this picture: its bytes are in storage before the row exists."""
         if self.filter(pk=picture.sha256).update(created_at=Now()):
             return self.get(pk=picture.sha256)
-        row = self.store(picture)
+        row = self.write_bytes(picture)
         row.write_thumbnail(picture)
-        self.add([row])
+        self.upsert([row])
         return row
 
-    def store(self, picture: Picture) -> StoredImage:
+    def write_bytes(self, picture: Picture) -> StoredImage:
         """Write the bytes; the row to add. Touches no database, so threads may."""
         row = StoredImage(
             sha256=picture.sha256,
@@ -37,7 +37,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
         write(row.name, picture.data)
         return row
 
-    def add(self, rows: Iterable[StoredImage]) -> None:
+    def upsert(self, rows: Iterable[StoredImage]) -> None:
         """Rows of stored pictures; those there already are young again."""
         self.bulk_create(
             {row.pk: row for row in rows}.values(),

@@ -87,8 +87,8 @@ class RunQuerySet(models.QuerySet["Run"]):
             fields = {"resume_at": None, "finished_at": Now()} | fields
         return self.filter(state__in=froms).update(state=to, **fields)
 
-    def release_finish(self, token: UUID) -> int:
-        """Let others draw the sums that this token had claimed; of how many runs."""
+    def release_finalising(self, token: UUID) -> int:
+        """Let others finalise what this token had claimed; how many runs that frees."""
         return self.filter(token=token).update(token=None, lease_until=None)
 
     def public(self) -> RunQuerySet:
@@ -162,7 +162,7 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    # Of the workers that see the last score arrive, one draws the sums.
+    # Of the workers that see the last score arrive, one finalises the run.
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
 
@@ -185,7 +185,7 @@ class Run(models.Model):
         return moved
 
     def claim_finalising(self, token: UUID) -> bool:
-        """True for the one worker that may draw the sums of this run now."""
+        """True for the one worker that may finalise this run now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
         return bool(mine.update(token=token, lease_until=after(settings.LEASE_SECONDS)))

@@ -197,7 +197,7 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
 
     def playable(self) -> SuiteQuerySet:
         """Frozen suites of our own, most important first."""
-        return self.frozen().filter(elsewhere=False)
+        return self.frozen().filter(published_elsewhere=False)
 
     def with_edits(self) -> SuiteQuerySet:
         """Suites that know, as `edit_count`, how many edits one run of them takes."""
@@ -235,8 +235,7 @@ class Suite(models.Model):
     importance = models.SmallIntegerField(
         default=0, help_text="The board opens on the most important suite that has results."
     )
-    elsewhere = models.BooleanField(
-        "published elsewhere",
+    published_elsewhere = models.BooleanField(
         default=False,
         help_text="Results of others, shown with their source, never mixed into our ranks.",
     )

@@ -45,7 +45,7 @@ class Line:
     values: Mapping[int, float]
 
     @property
-    def told(self) -> str:
+    def citation(self) -> str:
         """ "A paper, 1 February 2026"."""
         day = self.published_on
         return f"{self.source}, {day.day} {day:%B %Y}" if day else self.source
@@ -96,14 +96,14 @@ def chart(name: str, values: Sequence[float | None], metric: str, trips: int) ->
         "rank, and are not our measurements.",
         figure={"data": traces, "layout": _layout(metric, last)},
         table=_table(name, values, theirs, trips, metric),
-        sources=[Source(f"{line.model}: {line.told}", line.url) for line in theirs],
+        sources=[Source(f"{line.model}: {line.citation}", line.url) for line in theirs],
     )
 
 
 def _ours(name: str, values: Sequence[float | None], metric: str) -> Figure:
     colour = "var(--series-1)"
-    told = [_value(value, metric) for value in values]
-    return _trace(name, range(len(values)), values, told) | {
+    texts = [_value(value, metric) for value in values]
+    return _trace(name, range(len(values)), values, texts) | {
         "line": {"color": colour, "dash": DASHES[0], "width": 2.2},
         "marker": {"color": colour, "symbol": MARKERS[0], "size": 6},
     }
@@ -112,9 +112,9 @@ def _ours(name: str, values: Sequence[float | None], metric: str) -> Figure:
 def _theirs(line: Line, place: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
-    told = [f"{_value(value, metric)}<br>{plain(line.told)}" for value in values]
+    texts = [f"{_value(value, metric)}<br>{plain(line.citation)}" for value in values]
     colour = "var(--ink-3)"
-    trace = _trace(line.name, numbers, values, told) | {
+    trace = _trace(line.name, numbers, values, texts) | {
         "line": {"color": colour, "dash": "dot", "width": 1.4},
         "marker": {"color": colour, "symbol": f"{OPEN[place % len(OPEN)]}-open", "size": 8},
     }
@@ -123,7 +123,7 @@ def _theirs(line: Line, place: int, metric: str) -> Figure:
     return trace | ({"visible": "legendonly"} if place >= LINES else {})
 
 
-def _trace(name: str, x: Any, y: Any, told: Sequence[str]) -> Figure:
+def _trace(name: str, x: Any, y: Any, texts: Sequence[str]) -> Figure:
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -131,7 +131,7 @@ def _trace(name: str, x: Any, y: Any, told: Sequence[str]) -> Figure:
         "legendgroup": plain(name),
         "x": list(x),
         "y": rounded(y),
-        "text": [f"{formatting.after(n)}: {words}" for n, words in zip(x, told, strict=True)],
+        "text": [f"{formatting.after(n)}: {words}" for n, words in zip(x, texts, strict=True)],
         "hovertemplate": "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
     }
 
@@ -167,7 +167,7 @@ def _table(
         [who, *(_value(found.get(n), metric) for n in numbers), source]
         for who, found, source in (
             (name, ours, "measured here"),
-            *((line.name, line.values, line.told) for line in theirs),
+            *((line.name, line.values, line.citation) for line in theirs),
         )
     ]
     return Table(["Model", *(formatting.after(number) for number in numbers), "Source"], rows)

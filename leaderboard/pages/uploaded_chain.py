@@ -110,7 +110,7 @@ def natural(name: str) -> list[Any]:
 
 def over_quota(address: str | None) -> str | None:
     """That this address used up its day, in words; None when there is room."""
-    limit = settings.TRIES_PER_DAY
+    limit = settings.UPLOADED_CHAINS_PER_DAY
     count = UploadedChain.objects.kept().filter(remote_address=address).count()
     if count < limit:
         return None
@@ -139,13 +139,13 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
             f"The source is {source.width} x {source.height} pixels; both sides need at least 64, "
             "and all of it at most 4.5 megapixels."
         )
-    stored = [StoredImage.objects.store(picture) for *_, picture in pictures]
+    stored = [StoredImage.objects.write_bytes(picture) for *_, picture in pictures]
     with transaction.atomic():
-        StoredImage.objects.add(stored)
+        StoredImage.objects.upsert(stored)
         chain = UploadedChain.objects.create(name=name, remote_address=remote_address)
         UploadedPicture.objects.bulk_create(
             UploadedPicture(chain=chain, number=number, forward=forward, stored=row)
             for (number, forward, _), row in zip(pictures, stored, strict=True)
         )
-    queue.enqueue(chain.pk, queue.TRY, queue.GPU)
+    queue.enqueue(chain.pk, queue.SCORE_UPLOADED, queue.GPU)
     return chain

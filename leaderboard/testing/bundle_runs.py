@@ -26,14 +26,14 @@ WINTER = EditPair(
 PAIRS = (factories.FLIP, factories.REPLICA)
 
 
-def travelling_suite() -> Suite:
+def bundled_suite() -> Suite:
     """Six pictures, so that there are intervals to recompute."""
     return factories.tiny_suite(6, PAIRS, trips=2)
 
 
 def finished_run(editor: str = "jpeg", suite: Suite | None = None, **fields: Any) -> Run:
     """A published run of a reference editor."""
-    suite = suite or travelling_suite()
+    suite = suite or bundled_suite()
     model = factories.editing_model(editor, editor, **fields)
     run = jobs.start(model, suite)
     jobs.play(run.pk)

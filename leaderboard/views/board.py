@@ -28,6 +28,7 @@ from leaderboard.pages.charts import (
     retention_finding,
     retention_table,
 )
+from leaderboard.views.crawlers import noindex_variants
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 50
@@ -39,15 +40,13 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 @require_safe
 @keep_page(stamp, (*PARAMETERS, "format"))
+@noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     asked = BoardQuery.parse(request.GET)
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
         response = render(request, "leaderboard/board.html", page(asked) if asked else {})
-    if request.GET:
-        # One board for search engines, not one for each way of sorting it.
-        response["X-Robots-Tag"] = "noindex"
     return not_kept(response) if asked and asked.remarks else response
 
 
@@ -86,14 +85,16 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
         # A worker writes it whenever a run comes onto the board.
-        "parquet": not filters.suite.elsewhere and any(row.run.current for row in rows),
-        "uneven": filters.suite.elsewhere and same_cases(rows) is None,
+        "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
+        "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
         # Results of others are never ranked; their curves are shown all the same.
         "chart": curves_chart(
-            groups[UNRANKED] if filters.suite.elsewhere else ranked, groups[YARDSTICK], filters
+            groups[UNRANKED] if filters.suite.published_elsewhere else ranked,
+            groups[YARDSTICK],
+            filters,
         ),
         "axis": inline_svg.axis_ticks(filters.suite.trips),
         "heads": heads(filters, semantic_of(rows)),

@@ -16,6 +16,7 @@ from leaderboard.board.rows import METRICS, stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
+from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.pictures import as_picture
 
 #: Strips before "show all": the page stays light however many models there are.
@@ -23,6 +24,7 @@ FIRST_STRIPS = 40
 
 
 @require_safe
+@noindex_variants
 def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     """One case in one run: source, Y1, X1, Y2, X2, ..."""
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
@@ -58,11 +60,12 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
         "place": place,
         "count": count,
     }
-    return _page(request, "leaderboard/run_case.html", context)
+    return render(request, "leaderboard/run_case.html", context)
 
 
 @require_safe
 @keep_page(stamp, ("metric", "every"))
+@noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     """One case as every model played it, the best first."""
     cases = Case.objects.select_related("picture__stored", "suite").defer("suite__definition")
@@ -98,7 +101,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
         "place": place,
         "count": count,
     }
-    response = _page(request, "leaderboard/case.html", context)
+    response = render(request, "leaderboard/case.html", context)
     asked = {request.GET.get("metric", ""), request.GET.get("every", "")}
     return not_kept(response) if asked - {"", "1", *names} else response
 
@@ -125,13 +128,6 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
             raise Http404("this picture is not in storage") from None
         cache.set(key, data, 3600)
     return as_picture(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
-
-
-def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    response = render(request, template, context)
-    if request.GET:
-        response["X-Robots-Tag"] = "noindex"
-    return response
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:

@@ -14,6 +14,7 @@ from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
 from leaderboard.models import Case
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.views.crawlers import noindex_variants
 
 #: Lines of the table of models, and columns of the table of pairs.
 FIRST_ROWS, PAIR_COLUMNS = 50, 10
@@ -21,11 +22,10 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 
 @require_safe
 @keep_page(stamp, PARAMETERS)
+@noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     asked = BoardQuery.parse(request.GET)
     response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
-    if request.GET:
-        response["X-Robots-Tag"] = "noindex"
     return not_kept(response) if asked and asked.remarks else response
 
 

@@ -25,6 +25,7 @@ from leaderboard.pages.charts import (
     retention_finding,
     retention_table,
 )
+from leaderboard.views.crawlers import noindex_variants
 
 MOST = 6
 #: Trips shown of the case side by side: few enough for one line.
@@ -32,6 +33,7 @@ SHOWN = (1, 2, 5, 10, 20)
 
 
 @require_safe
+@noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     asked = BoardQuery.parse(request.GET)
     if asked is None:
@@ -64,10 +66,7 @@ def index(request: HttpRequest) -> HttpResponse:
     }
     if len(shown) > 1:
         context |= page(asked, shown, request.GET.get("case", ""))
-    response = render(request, "leaderboard/compare.html", context)
-    if request.GET:
-        response["X-Robots-Tag"] = "noindex"
-    return response
+    return render(request, "leaderboard/compare.html", context)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeAlias
+
 from django.conf import settings
 from django.contrib.sitemaps.views import sitemap as django_sitemap
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +20,31 @@ from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, board_rows, stamp
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.sitemaps import SITEMAPS
+
+View: TypeAlias = Callable[..., HttpResponse]
+
+
+def noindex(view: View) -> View:
+    """A page that search engines shall not show."""
+
+    @wraps(view)
+    def hidden(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        response["X-Robots-Tag"] = "noindex"
+        return response
+
+    return hidden
+
+
+def noindex_variants(view: View) -> View:
+    """One page for search engines, not one for each way of sorting it: none with a query."""
+    hidden = noindex(view)
+
+    @wraps(view)
+    def indexed(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return (hidden if request.GET else view)(request, *args, **kwargs)
+
+    return indexed
 
 
 @require_safe

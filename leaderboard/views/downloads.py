@@ -112,7 +112,7 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
     model = get_object_or_404(EditingModel, slug=slug, status=EditingModel.Status.PUBLISHED)
     standings = Standing.objects.filter(
         run__in=Run.objects.on_the_board().filter(editing_model=model),
-        run__suite__elsewhere=False,
+        run__suite__published_elsewhere=False,
         metric__name="lpips",
         level=0.5,
         scope="all",

@@ -15,6 +15,7 @@ from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg, model_page, published, strips
 from leaderboard.pages.charts import Chart
+from leaderboard.views.crawlers import noindex_variants
 
 LEVEL = 0.5
 #: Cases shown at either end, and pairs before they are folded away.
@@ -23,6 +24,7 @@ EXTREMES, OPEN_PAIRS = 3, 12
 
 @require_safe
 @keep_page(stamp, ("suite", "metric"))
+@noindex_variants
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     models = EditingModel.objects.defer("options", "api_key")
     if not request.user.is_staff:
@@ -44,10 +46,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
     if run:
         known = _standings(runs)
-        context |= portrait(run, known.get(run.pk, {}), metric) | history(runs, known)
+        context |= run_context(run, known.get(run.pk, {}), metric) | history(runs, known)
     response = render(request, "leaderboard/model.html", context)
-    if request.GET:
-        response["X-Robots-Tag"] = "noindex"
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     return not_kept(response) if unknown else response
 
@@ -61,7 +61,7 @@ def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
     return by_run
 
 
-def portrait(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[str, Any]:
+def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[str, Any]:
     """Everything that is said of one run."""
     trips = run.suite.trips
     names = [name for name in METRICS if name in standings]
@@ -106,7 +106,7 @@ def portrait(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[st
 
 def _published(run: Run, standing: Standing) -> Chart | None:
     """The model's values beside those that others published; theirs come as a suite, too."""
-    if run.suite.elsewhere:
+    if run.suite.published_elsewhere:
         return None
     name, shown = run.editing_model.name, standing.curve.get("shown") or ()
     return published.chart(name, shown, standing.metric.name, run.suite.trips)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.board.rows import METRICS
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.pages import model_page, run_status, strips
+from leaderboard.views.crawlers import noindex_variants
 
 #: Chains on one page.
 PAGE = 300
@@ -21,6 +22,7 @@ ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suit
 
 
 @require_safe
+@noindex_variants
 def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     run = _run(request, run_id)
     trips = run.suite.trips
@@ -48,7 +50,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "reproduce": model_page.reproduce(run),
     }
     response = render(request, "leaderboard/run.html", context)
-    if request.GET or not run.is_ended:
+    if not run.is_ended:
         response["X-Robots-Tag"] = "noindex"
     return response
 

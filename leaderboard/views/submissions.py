@@ -17,6 +17,7 @@ from leaderboard.models import Submission, Suite
 from leaderboard.submissions import actions, workflow
 from leaderboard.submissions.forms import SubmissionForm, curl_line
 from leaderboard.submissions.status import state
+from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
 
 EXAMPLE = Path(settings.BASE_DIR) / "evaluation" / "example_server.py"
@@ -65,6 +66,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
+@noindex
 def status(request: HttpRequest, token: str) -> HttpResponse:
     """Where the submission stands, and what happens next."""
     submission = _submission(token)
@@ -74,7 +76,6 @@ def status(request: HttpRequest, token: str) -> HttpResponse:
         "run": workflow.run_of(submission),
     }
     response = render(request, "leaderboard/submission.html", context)
-    response["X-Robots-Tag"] = "noindex"
     # The address is the secret, so no other site is told of it. Not "no-referrer": a browser
     # would then post the page's forms with "Origin: null", which the CSRF check refuses.
     response["Referrer-Policy"] = "same-origin"

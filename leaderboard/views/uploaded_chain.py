@@ -15,6 +15,7 @@ from leaderboard.models import UploadedChain
 from leaderboard.pages import uploaded_chain
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.text import plain_text
+from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
 
 
@@ -79,6 +80,7 @@ def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]
 
 @never_cache
 @require_safe
+@noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
     """What came of the chain, or that it is being scored."""
     chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
@@ -87,7 +89,6 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
     if chain.state == UploadedChain.State.SCORED:
         context |= _shown(chain)
     response = render(request, "leaderboard/tried.html", context)
-    response["X-Robots-Tag"] = "noindex"
     response["Referrer-Policy"] = "no-referrer"
     return response
 

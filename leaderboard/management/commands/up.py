@@ -64,7 +64,7 @@ class Command(BaseCommand):
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
         self._fetch_weights()
         if not options["no_play"]:
-            # The doorbell is not there yet; the workers look for runs when they start.
+            # Valkey is not there yet; the workers look for runs when they start.
             logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
@@ -165,7 +165,7 @@ class Command(BaseCommand):
             "worker-gpu": [*behind, *manage, "work", "gpu"],
         }
         if not settings.REDIS_URL:
-            # A doorbell: nothing in it is worth keeping, the database is the truth.
+            # It only wakes workers: nothing in it is worth keeping, the database is the truth.
             valkey = [
                 *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
                 *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
@@ -190,7 +190,7 @@ class Command(BaseCommand):
         for name, command in (services | once).items():
             config[f"program:{name}"] = {
                 "command": shlex.join(command).replace("%", "%%"),
-                # The doorbell starts first and stops last; all others at the same time.
+                # Valkey starts first and stops last; all others at the same time.
                 "priority": "0" if name == "valkey" else "1",
                 "autorestart": "true" if name in services else "false",
                 "startsecs": "2" if name in services else "0",

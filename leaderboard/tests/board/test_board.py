@@ -289,7 +289,9 @@ def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
 
 
 def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
-    suite = make_suite("theirs", pictures=1, elsewhere=True, source_url="https://example.org/")
+    suite = make_suite(
+        "theirs", pictures=1, published_elsewhere=True, source_url="https://example.org/"
+    )
     make_run("Their model", suite, 4, rank=1, source=Run.Source.PUBLISHED)
     html = page(client)
     assert "published by others" in html

@@ -26,9 +26,9 @@ from leaderboard.testing.bundle_runs import (
     WINTER,
     altered,
     bundle_of,
+    bundled_suite,
     finished_run,
     rewritten,
-    travelling_suite,
 )
 from leaderboard.testing.played import QUICK
 from leaderboard.views import downloads as views
@@ -291,7 +291,7 @@ def test_an_imported_run_never_takes_the_place_of_ours(run, tmp_path):
 
 
 def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client):
-    travelling_suite()
+    bundled_suite()
     path = packed.numbers
     imported(path, "--model", "somebody")
 

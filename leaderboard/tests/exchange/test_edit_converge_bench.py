@@ -40,7 +40,7 @@ def line(model: str = "flux", image: str = "portrait_01.jpg", number: int = 1, *
 
 def imported(path: Path) -> str:
     out = io.StringIO()
-    call_command("import_forerunner", str(path), stdout=out)
+    call_command("import_edit_converge_bench", str(path), stdout=out)
     return out.getvalue()
 
 
@@ -55,7 +55,7 @@ def test_every_fault_of_the_table_is_noticed_and_said(tmp_path, client):
     assert "The models did not play the same cases. Of 2: flux 1, grok 1." in said
     assert "1 chains end before round 3" in said
     suite = Suite.objects.get()
-    assert suite.elsewhere
+    assert suite.published_elsewhere
     assert all(remark in suite.description for remark in said.splitlines()[:5])
     assert "against 0.59" in suite.description
 

@@ -65,19 +65,19 @@ def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> N
     assert "0.48" in run.reason_text
 
 
-def test_two_hands_share_one_budget(server: EditingServer) -> None:
+def test_two_writers_share_one_budget(server: EditingServer) -> None:
     """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
     run = started(server, budget_calls=3, max_in_flight=4)
-    hands = [writer.RunWriter(run, uuid4()) for _ in range(2)]
-    for hand in hands:
+    writers = [writer.RunWriter(run, uuid4()) for _ in range(2)]
+    for one in writers:
         works = [
             writer.ChainInPlay(chain, chain.case.picture.stored, 1, "forward", 0)
-            for chain in Chain.objects.claim(run, hand.token, 2)
+            for chain in Chain.objects.claim(run, one.token, 2)
         ]
-        hand.write([writer.CallRequested(work) for work in works])
+        one.write([writer.CallRequested(work) for work in works])
     granted = Call.objects.filter(outcome=Call.CALLING).count()
     assert granted == 3
-    assert hands[1].waiting
+    assert writers[1].waiting
     run.refresh_from_db()
     assert run.calls == 3
 
@@ -348,8 +348,8 @@ def test_a_blocked_address_is_a_security_event_and_needs_a_person(
 
 def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
     run = played(started(server, trips=1))
-    orphan = StoredImage.objects.keep(factories_picture(50))
-    young = StoredImage.objects.keep(factories_picture(51))
+    orphan = StoredImage.objects.get_or_store(factories_picture(50))
+    young = StoredImage.objects.get_or_store(factories_picture(51))
     StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
     counted = garbage.collect(timedelta(days=1), dry_run=True)
     assert counted.rows == 1

@@ -62,7 +62,7 @@ def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
     assert {stored.name for stored in StoredImage.objects.all()} == originals
     thumbnails = [name for name in s3.puts if name.startswith("thumbnails/")]
     assert len(thumbnails) == len(set(thumbnails))  # each is drawn once
-    orphan = StoredImage.objects.keep(Picture.from_image(factories.picture(77)))
+    orphan = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(77)))
     assert garbage.collect(timedelta(seconds=-5)).rows == 1
     assert orphan.name not in s3.objects
     assert originals < set(s3.objects)
@@ -313,7 +313,7 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
         wrong.note([limited(20)])
     assert 15 < wrong.blocked <= 20
     until, now = Pace.objects.values_list("blocked_until", Now()).get()
-    right.heard(until, 1, now)
+    right.update(until, 1, now)
     assert 15 < right.blocked <= 20
     next_call = Pace.objects.get().next_call_at
     assert next_call

@@ -1,4 +1,4 @@
-"""Real workers on a real Valkey: rings, kills, outages."""
+"""Real workers on a real Valkey: jobs, kills, outages."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, 
 
 
 def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
-    settings.TRIES_PER_DAY = 1
+    settings.UPLOADED_CHAINS_PER_DAY = 1
     source, one = worn(1)
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302
     again = send(client, {"a.png": source, "b.png": one})

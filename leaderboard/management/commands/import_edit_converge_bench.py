@@ -13,7 +13,7 @@ from leaderboard.exchange import edit_converge_bench
 
 
 class Command(BaseCommand):
-    help = "Import the forerunner's results.csv: published elsewhere, never ranked. Repeatable."
+    help = "Import the results.csv of edit-converge-bench: published elsewhere, never ranked. Repeatable."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("csv", type=Path)
@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             published = edit_converge_bench.read(options["csv"])
-        except (edit_converge_bench.ForerunnerError, OSError) as error:
+        except (edit_converge_bench.TableError, OSError) as error:
             raise CommandError(str(error)) from error
         for remark in published.remarks:
             self.stdout.write(remark)
