@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from evaluation import jobs
+from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import EditingServer, Reply
 from leaderboard.models import EditingModel, Run
 from leaderboard.testing import factories
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def served(server: EditingServer, **fields: Any) -> EditingModel:
@@ -38,3 +43,19 @@ def scored(run: Run) -> Run:
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
     """What the server answers instead of a picture."""
     return status, {"Content-Type": "application/json", **(headers or {})}, body
+
+
+def interfere(method: str, action: Callable[[PlayJob], bool], patch: pytest.MonkeyPatch) -> None:
+    """Act before every call of a play job's method, until `action` says that it is done.
+
+    That is how a run is disturbed while it is played: a test has one connection.
+    """
+    original = getattr(PlayJob, method)
+    done: list[bool] = []
+
+    def wrapped(job: PlayJob, *args: Any) -> Any:
+        if not done and action(job):
+            done.append(True)
+        return original(job, *args)
+
+    patch.setattr(PlayJob, method, wrapped)

@@ -1,10 +1,21 @@
 """Local servers that speak each hosted provider's wire format."""
 
+from collections.abc import Callable
+from typing import Any
+
+from evaluation.editors import Editor
+from evaluation.errors import Fault
 from evaluation.testing.fake_providers.inline import FakeArk, FakeDashScope, FakeGemini, FakeOpenAI
 from evaluation.testing.fake_providers.queued import FakeBFL, FakeFal, FakeReplicate
 from evaluation.testing.fake_providers.server import KEY, FakeProvider, by_editor
 
-__all__ = ["FAKES", "KEY", "FakeProvider", "by_editor"]
+__all__ = ["FAKES", "KEY", "PROMPT", "SIZE", "FakeProvider", "Load", "by_editor", "fails"]
+
+#: What tests ask for, of a picture of this size.
+PROMPT = "Add a red hat. Größe «1»"
+SIZE = (64, 48)
+#: Makes the editor of a fake provider, with other options.
+Load = Callable[..., Editor]
 
 #: The fake of each hosted editor, by the editor's name.
 FAKES: dict[str, type[FakeProvider]] = {
@@ -19,3 +30,7 @@ FAKES: dict[str, type[FakeProvider]] = {
         FakeReplicate,
     )
 }
+
+
+def fails(fault: Fault, *, permanent: bool = False, retry_after: float | None = None) -> Any:
+    return fault, permanent, retry_after

@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
+from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
 from evaluation.round_trips import Position, round_trips
-from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
-
-SIZE = (64, 48)
-PROMPT = "Add a red hat. Größe «1»"
-
-Load = Callable[..., Editor]
-
-
-@pytest.fixture(params=sorted(FAKES))
-def fake(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
-    with FAKES[request.param]() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
-
-
-@pytest.fixture
-def load(fake: FakeProvider) -> Iterator[Load]:
-    loaded = []
-
-    def make(**options: Any) -> Editor:
-        loaded.append(load_editor(fake.name, **{**fake.options, **options}))
-        return loaded[-1]
-
-    yield make
-    for editor in loaded:
-        editor.close()
-
-
-@pytest.fixture(scope="module")
-def picture() -> Picture:
-    noise = np.random.default_rng(5).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
-    return Picture.from_image(Image.fromarray(noise))
-
-
-def fails(fault: Fault, *, permanent: bool = False, retry_after: float | None = None) -> Any:
-    return fault, permanent, retry_after
-
+from evaluation.testing.fake_providers import (
+    KEY,
+    PROMPT,
+    SIZE,
+    FakeProvider,
+    Load,
+    by_editor,
+    fails,
+)
 
 # What each case must come to, for every provider. Refusals are listed by the fakes.
 OUTCOMES = {
@@ -308,196 +275,3 @@ def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
     assert [half.number for half in halves] == [1, 1, 2, 2]
     assert halves[-1].answer.picture.image.tobytes() == sent.picture.image.tobytes()
     assert halves[0].answer.picture.image.tobytes() != sent.picture.image.tobytes()
-
-
-# Providers that let us wait.
-
-WAITS = {
-    "queued": None,
-    "new-word": None,
-    "poll-fault": None,
-    "poll-html": None,
-    "poll-dead": fails(Fault.SERVER_ERROR),
-    "poll-key-rejected": fails(Fault.KEY_REJECTED, permanent=True),
-    "poll-forever": fails(Fault.TIMEOUT),
-    "foreign-poll": fails(Fault.BLOCKED, permanent=True),
-    "task-error": fails(Fault.BAD_ANSWER),
-}
-QUEUES = sorted(name for name, fake in FAKES.items() if fake.polls)
-BY_URL = sorted(name for name, fake in FAKES.items() if fake.returns_url)
-
-
-@pytest.mark.parametrize("case", WAITS)
-@pytest.mark.parametrize("fake", QUEUES, indirect=True)
-def test_waiting_ends_well_or_with_its_fault(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
-) -> None:
-    editor = load(timeout=0.4 if case == "poll-forever" else 30.0)
-    fake.next(case)
-    if WAITS[case] is None:
-        assert editor.edit(picture, PROMPT).picture.size == SIZE
-    else:
-        with pytest.raises(EditorError) as caught:
-            editor.edit(picture, PROMPT)
-        error = caught.value
-        if case == "task-error" and fake.name == "fal":
-            assert error.fault is Fault.SERVER_ERROR  # its type says internal_server_error
-        else:
-            assert (error.fault, error.permanent, error.retry_after) == WAITS[case]
-        assert error.billed, "the edit was accepted"
-    assert fake.edits == 1, "a paid edit is not ordered again for a bad poll"
-
-
-FETCHES = {
-    "picture-fault": None,
-    "picture-expired": Fault.BAD_ANSWER,
-    "picture-redirect": Fault.BAD_ANSWER,
-    "picture-html": Fault.BAD_ANSWER,
-    "picture-cut": Fault.SERVER_ERROR,
-    "picture-drip": Fault.TIMEOUT,
-}
-
-
-@pytest.mark.parametrize("case", FETCHES)
-@pytest.mark.parametrize("fake", BY_URL, indirect=True)
-def test_a_returned_address_is_fetched_with_care(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
-) -> None:
-    editor = load(timeout=0.5 if case == "picture-drip" else 30.0)
-    fake.next(case)
-    if FETCHES[case] is None:
-        assert editor.edit(picture, PROMPT).picture.size == SIZE
-    else:
-        with pytest.raises(EditorError) as caught:
-            editor.edit(picture, PROMPT)
-        assert caught.value.fault is FETCHES[case]
-        assert caught.value.billed
-    assert fake.edits == 1
-    assert not any(request.path == "/elsewhere" for request in fake.requests)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://169.254.169.254/latest",
-        "http://127.0.0.1:1/x.png",
-        "file:///etc/passwd",
-        "ftp://example.org/x.png",
-        "not an address",
-        "http://[::1",
-        17,
-        None,
-        "",
-    ],
-)
-@pytest.mark.parametrize("fake", ["dashscope"], indirect=True)
-def test_an_address_that_is_not_https_is_not_fetched(load: Load, address: Any) -> None:
-    with pytest.raises(EditorError) as caught:
-        load().fetch(address)  # type: ignore[attr-defined]
-    assert caught.value.fault is Fault.BAD_ANSWER
-
-
-@pytest.mark.parametrize("fake", ["fal", "replicate"], indirect=True)
-def test_a_data_uri_is_an_answer_too(fake: FakeProvider, load: Load, picture: Picture) -> None:
-    fake.next("data-uri")
-    assert load().edit(picture, PROMPT).picture.size == SIZE
-
-
-@pytest.mark.parametrize("fake", ["ark"], indirect=True)
-def test_ark_may_answer_with_an_address(fake: FakeProvider, load: Load, picture: Picture) -> None:
-    fake.next("by-url")
-    assert load().edit(picture, PROMPT).picture.size == SIZE
-
-
-@pytest.mark.parametrize("fake", ["replicate"], indirect=True)
-def test_replicate_is_not_polled_when_it_answers_at_once(
-    fake: FakeProvider, load: Load, picture: Picture
-) -> None:
-    fake.next("at-once")
-    load().edit(picture, PROMPT)
-    assert [request.method for request in fake.requests] == ["POST", "GET"]
-
-
-@pytest.mark.parametrize("fake", ["replicate"], indirect=True)
-def test_replicate_gets_large_pictures_as_uploads(fake: FakeProvider, load: Load) -> None:
-    noise = np.random.default_rng(1).integers(0, 256, (320, 320, 3), dtype=np.uint8)
-    large = Picture.from_image(Image.fromarray(noise))
-    assert load().edit(large, PROMPT).picture.size == (320, 320)
-    upload, create = fake.requests[:2]
-    assert upload.path == "/v1/files"
-    assert create.json["input"]["input_images"] == [fake.url + "/files/0.png"]
-
-
-@pytest.mark.parametrize("fake", ["bfl"], indirect=True)
-@pytest.mark.parametrize(
-    ("url", "trusted"),
-    [
-        ("https://api.bfl.ai/v1/get_result?id=1", True),
-        ("https://api.eu2.bfl.ai/v1/get_result?id=1", True),
-        ("https://bfl.ai/", True),
-        ("http://api.bfl.ai/v1", False),
-        ("https://api.bfl.ai:8443/v1", False),
-        ("https://bfl.ai.example.org/", False),
-        ("https://notbfl.ai/", False),
-        ("https://api.bfl.ai@example.org/", False),
-        ("https://example.org\\@api.bfl.ai/", False),
-        ("https://example.org/?x=https://api.bfl.ai", False),
-        ("https://example.org#.bfl.ai", False),
-        ("//api.bfl.ai/", False),
-        ("", False),
-    ],
-)
-def test_the_key_goes_only_to_bfl(load: Load, url: str, trusted: bool) -> None:
-    assert load()._trusts(url) is trusted  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("fake", ["gemini"], indirect=True)
-def test_gemini_says_when_to_come_back_inside_the_error(
-    fake: FakeProvider, load: Load, picture: Picture
-) -> None:
-    fake.next("limited-inside")
-    with pytest.raises(EditorError) as caught:
-        load().edit(picture, PROMPT)
-    assert (caught.value.fault, caught.value.retry_after) == (Fault.RATE_LIMITED, 20.5)
-
-
-@pytest.mark.parametrize("fake", ["gemini"], indirect=True)
-def test_geminis_thoughts_are_kept_and_its_drafts_are_not_the_answer(
-    load: Load, picture: Picture
-) -> None:
-    answer = load().edit(picture, PROMPT)
-    assert answer.notes["reasoning"] == "First I look at the picture."
-    assert answer.notes["usage"]["candidates_token_count"] == 1290
-
-
-@pytest.mark.parametrize("fake", ["openai-images"], indirect=True)
-def test_openais_cost_is_counted_from_its_tokens(load: Load, picture: Picture) -> None:
-    answer = load(price=0.065).edit(picture, PROMPT)
-    assert answer.cost == pytest.approx((100 * 5 + 1000 * 8 + 2000 * 30) / 1e6)
-    assert load(price=0.065, token_prices=None).edit(picture, PROMPT).cost == 0.065
-
-
-@pytest.mark.parametrize("fake", ["gemini", "openai-images"], indirect=True)
-def test_an_interrupt_of_the_worker_passes_through_the_sdk(
-    fake: FakeProvider, load: Load, picture: Picture
-) -> None:
-    """RQ ends a job by raising from a signal; taken for a network error it would be lost."""
-    import signal
-
-    class JobTimeout(Exception):
-        pass
-
-    def ring(*_: object) -> None:
-        raise JobTimeout
-
-    editor = load()
-    editor.edit(picture, PROMPT)
-    fake.next("slow")
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
-    try:
-        with pytest.raises(JobTimeout):
-            editor.edit(picture, PROMPT)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -12,15 +12,17 @@ from django.utils import timezone
 from PIL import Image
 
 from evaluation import jobs
+from evaluation.editors import EDITORS, Answer, Editor
 from evaluation.errors import Fault
-from evaluation.images import encode_png
+from evaluation.images import Picture, encode_png
 from evaluation.jobs import pacing
+from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import Call as ServerCall
-from evaluation.testing.editing_server import EditingServer, Reply
+from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.testing import factories
-from leaderboard.testing.served_runs import error, played, served, started
+from leaderboard.testing.served_runs import error, interfere, played, served, started
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
@@ -310,3 +312,41 @@ def test_storage_that_fails_pauses_the_run_and_marks_nothing_done(
     assert "No space left" in run.reason_text
     assert run.resume_at
     assert not Trip.objects.exists()
+
+
+# On a graphics card
+
+
+class OnGpu(Editor):
+    """A local model: one picture at a time."""
+
+    queue = "gpu"
+    busy = most = 0
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        type(self).busy += 1
+        type(self).most = max(self.most, self.busy)
+        answer = noisy_turn(picture.png(), prompt, seed or 0)
+        type(self).busy -= 1
+        return Answer(Picture.from_bytes(answer), 0.01)
+
+
+def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(EDITORS, "on-gpu", f"{__name__}:OnGpu")
+    run = jobs.start(factories.editing_model("local", "on-gpu"), factories.tiny_suite())
+    scored: list[int] = []
+
+    def look(job: PlayJob) -> bool:
+        scored.append(Trip.objects.filter(scored_at__isnull=False).count())
+        return False
+
+    interfere("_turn", look, monkeypatch)
+    played(run)
+    assert run.state == RunState.SCORING
+    assert OnGpu.most == 1
+    assert {3, 6, 9} <= set(scored)  # each chain was scored before the next began
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED

@@ -10,25 +10,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
-from django.db import connection
-from django.db.models import F
 from django.utils import timezone
 
 from evaluation import jobs
-from evaluation.editors import EDITORS, Answer, Editor, Fault
-from evaluation.images import Picture
-from evaluation.jobs import pacing, provenance, writer
+from evaluation.editors import Fault
+from evaluation.jobs import writer
 from evaluation.jobs.play_job import PlayJob
-from evaluation.testing.editing_server import EditingServer, noisy_turn
-from leaderboard import garbage, queue
-from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip
+from evaluation.testing.editing_server import EditingServer
+from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
-from leaderboard.pages import progress as run_progress
-from leaderboard.pages.progress import progress
 from leaderboard.testing import factories
-from leaderboard.testing.served_runs import error, played, served, started
+from leaderboard.testing.served_runs import error, interfere, played, served, started
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
@@ -85,35 +78,20 @@ def test_two_writers_share_one_budget(server: EditingServer) -> None:
 # Pause and cancel
 
 
-class Interfering:
-    """Does something to a run while it is played, from the one connection a test has."""
-
-    def __init__(self, player_method: str, action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = getattr(PlayJob, player_method)
-        done: list[bool] = []
-
-        def wrapped(player: PlayJob, *args: Any) -> Any:
-            if not done and action(player):
-                done.append(True)
-            return original(player, *args)
-
-        monkeypatch.setattr(PlayJob, player_method, wrapped)
-
-
 def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(server)
     cancelled: list[float] = []
 
-    def cancel(player: PlayJob) -> bool:
+    def cancel(job: PlayJob) -> bool:
         if server.in_flight < 4:
             return False
         jobs.cancel(Run.objects.get(pk=run.pk))
         cancelled.append(time.monotonic())
         return True
 
-    Interfering("_turn", cancel, monkeypatch)
+    interfere("_turn", cancel, monkeypatch)
     server.latency = 60
     played(run)
     assert run.state == RunState.CANCELLED
@@ -128,14 +106,14 @@ def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
 ) -> None:
     run = started(server)
 
-    def cancel(player: PlayJob) -> bool:
+    def cancel(job: PlayJob) -> bool:
         if Trip.objects.count() < 2:
             return False
         jobs.cancel(Run.objects.get(pk=run.pk))
-        player._due["look"] = 0
+        job._due["look"] = 0
         return True
 
-    Interfering("_turn", cancel, monkeypatch)
+    interfere("_turn", cancel, monkeypatch)
     played(run)
     kept = run.edits_done
     assert 2 <= kept < 24
@@ -151,13 +129,13 @@ def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
     run = started(server)
     server.latency = 0.5
 
-    def pause(player: PlayJob) -> bool:
+    def pause(job: PlayJob) -> bool:
         if server.in_flight < 4:
             return False
-        player._due["look"] = 0
+        job._due["look"] = 0
         return jobs.pause(Run.objects.get(pk=run.pk), "person")
 
-    Interfering("_turn", pause, monkeypatch)
+    interfere("_turn", pause, monkeypatch)
     played(run)
     assert run.state == RunState.PAUSED
     assert run.edits_done == len(server.calls) == 4
@@ -184,14 +162,14 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
 ) -> None:
     run, thief = started(server), uuid4()
 
-    def steal(player: PlayJob) -> bool:
+    def steal(job: PlayJob) -> bool:
         if Trip.objects.count() < 4:
             return False
         Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
         assert len(Chain.objects.claim(run, thief, 4)) == 4
         return True
 
-    Interfering("_turn", steal, monkeypatch)
+    interfere("_turn", steal, monkeypatch)
     played(run)
     assert Chain.objects.held(thief).count() == 4
     before = run.edits_done
@@ -304,185 +282,3 @@ def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServe
             call_command("start_run", **arguments)
     with pytest.raises(CommandError, match="No editing model called ghost"):
         call_command("start_run", "ghost", suite="tiny")
-
-
-# What people see, and what is swept away
-
-
-def test_progress_counts_what_is_left_in_few_queries(
-    server: EditingServer, django_assert_max_num_queries: Any, valkey: Any
-) -> None:
-    valkey.kill()
-    run_progress._workers.clear()
-    run = played(started(server, budget_calls=10))
-    minute_ago = timezone.now() - timedelta(minutes=1)
-    Run.objects.update(state=RunState.PLAYING, started_at=minute_ago)
-    run = Run.objects.select_related("editing_model", "suite").get()
-    with django_assert_max_num_queries(3):
-        now = progress(run)
-    assert now["edits"]["done"] == 10
-    assert 14 <= now["edits"]["left"] <= 24
-    assert now["edits_per_minute"]
-    assert now["workers"] == {queue.EDITS: None, queue.GPU: None}  # no Redis here
-    assert not now["ended"]
-
-
-def test_a_queued_run_knows_its_place(server: EditingServer) -> None:
-    model, suite = served(server), factories.tiny_suite()
-    runs = [jobs.start(model, suite) for _ in range(3)]
-    assert [progress(run)["position"] for run in runs] == [1, 2, 3]
-
-
-def test_a_blocked_address_is_a_security_event_and_needs_a_person(
-    server: EditingServer, settings: Any
-) -> None:
-    settings.ALLOW_LOCAL_ENDPOINTS = False
-    run = started(server)
-    run.editing_model.options |= {"url": "https://localhost/edit", "allow_local": True}
-    run.editing_model.save()
-    played(run)
-    assert run.state == RunState.PAUSED
-    assert run.resume_at is None
-    assert not server.calls
-
-
-def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
-    run = played(started(server, trips=1))
-    orphan = StoredImage.objects.get_or_store(factories_picture(50))
-    young = StoredImage.objects.get_or_store(factories_picture(51))
-    StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
-    counted = garbage.collect(timedelta(days=1), dry_run=True)
-    assert counted.rows == 1
-    assert StoredImage.objects.filter(pk=orphan.pk).exists()
-    garbage.collect(timedelta(days=1))
-    assert not StoredImage.objects.filter(pk=orphan.pk).exists()
-    assert orphan.read()  # its file is young yet
-    garbage.collect(timedelta(0))
-    with pytest.raises(FileNotFoundError):
-        orphan.read()
-    for trip in Trip.objects.select_related("edited", "restored"):
-        assert trip.edited
-        assert trip.edited.read()
-    assert run.suite.pictures.all()[0].stored.read()
-
-
-def factories_picture(number: int) -> Picture:
-    return Picture.from_image(factories.picture(number))
-
-
-def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
-    run = played(started(server, budget_calls=13))
-    trip = Trip.objects.filter(restored__isnull=False).latest("number")
-    last = trip.chain.trips.latest("number")
-    default_storage.delete((last.restored or last.edited).name)  # type: ignore[union-attr]
-    Run.objects.update(budget_calls=None)
-    jobs.resume(run)
-    played(run)
-    assert run.state == RunState.SCORING
-    lost = run.chains.get(outcome=Outcome.LOST)
-    assert lost.pk == trip.chain_id
-    assert "gone from storage" in lost.outcome_text
-
-
-def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
-    server: EditingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: Any) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(writer.RunWriter, "write", broken)
-    run = played(started(server))
-    assert (run.state, run.reason) == (RunState.PAUSED, "internal")
-    assert "a bug" in run.reason_text
-    assert not run.chains.in_flight().exists()
-
-
-def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
-    run = started(server)
-    writer.RunWriter(run, uuid4()).write([writer.Alarm("redirect", "to 10.0.0.1")])
-    event = SecurityEvent.objects.get()
-    assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_database_that_drops_its_connections_is_asked_again(
-    server: EditingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer.time, "sleep", lambda seconds: None)
-    run = started(server)
-    drops: list[int] = []
-
-    def drop(player: PlayJob) -> bool:
-        if Trip.objects.count() > 3 * len(drops):
-            drops.append(1)
-            connection.connection.close()  # as a restarted server does
-        return len(drops) == 3
-
-    Interfering("_write", drop, monkeypatch)
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has no server that could go away")
-    played(run)
-    assert run.state == RunState.SCORING
-    assert len(drops) == 3
-    assert len(server.calls) == 24
-
-
-class OnGpu(Editor):
-    """A local model: one picture at a time."""
-
-    queue = "gpu"
-    busy = most = 0
-
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        type(self).busy += 1
-        type(self).most = max(self.most, self.busy)
-        answer = noisy_turn(picture.png(), prompt, seed or 0)
-        type(self).busy -= 1
-        return Answer(Picture.from_bytes(answer), 0.01)
-
-
-def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(EDITORS, "on-gpu", f"{__name__}:OnGpu")
-    run = jobs.start(factories.editing_model("local", "on-gpu"), factories.tiny_suite())
-    scored: list[int] = []
-
-    def look(player: PlayJob) -> bool:
-        scored.append(Trip.objects.filter(scored_at__isnull=False).count())
-        return False
-
-    Interfering("_turn", look, monkeypatch)
-    played(run)
-    assert run.state == RunState.SCORING
-    assert OnGpu.most == 1
-    assert {3, 6, 9} <= set(scored)  # each chain was scored before the next began
-    jobs.score(run.pk)
-    run.refresh_from_db()
-    assert run.state == RunState.FINISHED
-
-
-def test_a_run_that_goes_on_with_other_code_says_so(
-    server: EditingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = played(started(server, budget_calls=3))
-    assert run.provenance["code"]["version"]
-    assert run.provenance["model"]["contract"] == "huggingface"
-    assert "later" not in run.provenance
-    for version in ("99", "99", "100"):
-        monkeypatch.setattr(
-            provenance, "code_version", lambda version=version: {"version": version}
-        )
-        Run.objects.update(budget_calls=F("budget_calls") + 1)
-        jobs.resume(run)
-        played(run)
-    assert run.provenance["later"] == [{"code": {"version": "99"}}, {"code": {"version": "100"}}]
-
-
-def test_an_unwell_endpoint_is_left_alone_for_longer_each_time(server: EditingServer) -> None:
-    pacer = pacing.Pacer(started(server).editing_model)
-    rests = []
-    for failures in (1, 5, 10, 20, 50, 5000):
-        pacer.failures = failures
-        rests.append(pacing.rest(pacer))
-    assert rests == [60, 60, 120, 480, 3600, 3600]

@@ -22,13 +22,14 @@ from evaluation import jobs
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
+from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import garbage
 from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.fake_s3 import FakeS3
-from leaderboard.testing.served_runs import played, scored, started
+from leaderboard.testing.served_runs import interfere, played, scored, started
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
@@ -344,3 +345,64 @@ def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
     run = played(started(server, **budget))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
     assert Decimal("0.40") < run.spent_usd <= Decimal("0.50")
+
+
+def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
+    run = played(started(server, trips=1))
+    orphan = StoredImage.objects.get_or_store(factories_picture(50))
+    young = StoredImage.objects.get_or_store(factories_picture(51))
+    StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
+    counted = garbage.collect(timedelta(days=1), dry_run=True)
+    assert counted.rows == 1
+    assert StoredImage.objects.filter(pk=orphan.pk).exists()
+    garbage.collect(timedelta(days=1))
+    assert not StoredImage.objects.filter(pk=orphan.pk).exists()
+    assert orphan.read()  # its file is young yet
+    garbage.collect(timedelta(0))
+    with pytest.raises(FileNotFoundError):
+        orphan.read()
+    for trip in Trip.objects.select_related("edited", "restored"):
+        assert trip.edited
+        assert trip.edited.read()
+    assert run.suite.pictures.all()[0].stored.read()
+
+
+def factories_picture(number: int) -> Picture:
+    return Picture.from_image(factories.picture(number))
+
+
+def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
+    run = played(started(server, budget_calls=13))
+    trip = Trip.objects.filter(restored__isnull=False).latest("number")
+    last = trip.chain.trips.latest("number")
+    default_storage.delete((last.restored or last.edited).name)  # type: ignore[union-attr]
+    Run.objects.update(budget_calls=None)
+    jobs.resume(run)
+    played(run)
+    assert run.state == RunState.SCORING
+    lost = run.chains.get(outcome=Outcome.LOST)
+    assert lost.pk == trip.chain_id
+    assert "gone from storage" in lost.outcome_text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_drops_its_connections_is_asked_again(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer.time, "sleep", lambda seconds: None)
+    run = started(server)
+    drops: list[int] = []
+
+    def drop(job: PlayJob) -> bool:
+        if Trip.objects.count() > 3 * len(drops):
+            drops.append(1)
+            connection.connection.close()  # as a restarted server does
+        return len(drops) == 3
+
+    interfere("_write", drop, monkeypatch)
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has no server that could go away")
+    played(run)
+    assert run.state == RunState.SCORING
+    assert len(drops) == 3
+    assert len(server.calls) == 24
