@@ -6,14 +6,15 @@ Knows nothing of files, databases, retries or scores.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from evaluation.editors.base import Answer
 from evaluation.images import Picture
 
 Direction = Literal["forward", "backward"]
+Seed: TypeAlias = Callable[[int, Direction], int]
 
 
 class Edit(Protocol):
@@ -41,33 +42,31 @@ class Position:
 
 
 def round_trips(
-    edit: Edit, start: Position, *, forward: str, backward: str, trips: int, seed: int
+    edit: Edit, start: Position, *, forward: str, backward: str, trips: int, seed: Seed
 ) -> Iterator[Half]:
     """Yield each answer before the next edit is paid for.
 
-    To resume a chain, start from its last answer. Each edit gets a seed of its
-    own, the same whenever the chain is played again with the same `seed`.
+    To resume a chain, start from its last answer.
     """
     picture, direction = start.picture, start.direction
     for number in range(start.number, trips + 1):
         for step, prompt in (("forward", forward), ("backward", backward)):
             if step != direction:
                 continue  # the forward half of the trip we resume in is already there
-            answer = edit(picture, prompt, seed=edit_seed(seed, number, step))
+            answer = edit(picture, prompt, seed=seed(number, step))
             yield Half(number, step, answer)
             picture = answer.picture
             direction = "backward" if step == "forward" else "forward"
 
 
-def chain_seed(seed: int, case: str, repeat: int) -> int:
-    """The seed of a chain: its own, and the same in every run with the same seed."""
-    return _digest(f"{seed}/{case}/{repeat}")
+def chain_seeds(run_seed: int, case: str, repeat: int) -> Seed:
+    """The seed of every edit of a chain: 31 bits, the same wherever the run's seed is the same.
 
+    `case` is its slug; repeats count from 0.
+    """
 
-def edit_seed(seed: int, number: int, direction: str) -> int:
-    """A 31-bit seed for one edit of a chain."""
-    return _digest(f"{seed}/{number}/{direction}")
+    def seed(number: int, direction: Direction) -> int:
+        text = f"{run_seed}/{case}/{repeat}/{number}/{direction}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+    return seed

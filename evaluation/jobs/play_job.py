@@ -41,7 +41,7 @@ from evaluation.jobs.writer import (
 )
 from evaluation.measuring.cheating import is_blank
 from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Position, chain_seed, round_trips
+from evaluation.round_trips import Position, chain_seeds, round_trips
 from leaderboard import queue
 from leaderboard.models import Call, Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
@@ -262,7 +262,7 @@ class PlayJob:
 
     def _work(self, chain: Chain, last: Trip | None) -> ChainInPlay:
         number = chain.trips_played + 1
-        seed = chain_seed(self.run.seed, chain.case.slug, chain.repeat)
+        seed = chain_seeds(self.run.seed, chain.case.slug, chain.repeat)
         if last and last.number == number:
             return ChainInPlay(chain, _there(last.edited), number, "backward", seed)
         picture = last.restored if last else chain.case.picture.stored

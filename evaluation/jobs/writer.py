@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
-from evaluation.round_trips import Direction, Half
+from evaluation.round_trips import Direction, Half, Seed
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
@@ -62,7 +62,7 @@ class ChainInPlay:
     picture: StoredImage
     number: int
     direction: Direction
-    seed: int
+    seed: Seed
     attempt: int = 0
     call: OpenCall | None = None
     expected: Decimal = Decimal(0)

@@ -8,12 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from evaluation.content.suites import Case
 from evaluation.editors.base import Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.measuring.cheating import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
-from evaluation.round_trips import Half, chain_seed, round_trips
+from evaluation.round_trips import Half, chain_seeds, round_trips
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 
 TICK = 0.2
@@ -109,9 +108,7 @@ class Player:
             forward=pair.forward,
             backward=pair.backward,
             trips=suite.trips,
-            seed=chain_seed(
-                self.folder.header["seed"], Case(chain.picture, chain.pair).slug, chain.repeat
-            ),
+            seed=chain_seeds(self.folder.header["seed"], chain.case, chain.repeat),
         )
         while not self.stop.is_set():
             try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from evaluation.content.suites import Suite
 from evaluation.metrics import metric_class
+from evaluation.shell.run_folder import chain_slug
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
 from evaluation.statistics.ranking import Bounds, Interval, Placing, board
@@ -64,9 +65,7 @@ def compared(
 def keys(suite: Suite) -> list[tuple[str, str, int]]:
     """Every chain that the suite asks for."""
     return [
-        (case.picture, case.pair, repeat)
-        for case in suite.cases
-        for repeat in range(1, suite.repeats + 1)
+        (case.picture, case.pair, repeat) for case in suite.cases for repeat in range(suite.repeats)
     ]
 
 
@@ -92,12 +91,7 @@ def _result(
     metric: str, trips: int, placing: Placing, chains: list[ChainResult], level: float
 ) -> MetricResult:
     kind = metric_class(metric)
-    events = {
-        f"{chain.case}--{chain.repeat}" if chain.repeat > 1 else chain.case: event(
-            chain, trips, level
-        )
-        for chain in chains
-    }
+    events = {chain_slug(chain.case, chain.repeat): event(chain, trips, level) for chain in chains}
     return MetricResult(
         metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
     )

@@ -32,7 +32,7 @@ from evaluation.images import ImageError, Picture
 from evaluation.retries import Attempt
 from evaluation.round_trips import Direction, Half, Position
 
-FORMAT = 1
+FORMAT = 2
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
 
@@ -62,15 +62,18 @@ class PlayedChain:
 
     picture: str
     pair: str
-    repeat: int = 1
+    repeat: int = 0
     outcome: str = ""
     reason: str = ""
     halves: tuple[PlayedHalf, ...] = ()
 
     @property
+    def case(self) -> str:
+        return Case(self.picture, self.pair).slug
+
+    @property
     def slug(self) -> str:
-        name = Case(self.picture, self.pair).slug
-        return name if self.repeat == 1 else f"{name}--{self.repeat}"
+        return chain_slug(self.case, self.repeat)
 
     @property
     def trips(self) -> tuple[tuple[PlayedHalf, PlayedHalf], ...]:
@@ -83,6 +86,11 @@ class PlayedChain:
         fields = dict(data)
         fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
         return cls(**fields)
+
+
+def chain_slug(case: str, repeat: int) -> str:
+    """What a chain is called here: by its case; those after the first by their count too."""
+    return f"{case}--{repeat + 1}" if repeat else case
 
 
 class RunFolder:
@@ -301,7 +309,7 @@ class RunFolder:
 
 def _asked(suite: Suite) -> Iterator[PlayedChain]:
     """Every chain the suite asks for, none of them played yet."""
-    for repeat in range(1, suite.repeats + 1):
+    for repeat in range(suite.repeats):
         for case in suite.cases:
             yield PlayedChain(case.picture, case.pair, repeat)
 

@@ -188,7 +188,7 @@ def score_chain(
     return ChainScores(
         picture="",
         pair=pair.slug,
-        repeat=1,
+        repeat=0,
         outcome=COMPLETED,
         restored=tuple(restored),
         distances={n: None if v is None else tuple(v) for n, v in distances.items()},

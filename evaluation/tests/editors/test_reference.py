@@ -18,7 +18,7 @@ from evaluation.content import catalog, operators
 from evaluation.editors import EDITORS, EditorError, Fault, drawings, load_editor
 from evaluation.editors.instructions import Action, Instruction, parse
 from evaluation.images import Picture
-from evaluation.round_trips import Position, round_trips
+from evaluation.round_trips import Position, chain_seeds, round_trips
 
 DAMAGING = ("thumbnail", "jpeg", "noise", "resample", "colour-drift")
 REFERENCES = ("oracle", "noop", "blank-card", *DAMAGING)
@@ -132,7 +132,7 @@ def test_the_oracle_restores_every_shipped_pair_exactly(pair, picture):
             forward=pair.forward,
             backward=pair.backward,
             trips=2,
-            seed=1,
+            seed=chain_seeds(0, "case", 0),
         )
     )
     for half in halves:
