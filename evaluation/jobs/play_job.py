@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
-from evaluation.images import Picture
+from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
 from evaluation.jobs.score_job import ScoreJob
 from evaluation.jobs.shutdown import asked_to_stop
@@ -39,7 +39,6 @@ from evaluation.jobs.writer import (
     ThreadStopped,
     retry_database,
 )
-from evaluation.measuring.cheating import is_blank
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Position, chain_seeds, round_trips
 from leaderboard import queue

@@ -23,8 +23,6 @@ SAME = 10**-4.8
 LOST = 10**-3.0
 # ... so an error that falls to a quarter was not undone by editing.
 JUMP = 0.25
-# A card is one colour even after a JPEG save.
-FLAT = 6
 # Bits of 256 in which two encodings of a picture may differ; other pictures differ in 60 or more.
 NEAR = 16
 
@@ -37,12 +35,6 @@ class Sign:
     number: int
     direction: str
     detail: str
-
-
-def is_blank(image: Image.Image) -> bool:
-    """True for a picture of one colour: what a safety filter answers instead of an error."""
-    extrema = np.array(image.getextrema()).reshape(-1, 2)
-    return bool((extrema[:, 1] - extrema[:, 0] <= FLAT).all())
 
 
 @dataclass(frozen=True)

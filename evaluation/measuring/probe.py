@@ -24,8 +24,10 @@ from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused
-from evaluation.images import Picture, fit, is_reframed
+from evaluation.images import Picture, blank_card, is_reframed
 from evaluation.measuring.change_seen import change_seen
+from evaluation.measuring.cheating import mean_square
+from evaluation.measuring.scoring import retention
 
 State = Literal["running", "passed", "warning", "failed", "skipped"]
 SIDE = 512
@@ -248,7 +250,10 @@ def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
 
 
 def _restored(source: Picture, restored: Picture) -> Step:
-    kept = retained(source.image, fit(restored.image, source.size))
+    card = Picture.from_image(blank_card(source.image))
+    kept = retention(mean_square(source, restored), mean_square(source, card))
+    if kept is None:
+        return Step("restored", "skipped", "the picture that was sent is of one colour")
     data = {"retained": round(kept, 4)}
     if kept <= 0:
         return Step(
@@ -259,13 +264,6 @@ def _restored(source: Picture, restored: Picture) -> Step:
             data,
         )
     return Step("restored", "passed", f"{kept:.1%} of the picture is back", data=data)
-
-
-def retained(source: Image.Image, restored: Image.Image) -> float:
-    """1 - MSE / MSE of the blank card, the method's retention for MSE; 1 is identical."""
-    before, after = (np.asarray(image, np.float64) for image in (source, restored))
-    lost = float(np.square(before - after).mean())
-    return 1.0 - lost / float(np.square(before - before.mean(axis=(0, 1))).mean())
 
 
 def _same(one: Picture, other: Picture) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from evaluation.editors.base import Editor, Refused
 from evaluation.errors import EditorError
-from evaluation.measuring.cheating import is_blank
+from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
 from evaluation.round_trips import Half, chain_seeds, round_trips
 from evaluation.shell.run_folder import PlayedChain, RunFolder

@@ -296,15 +296,19 @@ def _about(
 
 
 def _jpeg(chains: Sequence[MeasuredChain], number: int) -> float | None:
-    """The JPEG quality of equal loss after n trips, median over cases; None = worse than 1."""
-    qualities = [
-        jpeg_equivalent(chain.distances[number - 1], chain.ladder) or 0.0
-        for chain in chains
-        if number <= len(chain.distances) and chain.ladder
-    ]
-    if not qualities:
-        return None
-    middle = statistics.median(qualities)
+    """The JPEG quality of equal loss after n trips, median over cases; None = worse than 1.
+
+    A broken chain is worse than any JPEG; of a lost one nothing is known.
+    """
+    qualities = []
+    for chain in chains:
+        if not chain.ladder:
+            continue
+        if number <= len(chain.distances):
+            qualities.append(jpeg_equivalent(chain.distances[number - 1], chain.ladder) or 0.0)
+        elif chain.result.outcome in BROKEN:
+            qualities.append(0.0)
+    middle = statistics.median(qualities) if qualities else 0.0
     return round(middle, 1) if middle >= 1 else None
 
 

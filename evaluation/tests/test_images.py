@@ -414,6 +414,12 @@ def test_one_colour_is_blank_even_after_jpeg_and_a_dark_picture_is_not():
     assert not is_blank(Image.fromarray(dark))
 
 
+@pytest.mark.parametrize(("sigma", "blank"), [(0.5, True), (8, False)])
+def test_a_card_with_a_trace_of_noise_is_still_blank(sigma, blank):
+    noise = np.random.default_rng(3).normal(128, sigma, (64, 64, 3))
+    assert is_blank(Image.fromarray(np.rint(noise).astype(np.uint8))) is blank
+
+
 def test_our_own_encoders_come_back():
     image = smooth()
     for data in (images.encode_png(image), images.encode_webp(image)):

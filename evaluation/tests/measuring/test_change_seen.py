@@ -209,11 +209,3 @@ def test_one_answer_for_several_cases_is_found_after_a_new_encoding(smoke_source
         "c": [Picture.from_image(other)],
     }
     assert cheating.repeated_answers(answers) == [("a", "b")]
-
-
-@pytest.mark.parametrize(
-    ("grey", "sigma", "blank"), [(0, 0, True), (128, 0.5, True), (128, 8, False)]
-)
-def test_blank_answers(grey, sigma, blank):
-    card = noisy(Image.new("RGB", (64, 64), (grey, grey, grey)), sigma)
-    assert cheating.is_blank(card) is blank

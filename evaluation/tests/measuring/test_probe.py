@@ -150,6 +150,13 @@ def test_a_picture_that_does_not_come_back_is_a_warning() -> None:
     assert found(ImageOps.flip, "restored").state == "passed"
 
 
+def test_of_a_picture_of_one_colour_nothing_can_be_kept() -> None:
+    card = Picture.from_image(Image.new("RGB", (64, 64), "red"))
+    report = probe.probe(Does(lambda image: image), picture=card)
+    steps = {step.name: step for step in report.steps}
+    assert steps["restored"].state == "skipped"
+
+
 def raises(error: Exception) -> Callable[[Image.Image], Any]:
     def edit(_: Image.Image) -> Any:
         raise error

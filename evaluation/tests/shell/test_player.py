@@ -179,8 +179,8 @@ def test_a_picture_that_was_changed_is_not_played_on(tmp_path):
         (lambda path: path.mkdir(), "no run.json"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("{")), "run.json"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("[]")), "expected an object"),
-        (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 1"),
-        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 1}')), "suite"),
+        (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 2"),
+        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 2}')), "suite"),
     ],
 )
 def test_what_is_no_run_folder_is_said_in_words(break_it, message, tmp_path):
