@@ -20,6 +20,7 @@ from evaluation.testing.fake_providers import (
     by_editor,
     fails,
 )
+from evaluation.testing.waiting import wait_until
 
 # What each case must come to, for every provider. Refusals are listed by the fakes.
 OUTCOMES = {
@@ -156,8 +157,7 @@ def test_close_ends_a_call_in_flight_and_those_to_come(
 
     thread = threading.Thread(target=call)
     thread.start()
-    while fake.edits < 2:
-        time.sleep(0.01)
+    wait_until(lambda: fake.edits == 2)
     editor.close()
     thread.join(timeout=2)
     assert not thread.is_alive()

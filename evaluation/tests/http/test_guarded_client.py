@@ -20,6 +20,7 @@ from evaluation.http.guarded_client import GuardedClient
 from evaluation.testing.certificates import Authority
 from evaluation.testing.hostile_server import HEAD, HostileServer, failure, response
 from evaluation.testing.resolvers import PUBLIC, resolver
+from evaluation.testing.waiting import wait_until
 
 
 def test_a_reply_has_status_headers_and_body(client: GuardedClient, server: HostileServer) -> None:
@@ -336,8 +337,7 @@ def test_closing_ends_the_calls_in_flight_at_once(
     url = server.does("/", lambda *_: server.stop.wait(5) and None)
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(failure, client, url, timeout=30) for _ in range(4)]
-        while server.connections < 4:
-            time.sleep(0.01)
+        wait_until(lambda: server.connections == 4)
         start = time.monotonic()
         client.close()
         errors = [call.result(timeout=10) for call in calls]

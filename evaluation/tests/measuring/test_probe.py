@@ -23,8 +23,14 @@ from evaluation.images import Picture
 from evaluation.measuring import probe
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
 from evaluation.testing.hostile_server import HostileServer, as_json, response
+from evaluation.testing.waiting import wait_until
 
 KEY = "sk-canary-0123456789abcdef"
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +44,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [sys.executable, str(copy), str(port)], cwd=copy.parent, stderr=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            with socket.socket() as waiting:
-                if waiting.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        wait_until(lambda: listens(port))
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()

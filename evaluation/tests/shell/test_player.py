@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from PIL import Image
@@ -19,6 +18,7 @@ from evaluation.images import Picture
 from evaluation.retries import Limits
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.run_folder import RunFolder, RunFolderError
+from evaluation.testing.waiting import wait_until
 
 SMOKE = catalog.suite("smoke")
 QUICK = Limits(attempts=2, first_wait=0.001, longest_wait=0.01)
@@ -197,6 +197,11 @@ def test_an_altered_suite_in_the_record_is_noticed(tmp_path):
         RunFolder.open(tmp_path / "run")
 
 
+def edits_in(calls):
+    """How many edits a play that goes on now has written down."""
+    return calls.read_bytes().count(b"\n") if calls.is_file() else 0
+
+
 def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
     command = [
         *(sys.executable, "-m", "evaluation", "play", "--editor", "jpeg", "--suite", "smoke"),
@@ -210,11 +215,8 @@ def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
         # A shell that started the tests in the background made them deaf to Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 120
-    while not calls.is_file() or calls.read_bytes().count(b"\n") < 5:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: edits_in(calls) >= 5 or process.poll() is not None, 120)
+    assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -234,11 +236,8 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     ]
     calls = tmp_path / "run/calls.jsonl"
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not calls.is_file() or calls.read_bytes().count(b"\n") < 12:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: edits_in(calls) >= 12 or process.poll() is not None, 120)
+    assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     folder = RunFolder.open(tmp_path / "run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -24,6 +23,7 @@ from evaluation.images import Picture
 from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
 from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import EditingServer
+from evaluation.testing.waiting import wait_until
 from leaderboard import garbage
 from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
@@ -222,21 +222,23 @@ def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
 def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
     server: EditingServer, settings: Any
 ) -> None:
-    settings.LEASE_SECONDS = 0.6
     run = played(started(server))
+    settings.LEASE_SECONDS = 0.6
     with leases.claimed(run, uuid4()):
-        time.sleep(1.5)
+        run.refresh_from_db()
+        first = run.lease_until
+        assert first
+        wait_until(lambda: timezone.now() > first)
         assert not run.claim_finalising(uuid4())
 
 
 def test_a_worker_killed_while_it_drew_the_sums_is_followed_after_one_lease(
-    server: EditingServer, settings: Any
+    server: EditingServer,
 ) -> None:
     run = played(started(server))
-    settings.LEASE_SECONDS = 0.2
     assert run.claim_finalising(uuid4())  # and is killed
-    time.sleep(0.3)
-    settings.LEASE_SECONDS = 30
+    assert scored(run).state == RunState.SCORING
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     assert scored(run).state == RunState.FINISHED
 
 
