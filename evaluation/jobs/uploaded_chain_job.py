@@ -12,7 +12,7 @@ from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
-from evaluation.shell.run_scores import score_chain
+from evaluation.statistics.chain_scores import score_chain
 from evaluation.statistics.dynamics import dynamics
 from evaluation.statistics.half_life import LEVELS, event
 from evaluation.statistics.standings import Place

@@ -16,8 +16,9 @@ from evaluation.shell.commands.printing import progress, say, say_json, table
 from evaluation.shell.commands.score import add_metrics, new_scorer, results_table
 from evaluation.shell.report import Report, ReportedRun
 from evaluation.shell.results import run_results
-from evaluation.shell.run_scores import RunScores, TripPictures, score_chain
+from evaluation.shell.run_scores import RunScores
 from evaluation.shell.uploaded_chain import OwnChain, find_chain, read_picture, with_pair
+from evaluation.statistics.chain_scores import TripPictures, score_chain
 
 HELP = "score a folder of pictures: your own chain"
 DESCRIPTION = """\

@@ -17,8 +17,9 @@ from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import metric_class
 from evaluation.shell.report import charts
 from evaluation.shell.results import SEMANTIC, compared, interval_text, ordered, shown, ticks
-from evaluation.shell.run_scores import ChainScores, RunScores
+from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.breakdown import breakdown, case_summaries
+from evaluation.statistics.chain_scores import ChainScores
 from evaluation.statistics.dynamics import dynamics, summarise_dynamics
 from evaluation.statistics.half_life import COMPLETED, Summary, survival_steps
 from evaluation.statistics.ranking import Placing

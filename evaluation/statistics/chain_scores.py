@@ -1,0 +1,90 @@
+"""One chain scored: its distances by every metric, and what each trip did to the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.measuring.cheating import signs
+from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.measuring.trip_measures import TripMeasures, half_errors, measure_trip
+from evaluation.statistics.half_life import COMPLETED
+from evaluation.statistics.standings import MeasuredChain, Place, ScoredTrip, measured_chain
+
+#: One trip: what was edited (None where it was not kept) and what came back.
+TripPictures = tuple[Picture | None, Picture]
+
+
+@dataclass(frozen=True)
+class ChainScores:
+    """One chain: its distances by metric (None: not run) and what each trip did."""
+
+    picture: str
+    pair: str
+    repeat: int
+    outcome: str
+    restored: tuple[str, ...]  # SHA-256 of X1..Xn: what these scores are of
+    distances: Mapping[str, tuple[float, ...] | None]
+    trips: tuple[TripMeasures, ...]
+    signs: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        fields = dict(data)
+        fields["restored"], fields["signs"] = tuple(fields["restored"]), tuple(fields["signs"])
+        fields["trips"] = tuple(TripMeasures(**trip) for trip in fields["trips"])
+        fields["distances"] = {
+            name: None if values is None else tuple(values)
+            for name, values in fields["distances"].items()
+        }
+        return cls(**fields)
+
+    def measured(
+        self, place: Place, metric: str, calibration: Calibration | None
+    ) -> MeasuredChain | None:
+        """The chain by one metric; None where the metric was not run on it."""
+        distances = self.distances.get(metric)
+        if calibration is None or distances is None:
+            return None
+        trips = [
+            ScoredTrip(number, distance, trip)
+            for number, (distance, trip) in enumerate(
+                zip(distances, self.trips, strict=True), start=1
+            )
+        ]
+        return measured_chain(place, self.outcome, trips, calibration.blank, calibration.ladder)
+
+
+def score_chain(
+    scorer: Scorer, source: Picture, trips: Iterable[TripPictures], pair: EditPair
+) -> ChainScores:
+    """The scores of one chain, whoever played it."""
+    measures: list[TripMeasures] = []
+    restored: list[str] = []
+
+    def measured_on_the_way() -> Iterator[Picture]:
+        before = source
+        for edited, back in trips:
+            measures.append(measure_trip(source, before, edited, back, pair))
+            restored.append(back.sha256)
+            before = back
+            yield back
+
+    distances = scorer.score(source, measured_on_the_way())
+    errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
+    return ChainScores(
+        picture="",
+        pair=pair.slug,
+        repeat=0,
+        outcome=COMPLETED,
+        restored=tuple(restored),
+        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
+        trips=tuple(measures),
+        signs=tuple(
+            f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"
+            for sign in signs(errors, pair)
+        ),
+    )
