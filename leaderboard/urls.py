@@ -42,9 +42,9 @@ urlpatterns = [
     path("submissions/<str:token>/", submissions.status, name="submission"),
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
-    path("try/", uploaded_chain.index, name="try"),
-    path("try/<str:token>/", uploaded_chain.detail, name="tried"),
-    path("try/<str:token>/state.json", uploaded_chain.state, name="tried_state"),
+    path("try/", uploaded_chain.index, name="upload_chain"),
+    path("try/<str:token>/", uploaded_chain.detail, name="uploaded_chain"),
+    path("try/<str:token>/state.json", uploaded_chain.state, name="uploaded_chain_state"),
     path("cite.bib", downloads.cite, name="cite"),
     path("badges/<slug:slug>.svg", downloads.badge, name="badge"),
     re_path(

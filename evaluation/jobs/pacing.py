@@ -11,15 +11,11 @@ import random
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from django.db.models.functions import Now
 
 from evaluation.errors import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
-
-if TYPE_CHECKING:
-    from evaluation.jobs.writer import AnswerReceived, CallFailed
 
 #: Failures in a row that open the circuit.
 BREAKER = 5
@@ -54,11 +50,9 @@ class Pacer:
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
 
-    def note(self, closed: Sequence[CallFailed | AnswerReceived]) -> None:
+    def note(self, errors: Sequence[EditorError], *, answered: bool) -> None:
         """Take in how calls ended; belongs into the transaction that records them."""
-        errors = [error for event in closed if (error := getattr(event, "error", None))]
         unwell = [error for error in errors if error.fault in HEALS]
-        answered = len(closed) > len(errors)
         if not unwell and not (answered and self.failures):
             return
         pace, now = self._row()

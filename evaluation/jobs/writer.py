@@ -198,7 +198,8 @@ class RunWriter:
             works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
             held = self._held(works)
             closed = [e for e in events if isinstance(e, (CallFailed, AnswerReceived))]
-            self.pace.note(closed)
+            errors = [e.error for e in closed if isinstance(e, CallFailed) and e.error]
+            self.pace.note(errors, answered=len(closed) > len(errors))
             sums = self._close_calls([event for event in closed if event.work in held])
             arrived = [e for e in events if isinstance(e, AnswerReceived) and e.work in held]
             self._keep(arrived)

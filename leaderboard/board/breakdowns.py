@@ -64,6 +64,20 @@ def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
     return [part for part in offered if part.scope in present]
 
 
+def heat_lines(
+    parts: Iterable[Part],
+    rows: Sequence[BoardRow],
+    by_scope: dict[str, dict[int, Standing]],
+    trips: int,
+) -> list[tuple[Part, list[Cell]]]:
+    """Each part with a cell for each row; all shades are on one scale."""
+    end = longest(by_scope, trips)
+    return [
+        (part, heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], end, trips))
+        for part in parts
+    ]
+
+
 def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
     """The cells of one line, its best marked; shaded by half-life on a common scale."""
     times = [_time(standing, trips) for standing in standings]

@@ -311,22 +311,12 @@ def _run(
     metric: MetricVersion,
 ) -> None:
     """One model's published rows as a run that nobody here played."""
-    label = metric_class("ssim").label
-    model = EditingModel.objects.get_or_create(
-        slug=f"{SLUG}-{slugify(name.replace('_', '-'))}",
-        defaults={
-            "name": f"{name} (edit-converge-bench)",
-            "editor": "",
-            "homepage": suite.source_url,
-            "notes": f"As named in the published table of {SLUG}; {label} as published there.",
-        },
-    )[0]
     played = {place: chains for place, chains in published.chains.items() if place[0] == name}
     day = datetime.datetime.combine(
         suite.source_date or PUBLISHED_ON, datetime.time(), datetime.UTC
     )
     run = Run.objects.create(
-        editing_model=model,
+        editing_model=_model(name, suite.source_url),
         suite=suite,
         state=RunState.FINISHED,
         source=Run.Source.PUBLISHED,
@@ -339,21 +329,41 @@ def _run(
     )
     for (_, image, pair), chains in played.items():
         for repeat, rounds in enumerate(chains):
-            complete = len(rounds) == suite.trips
-            chain = Chain.objects.create(
-                run=run,
-                case=cases[image, pair],
-                repeat=repeat,
-                state=ChainState.PLAYED,
-                outcome=Outcome.COMPLETED if complete else Outcome.LOST,
-                outcome_text="" if complete else "The published rows end here.",
-                trips_played=len(rounds),
-                trips_scored=len(rounds),
-            )
-            trips = Trip.objects.bulk_create(
-                Trip(chain=chain, number=number, scored_at=day) for number in sorted(rounds)
-            )
-            Score.objects.bulk_create(
-                Score(trip=trip, metric=metric, distance=1 - rounds[trip.number]) for trip in trips
-            )
+            _chain(run, cases[image, pair], repeat, rounds, metric)
     standings.rebuild(run)
+
+
+def _model(name: str, url: str) -> EditingModel:
+    label = metric_class("ssim").label
+    return EditingModel.objects.get_or_create(
+        slug=f"{SLUG}-{slugify(name.replace('_', '-'))}",
+        defaults={
+            "name": f"{name} (edit-converge-bench)",
+            "editor": "",
+            "homepage": url,
+            "notes": f"As named in the published table of {SLUG}; {label} as published there.",
+        },
+    )[0]
+
+
+def _chain(
+    run: Run, case: Case, repeat: int, rounds: dict[int, float], metric: MetricVersion
+) -> None:
+    """One chain with its SSIM by round; one that ends early is censored there."""
+    complete = len(rounds) == run.suite.trips
+    chain = Chain.objects.create(
+        run=run,
+        case=case,
+        repeat=repeat,
+        state=ChainState.PLAYED,
+        outcome=Outcome.COMPLETED if complete else Outcome.LOST,
+        outcome_text="" if complete else "The published rows end here.",
+        trips_played=len(rounds),
+        trips_scored=len(rounds),
+    )
+    trips = Trip.objects.bulk_create(
+        Trip(chain=chain, number=number, scored_at=run.finished_at) for number in sorted(rounds)
+    )
+    Score.objects.bulk_create(
+        Score(trip=trip, metric=metric, distance=1 - rounds[trip.number]) for trip in trips
+    )

@@ -22,7 +22,7 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.sitemaps import SITEMAPS
+from leaderboard.exchange.sitemaps import SITEMAPS
 
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"

@@ -44,7 +44,7 @@ class UploadedChain(models.Model):
         return self.name or f"chain {self.pk}"
 
     def get_absolute_url(self) -> str:
-        return reverse("tried", args=[self.token])
+        return reverse("uploaded_chain", args=[self.token])
 
 
 class UploadedPicture(models.Model):

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_safe
 
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
-from leaderboard.models import Case
+from leaderboard.models import Case, Suite
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.crawlers import noindex_variants
 
@@ -34,29 +34,17 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     filters, trips = asked.filters, asked.filters.suite.trips
     rows = [row for row in board_rows(filters, asked.runs) if row.standing]
     ranked = [row for row in rows if row.group == RANKED]
-    shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or [
-        row for row in rows if row.group == YARDSTICK
-    ]
+    yardsticks = [row for row in rows if row.group == YARDSTICK]
+    shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or yardsticks
     by_scope = breakdowns.standings_by_scope(shown)
-    titles = dict(
-        Case.objects.filter(suite=filters.suite)
-        .order_by("category", "pair_title")
-        .values_list("pair_slug", "pair_title")
-        .distinct()
+    found = breakdowns.parts(by_scope, _pair_titles(filters.suite))
+    columns = [part for part in found if part.group != PAIRS]
+    cells = [line for _, line in breakdowns.heat_lines(columns, shown, by_scope, trips)]
+    pairs = breakdowns.heat_lines(
+        (part for part in found if part.group == PAIRS), shown[:PAIR_COLUMNS], by_scope, trips
     )
-    found = breakdowns.parts(by_scope, titles)
-    columns = [part for part in found if part.group != "Edit pair"]
-    pairs = [part for part in found if part.group == "Edit pair"]
-    longest = breakdowns.longest(by_scope, trips)
-    gap = breakdowns.widest_gap(
-        [part for part in columns if part.group == "Category"], by_scope, trips
-    )
-    by_column = [
-        breakdowns.heat_line(
-            [by_scope[part.scope].get(row.run.pk) for row in shown], longest, trips
-        )
-        for part in columns
-    ]
+    categories = [part for part in columns if part.group == "Category"]
+    gap = breakdowns.widest_gap(categories, by_scope, trips)
     return {
         "asked": asked,
         "filters": filters,
@@ -64,25 +52,19 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "trips": trips,
         "finding": finding(*gap) if gap else "",
         "columns": columns,
-        "lines": zip(shown, zip(*by_column, strict=True), strict=True) if by_column else [],
+        "lines": zip(shown, zip(*cells, strict=True), strict=True) if cells else [],
         "yardsticks_only": bool(shown) and not ranked,
         "more": len(ranked) - len(shown) if ranked else 0,
         "every": filters.query(every=True),
         "pair_columns": shown[:PAIR_COLUMNS],
-        "pair_lines": [
-            (
-                part,
-                filters.query(scope=part.scope),
-                breakdowns.heat_line(
-                    [by_scope[part.scope].get(row.run.pk) for row in shown[:PAIR_COLUMNS]],
-                    longest,
-                    trips,
-                ),
-            )
-            for part in pairs
-        ],
+        "pair_lines": [(part, filters.query(scope=part.scope), line) for part, line in pairs],
         "life": formatting.life(filters.level),
     }
+
+
+def _pair_titles(suite: Suite) -> dict[str, str]:
+    cases = Case.objects.filter(suite=suite).order_by("category", "pair_title")
+    return dict(cases.values_list("pair_slug", "pair_title").distinct())
 
 
 def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:

@@ -158,19 +158,10 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
 
 def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
     """Half-lives by category and kind, and how often each model is the best."""
-    trips = asked.filters.suite.trips
     by_scope = breakdowns.standings_by_scope(rows)
     found = breakdowns.parts(by_scope, {})
-    longest = breakdowns.longest({part.scope: by_scope[part.scope] for part in found}, trips)
-    lines = [
-        (
-            part,
-            breakdowns.heat_line(
-                [by_scope[part.scope].get(row.run.pk) for row in rows], longest, trips
-            ),
-        )
-        for part in found
-    ]
+    by_scope = {part.scope: by_scope[part.scope] for part in found}
+    lines = breakdowns.heat_lines(found, rows, by_scope, asked.filters.suite.trips)
     # Where all are equal, nobody wins.
     decided = [cells for _, cells in lines if not all(cell.best for cell in cells)]
     wins = [sum(cells[place].best for cells in decided) for place in range(len(rows))]
@@ -182,49 +173,50 @@ def side_by_side(
 ) -> dict[str, Any]:
     """One case as each model returned it: the one asked for, else where they differ most."""
     duels = found.duels if found else []
-    offered = [duel.case for duel in duels]
     wanted = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
-    pk = wanted or next(iter(offered), None)
-    if pk is None:
-        return {}
-    cases = {
-        one.pk: one
-        for one in Case.objects.filter(suite=asked.filters.suite, pk__in=[pk, *offered])
-        .select_related("picture__stored")
-        .order_by()
-    }
-    shown = cases.get(pk) or next(iter(cases.values()), None)
+    keys = [key for key in (wanted, *(duel.case for duel in duels)) if key]
+    cases = Case.objects.filter(suite=asked.filters.suite).select_related("picture__stored")
+    known = cases.in_bulk(keys)
+    shown = next((known[key] for key in keys if key in known), None)
     if shown is None:
         return {}
-    numbers = sorted(
-        {n for n in SHOWN if n < asked.filters.suite.trips} | {asked.filters.suite.trips}
-    )
-    trips = Trip.objects.filter(
-        chain__run__in=[row.run.pk for row in rows],
-        chain__case=shown,
-        chain__repeat=0,
-        number__in=numbers,
-    ).select_related("restored", "chain")
-    by_run: dict[int, dict[int, Trip]] = {}
-    for trip in trips:
-        by_run.setdefault(trip.chain.run_id, {})[trip.number] = trip
+    last = asked.filters.suite.trips
+    numbers = sorted({n for n in SHOWN if n < last} | {last})
+    trips = _trips_by_run(shown, rows, numbers)
+    slugs = [row.model.slug for row in rows]
     names = {row.run.pk: row.model.name for row in rows}
     return {
         "case": shown,
         "numbers": numbers,
         "strips": [
-            strip(row, by_run.get(row.run.pk, {}), numbers, asked.filters.metric) for row in rows
+            strip(row, trips.get(row.run.pk, {}), numbers, asked.filters.metric) for row in rows
         ],
         "duels": [
             (
-                cases[duel.case],
+                known[duel.case],
                 names[max(duel.kept, key=lambda run: duel.kept[run])],
-                address(asked, [row.model.slug for row in rows], case=duel.case),
+                address(asked, slugs, case=duel.case),
             )
             for duel in duels
-            if duel.case in cases
+            if duel.case in known
         ],
     }
+
+
+def _trips_by_run(
+    case: Case, rows: Sequence[BoardRow], numbers: Sequence[int]
+) -> dict[int, dict[int, Trip]]:
+    """What each run made of the case, by trip."""
+    trips = Trip.objects.filter(
+        chain__run__in=[row.run.pk for row in rows],
+        chain__case=case,
+        chain__repeat=0,
+        number__in=numbers,
+    )
+    found: dict[int, dict[int, Trip]] = {}
+    for trip in trips.select_related("restored", "chain"):
+        found.setdefault(trip.chain.run_id, {})[trip.number] = trip
+    return found
 
 
 def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric: str) -> Strip:

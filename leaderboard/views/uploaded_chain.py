@@ -24,8 +24,8 @@ from leaderboard.visitors import client_address, limited
 def index(request: HttpRequest) -> HttpResponse:
     """The form; a good upload leads to its own page at once."""
     if request.method != "POST":
-        return render(request, "leaderboard/try.html", {"limits": uploaded_chain})
-    if too_many := limited(request, "try"):
+        return render(request, "leaderboard/upload_chain.html", {"limits": uploaded_chain})
+    if too_many := limited(request, "upload-chain"):
         return too_many
     address = client_address(request)
     if full := uploaded_chain.over_quota(address):
@@ -43,7 +43,10 @@ def index(request: HttpRequest) -> HttpResponse:
 
 def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
     return render(
-        request, "leaderboard/try.html", {"error": why, "limits": uploaded_chain}, status=status
+        request,
+        "leaderboard/upload_chain.html",
+        {"error": why, "limits": uploaded_chain},
+        status=status,
     )
 
 
@@ -88,7 +91,7 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
     context: dict[str, Any] = {"chain": chain, "strip": strip, "source": strip[0]}
     if chain.state == UploadedChain.State.SCORED:
         context |= _shown(chain)
-    response = render(request, "leaderboard/tried.html", context)
+    response = render(request, "leaderboard/uploaded_chain.html", context)
     response["Referrer-Policy"] = "no-referrer"
     return response
 

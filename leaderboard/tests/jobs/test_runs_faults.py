@@ -299,9 +299,8 @@ def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
 # Clocks and rate limits
 
 
-def limited(after: float | None) -> writer.CallFailed:
-    error = EditorError("slow down", fault=Fault.RATE_LIMITED, retry_after=after)
-    return writer.CallFailed(None, None, error)  # type: ignore[arg-type]
+def limited(after: float | None) -> EditorError:
+    return EditorError("slow down", fault=Fault.RATE_LIMITED, retry_after=after)
 
 
 def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
@@ -313,7 +312,7 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: ahead)
         assert wrong.slots(1) == [0]
-        wrong.note([limited(20)])
+        wrong.note([limited(20)], answered=False)
     assert 15 < wrong.blocked <= 20
     until, now = Pace.objects.values_list("blocked_until", Now()).get()
     right.update(until, 1, now)
@@ -324,11 +323,11 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
 
 
 def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often() -> None:
-    waits = [pacing._block([limited(0.0).error], failures) for failures in range(1, 13)]  # type: ignore[list-item]
+    waits = [pacing._block([limited(0.0)], failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
     assert waits[-1] > play_job.LONG_BLOCK
-    assert pacing._block([limited(1e9).error], 1) == pacing.LONGEST_BLOCK  # type: ignore[list-item]
+    assert pacing._block([limited(1e9)], 1) == pacing.LONGEST_BLOCK
 
 
 def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(

@@ -1,0 +1,70 @@
+"""How the code lies in its folders; which room imports which is import-linter's to check."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("evaluation", "leaderboard", "convergebench_site")
+MOST_MODULES = 15
+#: Django wants a module for each command and each change of the database here.
+DJANGOS_OWN = {"leaderboard/management/commands", "leaderboard/migrations"}
+#: Who may import our own modules inside a function, because Django must be set up before.
+AFTER_SETUP = {"leaderboard/apps.py", "evaluation/benchmarks/worker.py"}
+
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def test_no_folder_has_more_modules_than_one_takes_in_at_a_glance():
+    folders: dict[str, int] = {}
+    for path in MODULES:
+        folder = str(path.parent.relative_to(ROOT))
+        folders[folder] = folders.get(folder, 0) + (path.name != "__init__.py")
+    assert len(folders) > 40
+    assert folders.keys() >= DJANGOS_OWN
+    over = {name: n for name, n in folders.items() if n > MOST_MODULES and name not in DJANGOS_OWN}
+    assert over == {}
+
+
+def late_imports(tree: ast.AST) -> list[str]:
+    """Our own modules that are imported inside a function."""
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [
+        name
+        for function in functions
+        for node in ast.walk(function)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+        if name.split(".")[0] in PACKAGES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "late"),
+    [
+        ("from leaderboard import queue", []),
+        ("def f():\n    import torch", []),
+        ("def f():\n    from leaderboard import queue", ["leaderboard"]),
+        ("class A:\n    def f(self):\n        import evaluation.jobs", ["evaluation.jobs"]),
+    ],
+)
+def test_a_late_import_of_ours_is_found(code, late):
+    assert late_imports(ast.parse(code)) == late
+
+
+def test_no_function_imports_our_own_modules_to_hide_a_cycle():
+    """Late imports are for heavy packages; ours are light, so a late one hides a cycle."""
+    found = {}
+    for path in MODULES:
+        name = str(path.relative_to(ROOT))
+        if "/tests/" not in name and name not in AFTER_SETUP:
+            found[name] = late_imports(ast.parse(path.read_text(encoding="utf-8")))
+    assert {name: late for name, late in found.items() if late} == {}
