@@ -257,7 +257,7 @@ def test_our_own_names_and_addresses_are_refused(url: str) -> None:
 def test_the_deny_list_does_not_reach_further_than_it_says() -> None:
     rules = Rules(deny=("example.org", ".example.net", "*"), resolver=resolver(PUBLIC))
     for host in ("a.example.org", "notexample.org", "notexample.net", "example.net.evil.com"):
-        rules.resolve(rules.parse(f"https://{host}/"))
+        assert rules.resolve(rules.parse(f"https://{host}/")), host
 
 
 def test_the_development_switch_opens_this_machine_and_its_network_only() -> None:

@@ -73,10 +73,20 @@ def test_queries_do_not_grow_with_models(client, suite, django_assert_max_num_qu
         page(client)
 
 
-@pytest.mark.parametrize("query", ["?suite=x", "?metric=%00", "?level=-1&weights=open", "?every=1"])
-def test_odd_addresses_do_no_harm(client, suite, query):
-    make_run("A", suite, scopes=SCOPES)
-    page(client, query)
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("?suite=x", "There is no suite “x”"),
+        ("?metric=%00", "is not known here and was ignored"),
+        ("?level=-1", "“-1” is not known here and was ignored"),
+        ("?every=1", "By edit pair"),
+    ],
+)
+def test_odd_addresses_do_no_harm(client, suite, query, words):
+    make_run("Long Lasting", suite, scopes=SCOPES)
+    html = page(client, query)
+    assert words in html
+    assert "Long Lasting" in html
 
 
 def test_shades_grow_with_half_life_and_stay_on_the_scale():

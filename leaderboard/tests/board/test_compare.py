@@ -130,7 +130,7 @@ def test_broken_chains_do_not_break_the_page(client, runs, outcome):
         chain.outcome = outcome
         chain.save()
     Chain.objects.filter(run=runs[1])[:1].get().delete()
-    page(client, "?models=long,short")
+    assert re.search(r">\s*31\s*</td>", page(client, "?models=long,short"))
 
 
 def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
