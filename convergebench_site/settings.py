@@ -187,7 +187,7 @@ if S3_BUCKET:
             "default_acl": None,
         },
     }
-_static = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+_static = "convergebench_site.static_files.StaticFiles"
 if DEBUG or TESTING:
     _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {"default": _files, "staticfiles": {"BACKEND": _static}}

@@ -1,12 +1,7 @@
-// Keeps the page of a run up to date while it plays. Asks often while things change,
-// seldom while nothing does, never while nobody looks, and stops when the run has ended.
+// Keeps the page of a run up to date while it plays, and shows the results when it has ended.
+import { poll } from "./poll.js";
 
-const OFTEN_MS = 3000;
-const SELDOM_MS = 30000;
 const panel = document.getElementById("live");
-let pause = OFTEN_MS;
-let before = "";
-let timer;
 
 function show({ done, lines, metric, path, curve }) {
   panel.querySelector("progress").value = done;
@@ -41,36 +36,24 @@ function fill(curve) {
   }
 }
 
-async function poll() {
-  const status = panel.querySelector('[data-live="polled"]');
-  try {
-    // The browser sends the last ETag along; an unchanged answer costs a 304.
-    const response = await fetch(panel.dataset.poll, { headers: { Accept: "application/json" } });
-    if (!response.ok) throw new Error(String(response.status));
-    const text = await response.text();
-    const live = JSON.parse(text);
-    if (live.ended) {
-      location.reload(); // the results are another page
-      return;
-    }
-    pause = text === before ? Math.min(SELDOM_MS, pause * 1.5) : OFTEN_MS;
-    if (text !== before) show(live);
-    before = text;
-    status.textContent = "This page follows the run.";
-  } catch {
-    pause = Math.min(SELDOM_MS, pause * 2);
-    status.textContent = "The site does not answer just now; trying again.";
+const status = (text) => {
+  panel.querySelector('[data-live="polled"]').textContent = text;
+};
+
+function follow(live, changed) {
+  if (live.ended) {
+    location.reload(); // the results are another page
+    return false;
   }
-  schedule();
+  if (changed) show(live);
+  status("This page follows the run.");
+  return true;
 }
 
-function schedule() {
-  clearTimeout(timer);
-  if (document.visibilityState === "visible") timer = setTimeout(poll, pause);
+if (panel && !("ended" in panel.dataset)) {
+  poll(panel.dataset.poll, follow, {
+    often: 3000,
+    seldom: 30000,
+    failed: () => status("The site does not answer just now; trying again."),
+  });
 }
-
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(timer);
-  if (document.visibilityState === "visible") poll();
-});
-if (panel && !("ended" in panel.dataset)) schedule();

@@ -1,11 +1,7 @@
-// Follows a submission: polls its state, slower when nothing changes or nobody looks, and stops
-// when it is over.
+// Follows a submission until it is over.
+import { poll } from "./poll.js";
+
 const panel = document.querySelector("#submission");
-const FAST = 1500;
-const SLOW = 15000;
-let last = "";
-let wait = FAST;
-let timer = 0;
 
 function line(step) {
   const item = document.createElement("li");
@@ -29,7 +25,7 @@ function line(step) {
 function show(state) {
   if (panel.dataset.current !== state.stage) {
     location.reload(); // other things can be done now
-    return;
+    return false;
   }
   const words = { "#state-label": state.label, "#state-next": state.next, "#state-queue": state.queue };
   for (const [place, text] of Object.entries(words)) document.querySelector(place).textContent = text;
@@ -40,31 +36,7 @@ function show(state) {
     document.querySelector("#run-bar").value = state.run.done;
     document.querySelector("#run-words").textContent = state.run.words;
   }
+  return !state.ended;
 }
 
-async function poll() {
-  timer = 0;
-  try {
-    const answer = await fetch(panel.dataset.state, { headers: { Accept: "application/json" } });
-    const text = answer.ok ? await answer.text() : last;
-    wait = text === last ? Math.min(1.5 * wait, SLOW) : FAST;
-    if (text !== last) {
-      last = text;
-      const state = JSON.parse(text);
-      show(state);
-      if (state.ended) return;
-    }
-  } catch {
-    wait = SLOW;
-  }
-  timer = setTimeout(poll, document.hidden ? 4 * SLOW : wait);
-}
-
-if (!panel.dataset.ended) {
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden || !timer) return;
-    clearTimeout(timer);
-    poll();
-  });
-  poll();
-}
+if (!panel.dataset.ended) poll(panel.dataset.state, show, { often: 1500, seldom: 15000 });

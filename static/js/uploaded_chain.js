@@ -1,17 +1,12 @@
 // Waits until the chain is scored, then shows it.
-const panel = document.querySelector("#waiting");
+import { poll } from "./poll.js";
 
-async function poll() {
-  try {
-    const answer = await fetch(panel.dataset.state);
-    if (answer.ok && (await answer.json()).state !== "waiting") {
-      location.reload();
-      return;
-    }
-  } catch {
-    // The next try may get through.
-  }
-  setTimeout(poll, document.hidden ? 15000 : 1500);
-}
-
-poll();
+poll(
+  document.querySelector("#waiting").dataset.state,
+  ({ state }) => {
+    if (state === "waiting") return true;
+    location.reload();
+    return false;
+  },
+  { often: 1500, seldom: 15000 },
+);

@@ -1,0 +1,37 @@
+// Asks an address for JSON again and again: often while answers change, seldom while they do
+// not or the site does not answer, never while nobody looks; until `show` returns false.
+
+export function poll(address, show, { often, seldom, failed = () => {} }) {
+  let pause = often;
+  let before = "";
+  let timer;
+
+  async function ask() {
+    try {
+      // The browser sends the last ETag along; an unchanged answer costs a 304.
+      const answer = await fetch(address, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const text = await answer.text();
+      const changed = text !== before;
+      pause = changed ? often : Math.min(seldom, 1.5 * pause);
+      before = text;
+      if (show(JSON.parse(text), changed) === false) {
+        document.removeEventListener("visibilitychange", look);
+        return;
+      }
+    } catch {
+      pause = Math.min(seldom, 2 * pause);
+      failed();
+    }
+    clearTimeout(timer);
+    if (!document.hidden) timer = setTimeout(ask, pause);
+  }
+
+  function look() {
+    clearTimeout(timer);
+    if (!document.hidden) ask();
+  }
+
+  document.addEventListener("visibilitychange", look);
+  timer = setTimeout(ask, often);
+}
