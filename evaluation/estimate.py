@@ -11,14 +11,18 @@ USUAL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`money` is in USD, None when the price is not known; `seconds` is wall time."""
+    """`usd` is None when the price is not known; `seconds` is wall time."""
 
     edits: int
-    money: float | None
+    usd: float | None
     seconds: float
 
+    @property
+    def hours(self) -> float:
+        return self.seconds / 3600
+
     def __str__(self) -> str:
-        money = "price not known" if self.money is None else f"about ${self.money:,.2f}"
+        money = "price not known" if self.usd is None else f"about ${self.usd:,.2f}"
         return f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
 
 
@@ -31,16 +35,16 @@ def estimate(
     calls_per_minute: int | None = None,
     chains: int | None = None,
 ) -> Estimate:
-    """What `edits` edits take. A chain's edits wait for each other: more hands than
-    `chains` do not help, and nothing is faster than the provider's rate."""
+    """What `edits` edits take. A chain's edits wait for each other: more in flight than
+    `chains` does not help, and nothing is faster than the provider's rate."""
     if edits < 0 or in_flight < 1 or (price is not None and price < 0):
         raise ValueError("edits and price cannot be negative, and one edit at least is in flight")
     each = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
-    hands = max(1, min(in_flight, edits, chains or in_flight))
-    if chains:  # whole chains per hand: the last hand decides
-        seconds = math.ceil(chains / hands) * (edits / chains) * each
+    at_once = max(1, min(in_flight, edits, chains or in_flight))
+    if chains:  # whole chains, one after another: the longest row decides
+        seconds = math.ceil(chains / at_once) * (edits / chains) * each
     else:
-        seconds = math.ceil(edits / hands) * each
+        seconds = math.ceil(edits / at_once) * each
     if calls_per_minute:
         seconds = max(seconds, edits * 60 / calls_per_minute)
     return Estimate(edits, None if price is None else edits * price, seconds)

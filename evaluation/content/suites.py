@@ -131,9 +131,14 @@ class Suite:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
+    def chains(self) -> int:
+        """How many chains one run of this suite has."""
+        return len(self.cases) * self.repeats
+
+    @property
     def edits(self) -> int:
         """How many edits one run of this suite takes."""
-        return len(self.cases) * self.repeats * self.trips * 2
+        return self.chains * self.trips * 2
 
     @cached_property
     def picture_by_slug(self) -> Mapping[str, SourcePicture]:

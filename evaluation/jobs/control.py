@@ -17,8 +17,6 @@ from django.db.models import Count, F, Q, Sum
 
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.errors import UserFacingError
-from evaluation.estimate import Estimate
-from evaluation.estimate import estimate as core_estimate
 from leaderboard import endpoints, queue
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
@@ -131,24 +129,6 @@ def score_again(run: Run) -> None:
     run.save(update_fields=["metrics", "trips_scored"])
     run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
     enqueue(run)
-
-
-def estimate(editing_model: EditingModel, suite: Suite) -> Estimate:
-    """What a run would take: calls, money and time, by what edits of this model took so far."""
-    done = Run.objects.filter(editing_model=editing_model).aggregate(
-        edits=Sum("edits_done"), seconds=Sum("edit_seconds"), usd=Sum("spent_usd")
-    )
-    edits, price = done["edits"] or 0, editing_model.price_per_edit
-    if price is None and edits and done["usd"]:
-        price = done["usd"] / edits
-    return core_estimate(
-        suite.core.edits,
-        price=None if price is None else float(price),
-        seconds_per_edit=done["seconds"] / edits if edits else None,
-        in_flight=editing_model.max_in_flight,
-        calls_per_minute=editing_model.calls_per_minute,
-        chains=len(suite.core.cases) * suite.repeats,
-    )
 
 
 @transaction.atomic

@@ -10,7 +10,7 @@ from evaluation.estimate import duration, estimate
 def test_two_thousand_edits_of_ten_seconds_one_after_the_other() -> None:
     found = estimate(2000, 0.039, 10, 1)
     assert (found.edits, found.seconds) == (2000, 20_000)
-    assert found.money == pytest.approx(78)
+    assert found.usd == pytest.approx(78)
     assert str(found) == "2,000 edits, about $78.00, about 5 h 34 min"
 
 
@@ -23,7 +23,7 @@ def test_many_hands_help_only_as_far_as_there_are_chains_and_calls() -> None:
 
 def test_an_unknown_price_is_said_to_be_unknown() -> None:
     found = estimate(10)
-    assert found.money is None
+    assert found.usd is None
     assert str(found) == "10 edits, price not known, about 2 min"
 
 

@@ -12,7 +12,6 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from evaluation import jobs
-from leaderboard.content.drafts import estimate
 from leaderboard.models import Call, Run, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.standings import refresh_ranks
@@ -101,9 +100,7 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
-        whole = estimate(run.editing_model, run.edits_total)
-        money = "price unknown" if whole.usd is None else f"{whole.usd:.2f} USD"
-        return f"{whole.edits:,} edits, {money}, about {whole.hours:.1f} h"
+        return str(run.editing_model.estimate(run.edits_total, run.chains_total))
 
     @admin.display(description="signs")
     def flag_list(self, run: Run) -> str:

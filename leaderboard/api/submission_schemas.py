@@ -16,8 +16,8 @@ from ninja import Field, Schema
 from pydantic import AfterValidator, create_model
 
 from evaluation.editors.contracts import CONTRACTS
+from evaluation.estimate import Estimate
 from leaderboard.api.schemas import RunStatusOut, Url, run_progress
-from leaderboard.content.drafts import Estimate
 from leaderboard.models import ApiToken, Submission
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm

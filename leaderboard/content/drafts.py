@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 from django.core.cache import cache
 from django.db import transaction
@@ -13,24 +12,14 @@ from PIL import Image
 from evaluation.content import sources, suite_builder
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
+from evaluation.estimate import Estimate
 from evaluation.images import Picture
 from leaderboard.content.loading import store_suite
-from leaderboard.models import EditingModel, EditPair, Run, SourceImage, Suite
+from leaderboard.models import EditingModel, EditPair, SourceImage, Suite
 from leaderboard.models.suites import Curation
 
-SECONDS_PER_EDIT = 10.0
 #: What is known of a picture's pixels at a size never changes; a week is a curator's work.
 KEPT_FOR = 7 * 24 * 3600
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What one run of a suite would take on one model."""
-
-    editing_model: EditingModel
-    edits: int
-    usd: Decimal | None
-    hours: float
 
 
 @dataclass(frozen=True)
@@ -45,21 +34,10 @@ class Preview:
         balance = suite_builder.balance(self.suite)
         return [(kind, category, count) for (kind, category), count in sorted(balance.items())]
 
-    def estimates(self) -> list[Estimate]:
+    def estimates(self) -> list[tuple[EditingModel, Estimate]]:
         """Calls, money and time for every model on the site that is not a yardstick."""
         models = EditingModel.objects.filter(is_reference=False)
-        return [estimate(model, self.suite.edits) for model in models]
-
-
-def estimate(model: EditingModel, edits: int) -> Estimate:
-    """Edits, price and hours; the pace is that of the model's last runs where there are any."""
-    seconds = SECONDS_PER_EDIT
-    runs = Run.objects.filter(editing_model=model.pk, edits_done__gt=0)
-    last = runs.order_by("-created_at").first() if model.pk else None
-    if last and last.seconds_per_edit:
-        seconds = last.seconds_per_edit
-    usd = None if model.price_per_edit is None else model.price_per_edit * edits
-    return Estimate(model, edits, usd, edits * seconds / model.max_in_flight / 3600)
+        return [(model, model.estimate(self.suite.edits, self.suite.chains)) for model in models]
 
 
 def preview(suite: Suite) -> Preview:

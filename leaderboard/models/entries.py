@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from simple_history.models import HistoricalRecords
 
+from evaluation.estimate import Estimate, estimate
 from leaderboard.encryption import EncryptedTextField
 from leaderboard.models.suites import SlugManager, Suite
 from leaderboard.models.tokens import ApiToken
@@ -71,6 +72,28 @@ class EditingModel(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("model", args=[self.slug])
+
+    def estimate(self, edits: int, chains: int) -> Estimate:
+        """What a run of so many edits would take, by what edits of this model took so far."""
+        done: dict[str, Any] = {"edits": 0}
+        if self.pk:
+            done = self.runs.aggregate(
+                edits=models.Sum("edits_done"),
+                seconds=models.Sum("edit_seconds"),
+                usd=models.Sum("spent_usd"),
+            )
+        played = done["edits"] or 0
+        price = None if self.price_per_edit is None else float(self.price_per_edit)
+        if price is None and played and done["usd"]:
+            price = float(done["usd"] / played)
+        return estimate(
+            edits,
+            price=price,
+            seconds_per_edit=done["seconds"] / played if played and done["seconds"] else None,
+            in_flight=self.max_in_flight,
+            calls_per_minute=self.calls_per_minute,
+            chains=chains,
+        )
 
     def natural_key(self) -> tuple[str]:
         return (self.slug,)

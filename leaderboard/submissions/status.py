@@ -7,7 +7,7 @@ from typing import Any
 
 from django.template.defaultfilters import pluralize
 
-from leaderboard.content import drafts
+from evaluation.estimate import Estimate
 from leaderboard.models import EditingModel, Run, Submission
 from leaderboard.models.runs import RunState
 from leaderboard.notifications import NEXT
@@ -61,13 +61,14 @@ def reviews_before(submission: Submission) -> int | None:
     return waiting.filter(created_at__lt=submission.created_at).count()
 
 
-def estimate(submission: Submission) -> drafts.Estimate:
+def estimate(submission: Submission) -> Estimate:
     """Edits, price and hours of a run on the suite that was asked for."""
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
     suite = submission.suite
-    return drafts.estimate(model, 2 * suite.trips * suite.repeats * suite.cases.count())
+    chains = suite.repeats * suite.cases.count()
+    return model.estimate(2 * suite.trips * chains, chains)
 
 
 def _is_on_board(run: Run | None) -> bool:

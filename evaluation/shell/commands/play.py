@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if not folder.complete:
             expected = _estimate(folder, record, parallel)
             note(f"{record['name']}: {expected}")
-            if args.budget is not None and player.spent + (expected.money or 0) > args.budget:
+            if args.budget is not None and player.spent + (expected.usd or 0) > args.budget:
                 note(f"the budget of ${args.budget:,.2f} does not reach that far: it will pause")
             _ask(expected, record, args)
             _play(folder, player)
@@ -185,7 +185,7 @@ def _estimate(folder: RunFolder, record: dict[str, Any], parallel: int) -> Estim
 
 def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
-    if args.yes or record["free"] or (expected.money or ASK_FROM) < ASK_FROM:
+    if args.yes or record["free"] or (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():
         raise CommandError("this may cost money; say --yes to play without being asked")

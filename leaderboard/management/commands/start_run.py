@@ -60,7 +60,9 @@ class Command(BaseCommand):
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
-                self.stdout.write(f"Run {run.pk}: {run}, {jobs.estimate(model, suite)}.")
+                self.stdout.write(
+                    f"Run {run.pk}: {run}, {model.estimate(run.edits_total, run.chains_total)}."
+                )
 
 
 def _missing(model: EditingModel) -> list[str]:
