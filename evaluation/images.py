@@ -21,6 +21,7 @@ from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 from evaluation.errors import UserFacingError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 MAX_BYTES = 64 * 2**20
 # Pillow only warns below 179 MP; a benchmark picture is about 1 MP.
 MAX_PIXELS = 40_000_000

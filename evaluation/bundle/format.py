@@ -24,11 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
-from evaluation.images import MAX_BYTES
+from evaluation.images import EXTENSIONS, MAX_BYTES
 
 FORMAT = 1
 DOCUMENT = "bundle.json"
-EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 NAME = re.compile(r"pictures/([0-9a-f]{64})\.(png|jpg|webp)")
 # A suite of 300 cases and 20 trips makes 12,000 pictures and about 10 MB of JSON.
 MAX_ENTRIES = 100_000

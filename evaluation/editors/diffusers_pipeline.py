@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
 import inspect
 import json
 import threading
@@ -11,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +18,7 @@ from evaluation.editors.failures import configuration, shorten
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
+from evaluation.packages import package_version
 from evaluation.torch_compat import ready_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
@@ -100,7 +99,7 @@ class DiffusersPipeline(Editor):
         return Answer(Picture.from_image(output.images[0].convert("RGB")), seconds, 0.0, notes)
 
     def missing(self) -> list[str]:
-        absent = [name for name in PACKAGES if not _version(name)]
+        absent = [name for name in PACKAGES if not package_version(name)]
         if absent:
             return [f"install {', '.join(absent)} (pip install 'convergebench[worker]')"]
         try:
@@ -129,7 +128,7 @@ class DiffusersPipeline(Editor):
             "size": dict(self.size) if self.size else None,
             "dtype": loaded.dtype if loaded else None,
             "placement": loaded.placement if loaded else None,
-            "versions": {name: _version(name) for name in PACKAGES},
+            "versions": {name: package_version(name) for name in PACKAGES},
         }
 
     def close(self) -> None:
@@ -175,7 +174,7 @@ class DiffusersPipeline(Editor):
         folder = self._folder()
         kind: Any = getattr(diffusers, self.pipeline, None)
         if folder is None or kind is None:
-            version = _version("diffusers")
+            version = package_version("diffusers")
             raise configuration(f"diffusers {version} has no pipeline called {self.pipeline}")
         dtype = _dtype(torch)
         _check_memory(folder, dtype.itemsize)
@@ -329,11 +328,3 @@ def _components(folder: Path) -> list[str]:
 
 def _ended() -> EditorError:
     return EditorError("the edit was ended from our side", fault=Fault.UNREACHABLE, permanent=True)
-
-
-@lru_cache
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import subprocess
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.db.models.functions import Now
 
 from evaluation import __version__
 from evaluation.editors.base import Editor
+from evaluation.packages import package_versions
 from leaderboard.models import Run
 
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
@@ -50,7 +50,7 @@ def of_playing(run: Run, editor: Editor) -> dict[str, Any]:
         "code": code_version(),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "packages": {name: found for name in PACKAGES if (found := package_version(name))},
+        "packages": package_versions(PACKAGES),
     }
 
 
@@ -72,10 +72,3 @@ def code_version() -> dict[str, str]:
         except (OSError, subprocess.SubprocessError):
             pass
     return found
-
-
-def package_version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.packages import package_versions
 
 AnyPicture: TypeAlias = Image.Image | Picture
 
@@ -132,7 +132,7 @@ class Scorer:
                 for name, metric in self.metrics.items()
             },
             "not_run": dict(self.not_run),
-            "packages": {name: found for name in PACKAGES if (found := _version(name))},
+            "packages": package_versions(PACKAGES),
         }
 
     def _prepared(self, source: Image.Image) -> dict[str, Features]:
@@ -212,10 +212,3 @@ def _processors() -> int:
         count = os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from evaluation.content import sources
+from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
@@ -33,7 +34,6 @@ from evaluation.retries import Attempt
 from evaluation.round_trips import Direction, Half, Position
 
 FORMAT = 2
-EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
 
 class RunFolderError(UserFacingError):
@@ -200,7 +200,7 @@ class RunFolder:
     def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
         """The source as a chain kept it: then scoring needs no package of pictures."""
         for chain in self.chains.values():
-            file = self._folder(chain) / "I0_source.png"
+            file = self._folder(chain) / SOURCE
             if chain.picture == slug and file.is_file():
                 picture = _read_picture(file)
                 if sources.pixel_sha256(picture.image) == wanted.sha256:
@@ -232,14 +232,14 @@ class RunFolder:
 
     def begin(self, chain: PlayedChain) -> None:
         """Keep the source beside the answers to come."""
-        file = self._folder(chain) / "I0_source.png"
+        file = self._folder(chain) / SOURCE
         if not file.is_file():
             _write(file, self.source(chain).png())
 
     def add(self, slug: str, half: Half) -> PlayedChain:
         """Keep an answer: first its picture, then the line that names it."""
         chain, picture = self.chains[slug], half.answer.picture
-        file = f"I{half.number}_{half.direction}.{EXTENSIONS[picture.mime]}"
+        file = answer_name(half.number, half.direction, picture.mime)
         _write(self._folder(chain) / file, picture.data)
         played = PlayedHalf(
             half.number,

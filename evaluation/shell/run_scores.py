@@ -8,11 +8,7 @@ from typing import Any, Self
 
 from evaluation.content.suites import Suite
 from evaluation.measuring.scoring import Calibration, Scorer, retention
-from evaluation.measuring.trip_measures import (
-    TripMeasures,
-    identity_drift,
-    judge_global,
-)
+from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.statistics.half_life import METHOD_VERSION, ChainResult

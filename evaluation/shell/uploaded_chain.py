@@ -13,12 +13,12 @@ Three ways are understood, in this order:
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
@@ -26,7 +26,6 @@ from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-NAMED = re.compile(r"^I(?P<number>\d+)_(?P<half>source|forward|backward)$", re.IGNORECASE)
 #: What is assumed of the edits where nobody says: something was added, then removed.
 PAIR = EditPair(
     "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
@@ -87,61 +86,11 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain:
         raise ChainFolderError(
             f"{folder} holds no picture ({', '.join(SUFFIXES)}) and no manifest.json"
         )
-    if any(NAMED.match(file.stem) for file in files):
-        return _from_names(folder, files)
-    return _from_order(folder, files, in_turn)
-
-
-def _from_names(folder: Path, files: list[Path]) -> OwnChain:
-    halves: dict[tuple[int, str], Path] = {}
-    for file in sorted(files):
-        if match := NAMED.match(file.stem):
-            key = int(match["number"]), match["half"].lower()
-            if key in halves:
-                raise ChainFolderError(f"{folder} holds both {halves[key].name} and {file.name}")
-            halves[key] = file
-    source = halves.pop((0, "source"), None)
-    if source is None:
-        raise ChainFolderError(f"{folder} has no I0_source picture")
-    strange = sorted(key for key in halves if key[0] == 0 or key[1] == "source")
-    if strange:
-        raise ChainFolderError(f"{halves[strange[0]].name} is neither the source nor of a trip")
-    backwards = [number for number, half in halves if half == "backward"]
-    if not backwards:
-        raise ChainFolderError(f"{folder} has no I1_backward picture: nothing came back yet")
-    for number in range(1, max(backwards) + 1):
-        if number not in backwards:
-            raise ChainFolderError(
-                f"{folder}: trip {number} has no I{number}_backward picture, but trip "
-                f"{max(backwards)} has one"
-            )
-    # A forward picture after these is of a trip that did not come back.
-    trips = tuple(
-        (halves.get((number, "forward")), halves[number, "backward"])
-        for number in range(1, max(backwards) + 1)
-    )
-    return OwnChain(folder.resolve().name, source, trips)
-
-
-def _from_order(folder: Path, files: list[Path], in_turn: bool) -> OwnChain:
-    source, *rest = sorted(files, key=lambda file: _natural(file.name))
-    if not rest:
-        raise ChainFolderError(f"{folder} holds one picture; a chain needs a source and an answer")
-    if not in_turn:
-        return OwnChain(folder.resolve().name, source, tuple((None, file) for file in rest))
-    if len(rest) % 2:
-        raise ChainFolderError(
-            f"{folder} holds {len(rest)} pictures after the source; edited and restored in turn "
-            "make an even number"
-        )
-    trips = tuple(zip(rest[::2], rest[1::2], strict=True))
-    return OwnChain(folder.resolve().name, source, trips)
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    """Sorts 2 before 10."""
-    parts = re.split(r"(\d+)", name.casefold())
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+    try:
+        found = arranged(files, lambda file: file.name, in_turn=in_turn)
+    except ChainFilesError as error:
+        raise ChainFolderError(f"{folder}: {error}") from None
+    return OwnChain(folder.resolve().name, found.source, found.trips)
 
 
 def _from_manifest(folder: Path) -> OwnChain:

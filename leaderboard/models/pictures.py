@@ -10,9 +10,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from evaluation.images import Picture, encode_webp, thumbnail
-
-EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
 
 class StoredImageManager(models.Manager["StoredImage"]):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import lzma
-import re
 import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
+from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.images import ImageError, Picture
 from leaderboard import queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedPicture
@@ -24,7 +23,6 @@ MAX_TOTAL_BYTES = 120 * 2**20
 #: Of all pictures together: decoded, the worker has them in memory at once.
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-NAMED = re.compile(r"^I([0-9]{1,3})_(source|forward|backward)\b", re.IGNORECASE)
 
 #: What zipfile and the libraries below it raise for a damaged or made-up archive.
 UNPACKABLE = (
@@ -77,35 +75,18 @@ def unpack(name: str, data: bytes, room: int = MAX_TOTAL_BYTES) -> list[Upload]:
 def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     """(trip, is it a forward picture, file): by names like I1_forward.png, else in sorted order."""
     files = list(files)
-    if len(files) < 2:
-        raise Unusable("A chain needs its source and at least one return.")
     if len(files) > MAX_PICTURES:
         raise Unusable(f"{len(files)} pictures; at most {MAX_PICTURES} are taken.")
-    matched = [NAMED.match(file.name) for file in files]
-    if not all(matched):
-        ordered = sorted(files, key=lambda file: natural(file.name))
-        return [(number, False, file) for number, file in enumerate(ordered)]
-    found: dict[tuple[int, bool], Upload] = {}
-    for match, file in zip(matched, files, strict=True):
-        number, role = int(match[1]), match[2].lower()  # type: ignore[index]
-        place = (0, False) if role == "source" else (number, role == "forward")
-        if place in found or (place[0] == 0) != (role == "source"):
-            raise Unusable(f"{file.name} is there twice, or is numbered from 0.")
-        found[place] = file
-    returns = sorted(number for number, forward in found if not forward)
-    if returns != list(range(len(returns))):
-        missing = next(n for n in range(len(returns) + 1) if n not in returns)
-        raise Unusable(
-            "I0_source is missing." if missing == 0 else f"I{missing}_backward is missing."
-        )
-    if extra := [n for n, forward in found if forward and n not in returns]:
-        raise Unusable(f"I{extra[0]}_forward has no I{extra[0]}_backward.")
-    return [(number, forward, file) for (number, forward), file in sorted(found.items())]
-
-
-def natural(name: str) -> list[Any]:
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if part.isascii() and part.isdigit() else part.casefold() for part in parts]
+    try:
+        chain = arranged(files, lambda file: file.name)
+    except ChainFilesError as error:
+        raise Unusable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+    found = [(0, False, chain.source)]
+    for number, (forward, backward) in enumerate(chain.trips, start=1):
+        if forward:
+            found.append((number, True, forward))
+        found.append((number, False, backward))
+    return found
 
 
 def over_quota(address: str | None) -> str | None:

@@ -12,13 +12,13 @@ from django.contrib.humanize.templatetags.humanize import intcomma
 from django.core.exceptions import ValidationError
 
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
+from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
 from leaderboard import endpoints
 from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 from leaderboard.submissions import workflow
 from leaderboard.text import plain_text, skeleton
 
-MAX_EXTRA_BYTES = 4_000
 MAX_KEY = 500
 SECRET_NAME = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
 
@@ -73,7 +73,7 @@ class SubmissionForm(forms.ModelForm):
     extra = forms.CharField(
         label="Extra parameters",
         required=False,
-        max_length=MAX_EXTRA_BYTES,
+        max_length=MAX_EXTRA_LENGTH,
         widget=forms.Textarea(attrs={"rows": 3, "placeholder": '{"guidance_scale": 4.5}'}),
         help_text="A JSON object, merged into every request.",
     )

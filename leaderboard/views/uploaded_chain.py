@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from evaluation.content import chain_files
 from leaderboard import formatting
 from leaderboard.board.rows import METRICS
 from leaderboard.models import UploadedChain
@@ -75,9 +76,9 @@ def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
 
 
 def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]:
-    if all(uploaded_chain.NAMED.match(file.name) for file in files):
+    if any(chain_files.is_named(file.name) for file in files):
         return files
-    ordered = sorted(files, key=lambda file: uploaded_chain.natural(file.name))
+    ordered = sorted(files, key=lambda file: chain_files.natural(file.name))
     return [uploaded_chain.Upload(f"I{n}_backward", f.data) for n, f in enumerate(ordered, start=1)]
 
 

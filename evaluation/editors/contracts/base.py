@@ -27,7 +27,7 @@ from evaluation.http.reply import Reply
 
 # Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
 PICTURE = f"picture-{secrets.token_hex(16)}"
-MAX_EXTRA_BYTES = 4096
+MAX_EXTRA_LENGTH = 4_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _SIZE = re.compile(r"[1-9][0-9]{1,4}x[1-9][0-9]{1,4}")
 
@@ -196,9 +196,9 @@ class Contract(ABC):
             text = json.dumps(extra, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise _misconfigured("the extra parameters are not plain JSON") from None
-        if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_BYTES:
+        if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
             raise _misconfigured(
-                f"the extra parameters are a JSON object of at most {MAX_EXTRA_BYTES:,} characters"
+                f"the extra parameters are a JSON object of at most {MAX_EXTRA_LENGTH:,} characters"
             )
         own = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
         for name in extra:

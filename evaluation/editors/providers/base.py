@@ -5,7 +5,6 @@ An adapter writes `_ask`: one request, and where the picture is in the answer.
 
 from __future__ import annotations
 
-import importlib.metadata
 import ipaddress
 import json
 import math
@@ -17,7 +16,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx2
@@ -40,6 +39,7 @@ from evaluation.errors import EditorError, Fault
 from evaluation.http.hosted_client import Limits, Wire
 from evaluation.http.reply import Reply
 from evaluation.images import Picture, fit
+from evaluation.packages import package_version
 
 # GETs cost nothing: a paid picture is not given up for one bad poll.
 PATIENCE = 4
@@ -145,7 +145,7 @@ class HostedEditor(Editor):
             found.append(f"set the environment variable {names} to your {self.provider} key")
         elif not key.isascii() or not key.isprintable() or " " in key:
             found.append(f"{self._key_variable()} holds characters that no key has")
-        if self.package and not _version(self.package):
+        if self.package and not package_version(self.package):
             found.append(f"install {self.package} (pip install 'convergebench[providers]')")
         if not is_https(self.url) and not _is_loopback(self.url):
             found.append(f"{self.url} is not an https address; the key would travel in the clear")
@@ -163,7 +163,7 @@ class HostedEditor(Editor):
             "timeout": self.timeout,
         }
         if self.package:
-            described["sdk"] = f"{self.package} {_version(self.package)}"
+            described["sdk"] = f"{self.package} {package_version(self.package)}"
         return described
 
     def close(self) -> None:
@@ -395,11 +395,3 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except (httpx2.InvalidURL, ValueError):
         return False
-
-
-@lru_cache
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

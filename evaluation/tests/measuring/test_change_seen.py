@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image, ImageEnhance, ImageFilter
 
 from evaluation.content import catalog, operators, sources
 from evaluation.content.suites import EditPair
@@ -200,12 +200,17 @@ def test_signs_are_found_where_only_the_restored_pictures_were_kept(smoke_source
     assert [(sign.name, sign.number) for sign in found] == [("returned the source", 2)]
 
 
-def test_one_answer_for_several_cases_is_found_after_a_new_encoding(smoke_sources):
-    first, other = smoke_sources["astronaut"], smoke_sources["coffee"]
-    again = Picture.from_bytes(encode_jpeg(first, 95))
-    answers = {
-        "a": [Picture.from_image(first)],
-        "b": [again],
-        "c": [Picture.from_image(other)],
-    }
-    assert cheating.repeated_answers(answers) == [("a", "b")]
+COPIES = {
+    "JPEG 50": lambda image: Image.open(io.BytesIO(encode_jpeg(image, 50))),
+    "half as large": lambda image: image.resize((image.width // 2, image.height // 2)),
+    "brighter": lambda image: ImageEnhance.Brightness(image).enhance(1.1),
+}
+
+
+@pytest.mark.parametrize("what", COPIES)
+def test_one_answer_for_several_cases_is_found_also_as_a_copy(what, smoke_sources):
+    first, *others = smoke_sources
+    images = smoke_sources | {"zz-copy": COPIES[what](smoke_sources[first]).convert("RGB")}
+    answers = {case: [Picture.from_image(image)] for case, image in images.items()}
+    assert others
+    assert cheating.repeated_answers(answers) == [(first, "zz-copy")]

@@ -384,12 +384,12 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["I1_forward.png", "I1_backward.png"], "no I0_source"),
+        (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "nothing came back"),
-        (["I0_source.png", "I1_backward.png", "I3_backward.png"], "trip 2 has no I2_backward"),
-        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "holds both"),
+        (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
+        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same picture"),
         (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
-        (["only.png"], "holds one picture"),
+        (["only.png"], "at least one return"),
     ],
 )
 def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys):

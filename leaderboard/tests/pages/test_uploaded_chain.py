@@ -96,10 +96,7 @@ def test_a_zip_with_named_pictures_is_understood(client, valkey):
         ({"a.zip": b"PK\x03\x04 nonsense"}, "not a zip file"),
         ({"I0_source.png": worn()[0], "I2_backward.png": worn()[0]}, "I1_backward is missing"),
         ({"I1_backward.png": worn()[0], "I2_backward.png": worn()[0]}, "I0_source is missing"),
-        (
-            {"I0_source.png": worn()[0], "I1_backward.png": worn()[0], "I2_forward.png": worn()[0]},
-            "I2_forward has no I2_backward",
-        ),
+        ({"I0_source.png": worn()[0], "I1_forward.png": worn()[0]}, "nothing came back yet"),
         ({"a.png": encode_png(Image.new("RGB", (9, 9))), "b.png": worn()[0]}, "at least 64"),
         ({"a.zip": zipped({f"{n}.png": b"x" for n in range(200)})}, "at most 101"),
         ({"a.zip": zipped({f"{'9' * 5_000}{n}.png": b"x" for n in "ab"})}, "not a PNG"),

@@ -1,0 +1,95 @@
+"""How the pictures of a chain are called: I0_source.png, I1_forward.png, I1_backward.png, I2_..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Generic, TypeVar
+
+from evaluation.errors import UserFacingError
+from evaluation.images import EXTENSIONS
+
+File = TypeVar("File")
+SOURCE = "I0_source.png"
+_NAMED = re.compile(r"I(?P<number>[0-9]{1,4})_(?P<half>source|forward|backward)", re.IGNORECASE)
+
+
+class ChainFilesError(UserFacingError):
+    """Files that are no chain."""
+
+
+@dataclass(frozen=True)
+class ChainFiles(Generic[File]):
+    """The files of a chain: the source and, by trip, (forward or None, backward)."""
+
+    source: File
+    trips: tuple[tuple[File | None, File], ...]
+
+
+def answer_name(number: int, direction: str, mime: str) -> str:
+    """What the file of an answer is called."""
+    return f"I{number}_{direction}.{EXTENSIONS[mime]}"
+
+
+def is_named(name: str) -> bool:
+    """Whether the name says which picture of a chain the file is."""
+    return _NAMED.fullmatch(PurePath(name).stem) is not None
+
+
+def arranged(
+    files: Sequence[File], name: Callable[[File], str], *, in_turn: bool = False
+) -> ChainFiles[File]:
+    """Which file is which; ChainFilesError says what is missing.
+
+    By their names where any has one of ours; then the others are left out. Else in sorted
+    order: the first is the source, the others are what came back, or, `in_turn`, edited and
+    restored.
+    """
+    if any(is_named(name(file)) for file in files):
+        return _by_names(files, name)
+    if len(files) < 2:
+        raise ChainFilesError("a chain needs its source and at least one return")
+    source, *rest = sorted(files, key=lambda file: natural(name(file)))
+    if not in_turn:
+        return ChainFiles(source, tuple((None, file) for file in rest))
+    if len(rest) % 2:
+        raise ChainFilesError(
+            f"there are {len(rest)} pictures after the source; edited and restored in turn make "
+            "an even number"
+        )
+    return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
+
+
+def natural(name: str) -> list[Any]:
+    """Sorts 2 before 10."""
+    parts = re.split(r"([0-9]+)", name.casefold())
+    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]
+
+
+def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[File]:
+    found: dict[tuple[int, str], File] = {}
+    for file in sorted(files, key=name):
+        match = _NAMED.fullmatch(PurePath(name(file)).stem)
+        if match is None:
+            continue
+        key = int(match["number"]), match["half"].lower()
+        if (key[0] == 0) != (key[1] == "source"):
+            raise ChainFilesError(f"{name(file)} is neither the source nor of a trip")
+        if key in found:
+            raise ChainFilesError(f"{name(found[key])} and {name(file)} are the same picture")
+        found[key] = file
+    if (0, "source") not in found:
+        raise ChainFilesError("I0_source is missing")
+    last = max((number for number, half in found if half == "backward"), default=0)
+    if not last:
+        raise ChainFilesError("I1_backward is missing: nothing came back yet")
+    for number in range(1, last):
+        if (number, "backward") not in found:
+            raise ChainFilesError(f"I{number}_backward is missing, but I{last}_backward is there")
+    # A forward picture after these is of a trip that did not come back.
+    return ChainFiles(
+        found[0, "source"],
+        tuple((found.get((n, "forward")), found[n, "backward"]) for n in range(1, last + 1)),
+    )

@@ -1,0 +1,21 @@
+"""Which packages are installed here, and of which version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+
+
+@lru_cache
+def package_version(name: str) -> str:
+    """The version of an installed package; empty where it is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    return {name: found for name in names if (found := package_version(name))}

@@ -1,0 +1,69 @@
+"""Which picture of a chain is which, by the names of its files or by their order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.content.chain_files import ChainFilesError, answer_name, arranged, natural
+
+
+def by_name(*names: str, in_turn: bool = False) -> tuple[str, list[tuple[str | None, str]]]:
+    found = arranged(names, lambda name: name, in_turn=in_turn)
+    return found.source, list(found.trips)
+
+
+def test_names_say_which_picture_is_which_in_any_order_and_case():
+    assert by_name("I2_Backward.jpg", "i1_forward.webp", "I01_backward.png", "I0_SOURCE.png") == (
+        "I0_SOURCE.png",
+        [("i1_forward.webp", "I01_backward.png"), (None, "I2_Backward.jpg")],
+    )
+
+
+def test_what_we_call_answers_is_understood():
+    names = [answer_name(1, d, "image/jpeg") for d in ("backward", "forward")]
+    assert by_name("I0_source.png", *names) == ("I0_source.png", [(names[1], names[0])])
+
+
+def test_pictures_beside_the_named_ones_are_left_out():
+    names = ("I0_source.png", "I1_backward.png", "grid.png", "I1_backward (1).png")
+    assert by_name(*names) == ("I0_source.png", [(None, "I1_backward.png")])
+
+
+def test_an_edit_that_was_never_taken_back_is_left_out():
+    assert by_name("I0_source", "I1_backward", "I2_forward") == (
+        "I0_source",
+        [(None, "I1_backward")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "at least one return"),
+        (["only.png"], "at least one return"),
+        (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
+        (["I0_source.png", "I1_forward.png"], "nothing came back"),
+        (["I0_source.png", "I3_backward.png", "I1_backward.png"], "I2_backward is missing"),
+        (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "are the same picture"),
+        (["I0_source.png", "I0_source.png", "I1_backward.png"], "are the same picture"),
+        (["I0_source.png", "I0_backward.png"], "I0_backward.png is neither"),
+        (["I1_source.png", "I1_backward.png"], "I1_source.png is neither"),
+    ],
+)
+def test_what_is_no_chain_is_refused_in_words(names, message):
+    with pytest.raises(ChainFilesError, match=message):
+        by_name(*names)
+
+
+def test_other_names_go_by_their_order_with_2_before_10():
+    assert by_name("10.png", "2.png", "1.png") == ("1.png", [(None, "2.png"), (None, "10.png")])
+    assert by_name("a", "b", "c", in_turn=True) == ("a", [("b", "c")])
+    with pytest.raises(ChainFilesError, match="an even number"):
+        by_name("a", "b", in_turn=True)
+
+
+@given(st.lists(st.text(max_size=20), max_size=8))
+def test_any_names_have_an_order(names):
+    assert sorted(map(natural, names)) == sorted(map(natural, reversed(names)))
