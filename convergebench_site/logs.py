@@ -15,6 +15,11 @@ SECRET_NAMES = re.compile(
 HIDDEN = "[hidden]"
 #: Addresses that are secrets themselves: whoever has one can act for its owner.
 SECRET_ADDRESS = re.compile(r"(/(?:submissions|try)/)[\w-]{20,}")
+#: Of these only warnings: one line per job is ours to write, and rq's own would repeat it.
+QUIET = (
+    *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
+    *("axes", "django_structlog"),
+)
 
 
 def scrub(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -69,16 +74,7 @@ def configure(options: dict[str, Any]) -> None:
             "root": {"handlers": ["stderr"], "level": options["level"]},
             "loggers": {
                 "django.server": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
-                # One line per job is ours to write; rq's own would repeat it.
-                "rq.worker": {"level": "WARNING"},
-                "PIL": {"level": "WARNING"},
-                "matplotlib": {"level": "WARNING"},
-                "google_genai": {"level": "WARNING"},
-                "httpx": {"level": "WARNING"},
-                "httpx2": {"level": "WARNING"},
-                "httpcore2": {"level": "WARNING"},
-                "axes": {"level": "WARNING"},
-                "django_structlog": {"level": "WARNING"},
+                **{name: {"level": "WARNING"} for name in QUIET},
             },
         }
     )
