@@ -105,11 +105,11 @@ class WorkerProcesses:
             self.processes[name].wait()
         return True
 
-    def logs(self) -> str:
-        """The last lines of everybody, for a test that failed."""
+    def logs(self, last: int = 0) -> str:
+        """What everybody wrote: all of it (0), or the last lines of each."""
         parts = []
         for path in sorted(self.folder.glob("*.log")):
-            lines = path.read_text(errors="replace").splitlines()[-40:]
+            lines = path.read_text(errors="replace").splitlines()[-last:]
             parts.append("\n".join([f"== {path.name}", *lines]))
         return "\n".join(parts)
 
@@ -118,6 +118,6 @@ class WorkerProcesses:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"it did not come within {seconds:g} s\n{self.logs()}")
+                raise AssertionError(f"it did not come within {seconds:g} s\n{self.logs(last=40)}")
             self.tend()
             time.sleep(0.05)
