@@ -47,6 +47,7 @@ class Draft:
     version: int = 1
     repeats: int = 1
     description: str = ""
+    importance: int = 0  # a board opens on the most important suite that has results
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
@@ -233,6 +234,7 @@ def _lot(seed: int, case: Case) -> str:
 SHIPPED = (
     Draft(
         slug="smoke",
+        importance=10,
         title="Smoke",
         description="Six pictures that come with scikit-image: seconds per reference editor.",
         trips=5,
@@ -256,6 +258,7 @@ SHIPPED = (
     ),
     Draft(
         slug="lite",
+        importance=20,
         title="Lite",
         description="Twelve pictures that need no download, half of them rendered: a first ranking "
         "for the price of 480 edits.",
@@ -277,6 +280,7 @@ SHIPPED = (
     ),
     Draft(
         slug="v1",
+        importance=30,
         title="ConvergeBench v1",
         description="Faces, objects and scenes, photographed, painted and rendered, at about one "
         "megapixel: the suite of the board. Part of the pictures comes from npm.",
@@ -295,6 +299,7 @@ SHIPPED = (
     ),
     Draft(
         slug="replication",
+        importance=5,
         title="Replication",
         description="“Produce an exact replica”, a hundred times over, on twelve textures. "
         "A model that returns its input is right here.",

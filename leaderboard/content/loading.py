@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.content import catalog, curation, sources
+from evaluation.content import catalog, curation, sources, suite_builder
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.images import ImageError, Picture
 from leaderboard.models import (
@@ -26,8 +26,7 @@ from leaderboard.models import (
     SuitePicture,
 )
 
-#: The board opens on the first of these that has results.
-IMPORTANCE = {"v1": 30, "lite": 20, "smoke": 10, "replication": 5}
+IMPORTANCE = {draft.slug: draft.importance for draft in suite_builder.SHIPPED}
 
 
 @dataclass
