@@ -18,6 +18,7 @@ from evaluation.metrics import load_metric, weights
 from evaluation.metrics.download import Unusable
 from evaluation.metrics.networks import alexnet
 from evaluation.metrics.weights import WeightsError, fetch, locate, status
+from evaluation.testing.hostile_server import response
 from evaluation.testing.reference_pictures import small
 
 torch = pytest.importorskip("torch")
@@ -216,9 +217,19 @@ def test_a_checkpoint_with_another_hash_is_not_even_opened():
 # From PyTorch's host
 
 
-def test_pytorchs_host_is_asked_when_no_index_answers(cache, torch_file, httpserver, monkeypatch):
-    httpserver.expect_request("/alexnet.pth").respond_with_data(torch_file.read_bytes())
-    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+@pytest.fixture
+def host(cache, server, monkeypatch):
+    """PyTorch's host; what it is given to say it answers."""
+
+    def answer(status_code, body):
+        url = server.answers("/alexnet.pth", response(status_code, body))
+        monkeypatch.setattr(alexnet, "TORCH_URL", url)
+
+    return answer
+
+
+def test_pytorchs_host_is_asked_when_no_index_answers(cache, torch_file, host):
+    host(200, torch_file.read_bytes())
     seen = []
     file = fetch("lpips-alex", progress=lambda *step: seen.append(step))
     assert file == cache / NAME
@@ -231,17 +242,15 @@ def test_pytorchs_host_is_asked_when_no_index_answers(cache, torch_file, httpser
     ("status_code", "body", "said"),
     [(404, b"gone", "404"), (200, b"<html>log in</html>", "not a file of AlexNet")],
 )
-def test_an_answer_that_is_no_file_is_told(cache, httpserver, monkeypatch, status_code, body, said):
-    httpserver.expect_request("/alexnet.pth").respond_with_data(body, status=status_code)
-    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+def test_an_answer_that_is_no_file_is_told(cache, host, status_code, body, said):
+    host(status_code, body)
     with pytest.raises(WeightsError, match=said):
         fetch("lpips-alex")
     assert leftovers(cache) == []
 
 
-def test_an_endless_answer_is_cut(cache, httpserver, monkeypatch):
-    httpserver.expect_request("/alexnet.pth").respond_with_data(b"x" * 100_000)
-    monkeypatch.setattr(alexnet, "TORCH_URL", httpserver.url_for("/alexnet.pth"))
+def test_an_endless_answer_is_cut(host, monkeypatch):
+    host(200, b"x" * 100_000)
     monkeypatch.setattr(alexnet, "TORCH_LIMIT", 50_000)
     with pytest.raises(WeightsError, match="larger than 50,000 bytes"):
         fetch("lpips-alex")
@@ -323,13 +332,17 @@ def test_a_hub_out_of_reach_is_told_with_the_other_ways(cache):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, httpserver, whole):
+def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, server, whole):
     sent = b"the weights of CLIP" * 1000
     stated = hashlib.sha256(sent if whole else sent + b"!").hexdigest()
-    headers = {"ETag": f'"{stated}"', "X-Repo-Commit": "0" * 40}
-    path = f"/{weights.Clip.hub}/resolve/main/{weights.Clip.hub_file}"
-    httpserver.expect_request(path).respond_with_data(sent, headers=headers)
-    said = fetch_clip(cache, httpserver.url_for("").rstrip("/"))
+    answer = response(200, sent, ETag=f'"{stated}"', X_Repo_Commit="0" * 40)
+    head = answer.removesuffix(sent)
+
+    def hub(connection, received):
+        connection.sendall(head if received.method == "HEAD" else answer)
+
+    server.does(f"/{weights.Clip.hub}/resolve/main/{weights.Clip.hub_file}", hub)
+    said = fetch_clip(cache, server.url("").rstrip("/"))
     if whole:
         assert Path(said.strip()).read_bytes() == sent
         assert leftovers(cache) == ["clip-vit-l-14.safetensors"]
