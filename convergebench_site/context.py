@@ -8,7 +8,12 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from evaluation import __version__
+from evaluation.statistics.levels import DEFAULT_LEVEL
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
-    return {"version": __version__, "site_url": settings.SITE_URL}
+    return {
+        "version": __version__,
+        "site_url": settings.SITE_URL,
+        "default_level": DEFAULT_LEVEL,
+    }

@@ -10,6 +10,7 @@ import sys
 from evaluation import __version__
 from evaluation.errors import UserFacingError
 from evaluation.shell.player import Paused
+from evaluation.statistics.levels import lost
 
 COMMANDS = {
     "editors": "evaluation.shell.commands.editors",
@@ -22,8 +23,8 @@ COMMANDS = {
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "verify": "evaluation.shell.commands.verify",
 }
-DESCRIPTION = """\
-How many round trips until half of the picture is lost?
+DESCRIPTION = f"""\
+How many round trips until {lost()} of the picture is lost?
 
 A round trip asks an image-editing model for an edit and then for its inverse:
 add a hat, remove the hat. convergebench plays round trips, scores what comes

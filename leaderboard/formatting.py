@@ -28,9 +28,6 @@ LOOKS_AT = {
     "ms_ssim": "structure, coarse to fine",
     "worst_window": "the worst spot",
 }
-#: A level is the share of the picture that is still there when the clock stops.
-LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}
-
 #: Edits of a category, as the subject of a sentence.
 EDITS = {"accessories": "Accessory edits", "scene-objects": "Scene-object edits"}
 
@@ -166,16 +163,6 @@ def metric_choice(name: str) -> str:
     """ "LPIPS: perceived quality"."""
     looks_at = LOOKS_AT.get(name)
     return f"{metric_label(name)}: {looks_at}" if looks_at else metric_label(name)
-
-
-def lost(level: float) -> str:
-    """What is gone when the clock stops: "half", "a quarter", "a tenth"."""
-    return LOST.get(level) or percent(1 - level)
-
-
-def life(level: float) -> str:
-    """The name of the time to a level: "Half-life", "Trips to 10 % lost"."""
-    return "Half-life" if level == 0.5 else f"Trips to {percent(1 - level)} lost"
 
 
 def edits(category: str) -> str:

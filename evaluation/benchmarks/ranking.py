@@ -17,6 +17,7 @@ import numpy as np
 from scipy.stats import CensoredData, ecdf
 
 from evaluation.statistics.half_life import ChainResult, area, carried, event, stratum_weights
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import board
 from evaluation.statistics.resampling import RESAMPLES
 
@@ -52,7 +53,7 @@ class NaiveRun:
     """The loop's side: event times and curves once, then each resample by scipy."""
 
     def __init__(self, run: Sequence[ChainResult]) -> None:
-        self.events = [event(chain, TRIPS, 0.5) for chain in run]
+        self.events = [event(chain, TRIPS, DEFAULT_LEVEL) for chain in run]
         self.curves = np.array([carried(chain, TRIPS) for chain in run])
         self.strata = [chain.stratum for chain in run]
         rows: dict[str, list[int]] = {}

@@ -14,7 +14,8 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.statistics.chain_scores import score_chain
 from evaluation.statistics.dynamics import dynamics
-from evaluation.statistics.half_life import LEVELS, event
+from evaluation.statistics.half_life import event
+from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.standings import Place
 from leaderboard.models import UploadedChain
 

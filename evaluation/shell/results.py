@@ -11,13 +11,13 @@ from evaluation.metrics import metric_class
 from evaluation.shell.run_folder import chain_slug
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import Bounds, Interval, Placing, board
 
 HEADLINE = "lpips"
 # The semantic metric that stands beside the headline, the first that was run.
 SEMANTIC = ("clip", "imagenet")
 TICKS = (1, 2, 3, 5, 10, 15, 20)
-LEVEL = 0.5
 
 shown = shown_half_life
 
@@ -42,7 +42,9 @@ class MetricResult:
         return asdict(self)
 
 
-def run_results(suite: Suite, scores: RunScores, level: float = LEVEL) -> dict[str, MetricResult]:
+def run_results(
+    suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL
+) -> dict[str, MetricResult]:
     """The results of one run, the headline first; a metric that was not run is not there."""
     found = {}
     for metric in ordered(scores.metrics):
@@ -55,7 +57,7 @@ def run_results(suite: Suite, scores: RunScores, level: float = LEVEL) -> dict[s
 
 
 def compared(
-    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = LEVEL
+    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
 ) -> list[Placing]:
     """Several runs of one suite in the board's order, by a metric that all of them have."""
     chains = {name: scores.results(suite, metric) for name, scores in runs.items()}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.statistics.half_life import ChainResult, Summary, summarise
+from evaluation.statistics.levels import DEFAULT_LEVEL
 
 ALL = "all"
 
@@ -32,13 +33,15 @@ def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
     return {scope: parts[scope] for scope in sorted(parts)}
 
 
-def breakdown(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> dict[str, Summary]:
+def breakdown(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> dict[str, Summary]:
     """A summary per scope."""
     return {scope: summarise(part, trips, level) for scope, part in scopes(chains).items()}
 
 
 def case_summaries(
-    chains: Sequence[ChainResult], trips: int, level: float = 0.5
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseSummary]:
     """Every case, the worst first: by usable trips, then AUC, then name."""
     cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)

@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from evaluation.statistics.half_life import ChainResult, Floats, Summary, summarise
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import (
     CONFIDENCE,
     MIN_PICTURES,
@@ -64,7 +65,7 @@ def compare(
     first: Sequence[ChainResult],
     second: Sequence[ChainResult],
     trips: int,
-    level: float = 0.5,
+    level: float = DEFAULT_LEVEL,
     *,
     resamples: int = RESAMPLES,
     seed: int = SEED,

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.statistics.levels import DEFAULT_LEVEL
+
 METHOD_VERSION = "1"
-LEVELS = (0.25, 0.5, 0.75, 0.9)
 COMPLETED, LOST = "completed", "lost"
 # The model's own doing: the chain ends, and so does the picture's use.
 BROKEN = ("refused", "blank", "failed")
@@ -174,7 +175,7 @@ def check(chains: Sequence[ChainResult], trips: int) -> None:
             )
 
 
-def summarise(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> Summary:
+def summarise(chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL) -> Summary:
     """Half-life, usable trips, AUC, mean curve and counts of these chains."""
     check(chains, trips)
     events = {chain.key: event(chain, trips, level) for chain in chains}
@@ -210,7 +211,7 @@ def summarise(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> 
 
 
 def survival_steps(
-    chains: Sequence[ChainResult], trips: int, level: float = 0.5
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> tuple[list[float], list[float]]:
     """The whole survival curve for drawing: its times, and the share that is usable from each on."""
     events = {chain.key: event(chain, trips, level) for chain in chains}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.statistics.half_life import TOLERANCE, ChainResult, Floats, Summary, summarise
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.resampling import RESAMPLES, SEED, Replicates, replicate
 
 CONFIDENCE = 0.95
@@ -63,7 +64,7 @@ class Placing:
 def board(
     runs: Mapping[str, Sequence[ChainResult]],
     trips: int,
-    level: float = 0.5,
+    level: float = DEFAULT_LEVEL,
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
     resamples: int = RESAMPLES,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.statistics.half_life import LOST, ChainResult, event
+from evaluation.statistics.levels import DEFAULT_LEVEL
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class RepeatSpread:
     friedman_p: float | None
 
 
-def repeat_spread(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> RepeatSpread:
+def repeat_spread(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> RepeatSpread:
     """Rerun spread beside case spread (one-way variance components), and Friedman's test."""
     times: dict[str, dict[int, float]] = defaultdict(dict)
     for chain in chains:

@@ -27,6 +27,7 @@ from evaluation.statistics.half_life import (
     event,
     product_limit,
 )
+from evaluation.statistics.levels import DEFAULT_LEVEL
 
 RESAMPLES = 2_000
 SEED = 2026
@@ -52,7 +53,7 @@ class Replicates:
 def replicate(
     runs: Mapping[str, Sequence[ChainResult]],
     trips: int,
-    level: float = 0.5,
+    level: float = DEFAULT_LEVEL,
     *,
     resamples: int = RESAMPLES,
     seed: int = SEED,

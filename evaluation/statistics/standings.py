@@ -23,7 +23,6 @@ from evaluation.statistics.dynamics import dynamics, summarise_dynamics
 from evaluation.statistics.half_life import (
     BROKEN,
     COMPLETED,
-    LEVELS,
     LOST,
     ChainResult,
     Summary,
@@ -32,6 +31,7 @@ from evaluation.statistics.half_life import (
     event,
     summarise,
 )
+from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import MIN_PICTURES, Bounds, Interval
 from evaluation.statistics.repeats import repeat_spread
 from evaluation.statistics.resampling import Replicates, replicate

@@ -10,6 +10,7 @@ from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
 
 from evaluation.content.suites import find_suite
+from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,
@@ -36,7 +37,6 @@ from leaderboard.models import (
     Suite,
     Trip,
 )
-from leaderboard.models.standings import LEVELS
 
 #: An id in an address; larger numbers than a database can hold are simply not found.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -44,6 +44,9 @@ Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 
 #: How every request may fail: not found, not understood, too many.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
+
+#: The levels, as the documentation names them.
+ONE_OF = f"One of {', '.join(f'{n:g}' for n in LEVELS)}."
 
 router = Router(tags=["results"])
 
@@ -61,7 +64,7 @@ def leaderboard(
     request: HttpRequest,
     suite: str = Query("", max_length=80, description="smoke-v1, or smoke for its newest version."),
     metric: str = Query("", max_length=20),
-    level: str = Query("", max_length=8, description="0.25, 0.5, 0.75 or 0.9."),
+    level: str = Query("", max_length=8, description=ONE_OF),
     cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),
     weights: str = Query("", max_length=8, description="open or closed."),
     sort: str = Query("", max_length=20),
@@ -147,7 +150,7 @@ def standings(
     request: HttpRequest,
     run_id: Id,
     metric: str = Query("", max_length=20),
-    level: float = Query(0.5, description=f"One of {', '.join(f'{n:g}' for n in LEVELS)}."),
+    level: float = Query(DEFAULT_LEVEL, description=ONE_OF),
 ) -> Any:
     """Half-life, usable trips and curve by scope: all cases, each category, kind and pair."""
     rows = Standing.objects.filter(run=_run(run_id), level=level).select_related("metric")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.filters import BoardFilters
 from leaderboard.models import EditingModel, Run, Standing
@@ -226,7 +227,7 @@ def _head(column: Column, filters: BoardFilters, semantic: str | None) -> Head:
 
 
 def _filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
-    life, trips = formatting.life(filters.level).lower(), filters.suite.trips
+    life, trips = levels.life(filters.level).lower(), filters.suite.trips
     by = f" ({formatting.metric_label(semantic)})" if semantic else ""
     words = label.format(life=life, trips=trips, semantic=by)
     return words[:1].upper() + words[1:]

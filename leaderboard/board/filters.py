@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Suite
 
 
@@ -18,7 +19,7 @@ class BoardFilters:
 
     suite: Suite
     metric: str = "lpips"
-    level: float = 0.5
+    level: float = DEFAULT_LEVEL
     scope: str = "all"
     weights: str = ""
     sort: str = "half_life"
@@ -37,5 +38,5 @@ class BoardFilters:
             "sort": other.sort,
             "every": "1" if other.every else "",
         }
-        plain = {"level": "0.5", "cases": "all", "sort": "half_life"}
+        plain = {"level": f"{DEFAULT_LEVEL:g}", "cases": "all", "sort": "half_life"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")

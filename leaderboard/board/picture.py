@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont
 
+from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow
 from leaderboard.board.filters import BoardFilters
@@ -26,10 +27,10 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
     """A PNG of the first rows; without rows, the question the board answers."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
-    level = filters.level if filters else 0.5
+    level = filters.level if filters else levels.DEFAULT_LEVEL
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
     pen.text(MARGIN, 92, "How many round trips until", 46)
-    pen.text(MARGIN, 146, f"{formatting.lost(level)} of the picture is lost?", 46)
+    pen.text(MARGIN, 146, f"{levels.lost(level)} of the picture is lost?", 46)
     shown = [row for row in rows if row.standing][:ROWS]
     if filters and shown:
         _bars(pen, shown, filters.suite.trips)
@@ -37,7 +38,13 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
         pen.text(MARGIN, HEIGHT - 50, what, 22, QUIET)
     else:
         pen.text(MARGIN, 300, "Edit a picture, undo the edit, again and again:", 30, QUIET)
-        pen.text(MARGIN, 344, "a leaderboard of image-editing models by half-life.", 30, QUIET)
+        pen.text(
+            MARGIN,
+            344,
+            f"a leaderboard of image-editing models by {levels.life().lower()}.",
+            30,
+            QUIET,
+        )
     data = io.BytesIO()
     small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
     # A few flat colours and their edges: a palette is a quarter of the bytes.

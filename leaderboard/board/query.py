@@ -9,12 +9,12 @@ from typing import Any, Self
 from django import forms
 
 from evaluation.content.suites import find_suite
+from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import sort_columns
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, Run, Suite
-from leaderboard.models.standings import LEVELS
 from leaderboard.models.suites import Category, Kind
 
 #: What an address may carry; anything else in it is ignored.
@@ -40,7 +40,7 @@ class BoardForm(forms.Form):
         self._choices("suite", [(suite.key, str(suite)) for suite in suites])
         self._choices("metric", [(name, formatting.metric_choice(name)) for name in metrics])
         self._choices(
-            "level", [(f"{n:g}", f"{formatting.lost(n)} is lost") for n in reversed(LEVELS)]
+            "level", [(f"{n:g}", f"{levels.lost(n)} is lost") for n in reversed(levels.LEVELS)]
         )
         self._choices("cases", scopes)
         self._choices(
@@ -96,7 +96,7 @@ class BoardQuery:
         filters = BoardFilters(
             suite=suite,
             metric=values.get("metric") or metrics[0],
-            level=float(values.get("level") or 0.5),
+            level=float(values.get("level") or levels.DEFAULT_LEVEL),
             scope=values.get("cases") or "all",
             weights=values.get("weights") or "",
             sort=values.get("sort") or "half_life",

@@ -11,6 +11,7 @@ from defusedcsv import csv
 from django.utils import timezone
 from django.utils.html import escape
 
+from evaluation.statistics.levels import life
 from leaderboard import formatting, score_files
 from leaderboard.board import columns
 from leaderboard.board.columns import BoardRow
@@ -75,7 +76,7 @@ def badge(standing: Standing | None) -> str:
     else:
         half_life = formatting.half_life(standing.half_life, standing.run.suite.trips)
         rank = f", rank {standing.rank}" if standing.rank else ""
-        text, colour = f"half-life {half_life} trips{rank}", "#0d5c69"
+        text, colour = f"{life(standing.level).lower()} {half_life} trips{rank}", "#0d5c69"
     left, right = 8 + 6.6 * len(label), 12 + 6.3 * len(text)
     width = left + right + 8
     return (

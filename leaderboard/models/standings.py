@@ -6,8 +6,6 @@ from django.db import models
 
 from leaderboard.models.runs import Run
 
-LEVELS = (0.25, 0.5, 0.75, 0.9)
-
 
 class MetricVersion(models.Model):
     """A metric as it was run: its code version and its weights."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from typing import Any
 
+from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
 
 Figure = dict[str, Any]
@@ -105,10 +106,10 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
-            shapes=[_level(0, "solid"), _level(0.5, "dot")],
+            shapes=[_level(0, "solid"), _level(DEFAULT_LEVEL, "dot")],
             annotations=[
                 _remark(0, "blank card"),
-                _remark(0.5, "half is lost"),
+                _remark(DEFAULT_LEVEL, f"{lost()} is lost"),
                 *_names([curve for curve in curves if curve.yardstick], trips),
             ],
         ),

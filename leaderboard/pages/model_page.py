@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.content import catalog
 from evaluation.measuring.jpeg import LOSSLESS
+from evaluation.statistics.levels import left
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.rows import METRICS
@@ -33,7 +34,7 @@ OUTCOMES = {
     "lost": "lost by us",
     "change_not_seen": "with a trip where no change was seen",
     "reframed": "with a trip that changed the shape of the picture",
-    "recovered": "came back above half after having lost it",
+    "recovered": f"came back above {left()} after having lost it",
 }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
+from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
 from leaderboard.board.rows import METRICS
 from leaderboard.models import Chain, StoredImage, Trip
@@ -188,7 +189,7 @@ class Lived:
         return self.kind == "censored", self.time
 
 
-def lived(chain: Chain, metric: str, level: float = 0.5) -> Lived | None:
+def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | None:
     """When the chain stopped being usable; None while it is not scored."""
     event = chain.results.get(metric, {}).get("events", {}).get(f"{level:g}")
     return Lived(event["time"], event["kind"]) if event else None
@@ -208,7 +209,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the picture is still there {formatting.after(trips)}."
     if life.kind == "crossed":
-        return f"Half of the picture is lost after {lasted}."
+        return f"{lost().capitalize()} of the picture is lost after {lasted}."
     over = f"after {lasted}" if life.time else "at once"
     return f"{EVENTS[life.kind]} on trip {int(life.time) + 1}: it counts as over {over}."
 

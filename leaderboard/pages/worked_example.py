@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from evaluation.statistics.half_life import ChainResult, Event, event, summarise
+from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
 
 TRIPS = 10
@@ -48,7 +49,7 @@ def worked_example() -> WorkedExample:
     chains = [_chain(story, place) for place, story in enumerate(_STORIES)]
     lines = []
     for story, chain in zip(_STORIES, chains, strict=True):
-        found = event(chain, TRIPS, 0.5)
+        found = event(chain, TRIPS, DEFAULT_LEVEL)
         kept = tuple(formatting.percent(q) for q in chain.retention)
         lines.append(Line(story, kept, found, _WHY[found.kind]))
     summary = summarise(chains, TRIPS)
@@ -61,7 +62,7 @@ def worked_example() -> WorkedExample:
 
 
 _WHY = {
-    "crossed": "half is lost",
+    "crossed": f"{lost()} is lost",
     "refused": "it refused",
     "change_not_seen": "no change was seen",
     None: "never: counted as more than 10",

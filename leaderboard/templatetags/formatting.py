@@ -8,6 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow, Head
 from leaderboard.models import Standing
@@ -22,8 +23,10 @@ register.filter("seconds", formatting.seconds)
 register.filter("half_life", formatting.half_life)
 register.filter("in_trips", formatting.in_trips)
 register.filter("metric_label", formatting.metric_label)
-register.filter("lost", formatting.lost)
-register.filter("life", formatting.life)
+register.filter("lost", levels.lost)
+register.filter("left", levels.left)
+register.filter("fraction", levels.fraction)
+register.filter("life", levels.life)
 register.filter("listed", formatting.listed)
 register.filter("share_kept", formatting.share_kept)
 register.filter("after_trips", formatting.after)

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluation.metrics import METRICS, metric_class
+from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.models import (
     Case,
     Chain,
@@ -21,7 +22,6 @@ from leaderboard.models import (
     SuitePicture,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
-from leaderboard.models.standings import LEVELS
 
 PAIRS = {
     "glasses": ("accessories", "Glasses on, glasses off"),
@@ -81,7 +81,7 @@ def make_run(
     half_life: float = 5.0,
     *,
     metrics: Sequence[str] = ("lpips", "imagenet"),
-    levels: Iterable[float] = (0.5,),
+    levels: Iterable[float] = (DEFAULT_LEVEL,),
     scopes: Iterable[str] = ("all",),
     rank: int | None = None,
     chains: bool = False,
@@ -129,7 +129,7 @@ def make_standing(
     run: Run,
     metric: MetricVersion,
     half_life: float,
-    level: float = 0.5,
+    level: float = DEFAULT_LEVEL,
     scope: str = "all",
     rank: int | None = None,
 ) -> Standing:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery
@@ -58,7 +59,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "every": filters.query(every=True),
         "pair_columns": shown[:PAIR_COLUMNS],
         "pair_lines": [(part, filters.query(scope=part.scope), line) for part, line in pairs],
-        "life": formatting.life(filters.level),
+        "life": levels.life(filters.level),
     }
 
 

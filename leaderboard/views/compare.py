@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
+from evaluation.statistics import levels
 from evaluation.statistics.comparison import Comparison
 from leaderboard import formatting
 from leaderboard.board import breakdowns, comparing
@@ -125,7 +126,7 @@ def headline(
         return f"{formatting.count(count, 'model')} side by side"
     tied = [one.other.model.name for one in against if not one.comparison.separated]
     if tied and all(comparing.nobody_reached(one.comparison) for one in against):
-        lost, trips = formatting.lost(filters.level), filters.suite.trips
+        lost, trips = levels.lost(filters.level), filters.suite.trips
         return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:
         return (

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.rows import METRICS, SEMANTIC, stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
@@ -17,7 +18,6 @@ from leaderboard.pages import inline_svg, model_page, published, strips
 from leaderboard.pages.charts import Chart
 from leaderboard.views.crawlers import noindex_variants
 
-LEVEL = 0.5
 #: Cases shown at either end, and pairs before they are folded away.
 EXTREMES, OPEN_PAIRS = 3, 12
 
@@ -54,7 +54,9 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
     """What each run reached on all cases, by the metric's name."""
-    found = Standing.objects.filter(run__in=[run.pk for run in runs], scope="all", level=LEVEL)
+    found = Standing.objects.filter(
+        run__in=[run.pk for run in runs], scope="all", level=DEFAULT_LEVEL
+    )
     by_run: dict[int, dict[str, Standing]] = {}
     for standing in found.select_related("metric"):
         by_run.setdefault(standing.run_id, {})[standing.metric.name] = standing
@@ -141,7 +143,7 @@ def _most_telling(runs: dict[str, Run]) -> Run | None:
 def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[model_page.PartLine]:
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
     of_chosen = Q(scope__startswith="pair:", metric=standing.metric_id)
-    found = run.standings.filter(of_all | of_chosen, level=LEVEL).select_related("metric")
+    found = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
     cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
     titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
     rows = list(found.defer("curve", "details"))

@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.rows import METRICS
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.pages import model_page, run_status, strips
@@ -26,7 +27,7 @@ ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suit
 def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     run = _run(request, run_id)
     trips = run.suite.trips
-    whole = run.standings.filter(scope="all", level=0.5).select_related("metric")
+    whole = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
     standings = {standing.metric.name: standing for standing in whole}
     names = [name for name in METRICS if name in standings]
     metric = names[0] if names else METRICS[0]
@@ -38,6 +39,8 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "model": run.editing_model,
         "suite": run.suite,
         "trips": trips,
+        # Where the level's line runs in a drawing that is 100 high.
+        "level_at": round(100 * (1 - DEFAULT_LEVEL)),
         "live": run_status.live(run),
         "metric": metric,
         "standing": standings.get(metric),

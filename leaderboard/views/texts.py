@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.levels import other_losses
 from leaderboard.board.rows import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page
@@ -32,6 +33,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
         "examples": examples(),
         "worked": worked_example.worked_example(),
         "method_version": METHOD_VERSION,
+        "other_losses": other_losses(),
     }
     return render(request, "leaderboard/methodology.html", context)
 

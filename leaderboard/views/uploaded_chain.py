@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluation.content import chain_files
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.board.rows import METRICS
 from leaderboard.models import UploadedChain
@@ -111,7 +112,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     main = metrics[names[0]] if names else None
     figures = []
     for name in names:
-        found = metrics[name]["events"]["0.5"]
+        found = metrics[name]["events"][f"{DEFAULT_LEVEL:g}"]
         reached = found["time"] if found["kind"] else None
         figures.append(
             (metrics[name]["label"], formatting.half_life(reached, trips), found["kind"])

@@ -14,13 +14,14 @@ from evaluation.shell.commands.printing import CommandError, note, progress, say
 from evaluation.shell.results import MetricResult, run_results, shown
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, score_run
+from evaluation.statistics.levels import life, lost
 
 HELP = "score the trips of a run folder"
-DESCRIPTION = """\
+DESCRIPTION = f"""\
 Scores every restored picture of a run against its source by every metric that
 can run here, judges whether each edit was made, and writes RUN/scores.json.
-Scored again, only what is new is computed. Half-life: the number of trips after
-which half of the cases have lost half of their picture, or an edit was not made."""
+Scored again, only what is new is computed. {life()}: the number of trips after
+which half of the cases have lost {lost()} of their picture, or an edit was not made."""
 EPILOG = """\
 A metric that cannot run here is "not run", never 0: `convergebench weights`."""
 
@@ -105,7 +106,7 @@ def read_scores(folder: RunFolder) -> RunScores | None:
 
 
 def results_table(results: dict[str, MetricResult]) -> str:
-    head = ["metric", "half-life", "95 % interval", "usable trips", "AUC", "after 1", "after N"]
+    head = ["metric", life().lower(), "95 % interval", "usable trips", "AUC", "after 1", "after N"]
     rows = [
         [
             result.label,

@@ -22,6 +22,7 @@ from evaluation.statistics.breakdown import breakdown, case_summaries
 from evaluation.statistics.chain_scores import ChainScores
 from evaluation.statistics.dynamics import dynamics, summarise_dynamics
 from evaluation.statistics.half_life import COMPLETED, Summary, survival_steps
+from evaluation.statistics.levels import life, lost
 from evaluation.statistics.ranking import Placing
 
 THUMBNAIL = 208
@@ -70,6 +71,8 @@ class Report:
     def context(self) -> dict[str, Any]:
         return {
             "version": __version__,
+            "life": life(),
+            "lost": lost(),
             "suite": self.suite,
             "title": self.title,
             "runs": self.runs,
@@ -114,7 +117,7 @@ class Report:
         label = metric_class(self.metric).label
         cards = [
             (
-                f"Half-life ({label})",
+                f"{life()} ({label})",
                 shown(summary.half_life, trips),
                 _interval(interval_text(placing.bounds.half_life, trips), "trips"),
             )
@@ -124,7 +127,7 @@ class Report:
                 other = self.placings[name][0]
                 cards.append(
                     (
-                        f"Semantic half-life ({metric_class(name).label})",
+                        f"Semantic {life().lower()} ({metric_class(name).label})",
                         shown(other.summary.half_life, trips),
                         _interval(interval_text(other.bounds.half_life, trips), "trips"),
                     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.statistics.half_life import Summary
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import Bounds
 
 # Okabe and Ito's colours, told apart by colour-blind people; markers and dashes help too.
@@ -81,7 +82,8 @@ def survival(lines: Sequence[Line]) -> Chart:
         trips = lines[0].summary.trips
         for index, line in enumerate(lines):
             axes.plot(*line.survival, label=line.name, drawstyle="steps-post", **_look(index))
-        _frame(axes, trips)
+        # The half-life is a median: where half of the cases are still usable.
+        _frame(axes, trips, marked=0.5)
         axes.set_ylim(-0.02, 1.04)
         axes.set_ylabel("share of cases still usable")
         axes.set_xlabel("round trips")
@@ -136,18 +138,18 @@ def _retention(axes: Any, lines: Sequence[Line], small: bool = False) -> None:
                 alpha=0.13,
                 linewidth=0,
             )
-    _frame(axes, trips)
+    _frame(axes, trips, marked=DEFAULT_LEVEL)
     # Far below 0 all is lost alike; there the lines would only squeeze the others.
     axes.set_ylim(max(lowest, -0.5) - 0.05, 1.04)
 
 
-def _frame(axes: Any, trips: int) -> None:
+def _frame(axes: Any, trips: int, marked: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlim(0, trips)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
     axes.grid(axis="y")
-    axes.axhline(0.5, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), alpha=0.55)
+    axes.axhline(marked, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), alpha=0.55)
 
 
 def _look(index: int) -> dict[str, Any]:

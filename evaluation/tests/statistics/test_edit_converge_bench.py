@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from evaluation.statistics.comparison import compare
-from evaluation.statistics.half_life import LEVELS, ChainResult
+from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import board
 from evaluation.testing.published_tables import BLANK_SSIM, PARTIAL, TRIPS, WHOLE
 

@@ -14,7 +14,8 @@ from lifelines.datasets import load_waltons
 from lifelines.utils import restricted_mean_survival_time
 from scipy.stats import CensoredData, ecdf
 
-from evaluation.statistics.half_life import LEVELS, carried, event, shown_half_life, summarise
+from evaluation.statistics.half_life import carried, event, shown_half_life, summarise
+from evaluation.statistics.levels import LEVELS
 from evaluation.testing.chains import chain
 
 N = 20

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from evaluation.measuring.trip_measures import TripMeasures
-from evaluation.statistics.half_life import LEVELS, event
+from evaluation.statistics.half_life import event
+from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.standings import (
     MeasuredChain,
     Place,

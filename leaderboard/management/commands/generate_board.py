@@ -19,7 +19,8 @@ from evaluation.content.suites import EditPair as CorePair
 from evaluation.content.suites import SourcePicture
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.images import Picture
-from evaluation.statistics.half_life import LEVELS, METHOD_VERSION
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.levels import LEVELS
 from leaderboard.content import loading
 from leaderboard.models import (
     Calibration,

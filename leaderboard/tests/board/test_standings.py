@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.statistics.half_life import LEVELS
+from evaluation.statistics.levels import LEVELS
 from leaderboard.models import (
     Chain,
     Run,

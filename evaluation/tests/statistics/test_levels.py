@@ -1,0 +1,105 @@
+"""One default level: change its line, and every default and every sentence follows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from evaluation.statistics import levels
+from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
+
+#: Puts another default in the place of ours before anything else is imported.
+OTHER_DEFAULT = "from evaluation.statistics import levels; levels.DEFAULT_LEVEL = 0.75\n" + (
+    "for say in (levels.lost, levels.left, levels.life, levels.fraction):"
+    " say.__defaults__ = (0.75,)\n"
+)
+
+
+def run(code: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_DEFAULT + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", **variables},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_default_is_one_of_the_levels_that_standings_have():
+    assert DEFAULT_LEVEL in LEVELS
+
+
+@pytest.mark.parametrize(
+    ("level", "lost", "left", "life"),
+    [
+        (0.25, "three quarters", "a quarter", "Trips to 75\u00a0% lost"),
+        (0.5, "half", "half", "Half-life"),
+        (0.75, "a quarter", "three quarters", "Trips to 25\u00a0% lost"),
+        (0.9, "a tenth", "90\u00a0%", "Trips to 10\u00a0% lost"),
+        (0.95, "5\u00a0%", "95\u00a0%", "Trips to 5\u00a0% lost"),
+    ],
+)
+def test_levels_in_words(level, lost, left, life):
+    assert (levels.lost(level), levels.left(level), levels.life(level)) == (lost, left, life)
+
+
+def test_every_function_that_takes_a_level_has_the_one_default():
+    code = """
+        import importlib, inspect, pkgutil, evaluation
+        rooms = ("evaluation.statistics", "evaluation.shell")
+        seen = set()
+        for module in pkgutil.walk_packages(evaluation.__path__, "evaluation."):
+            if not module.name.startswith(rooms):
+                continue
+            for name, function in inspect.getmembers(importlib.import_module(module.name)):
+                if not inspect.isfunction(function):
+                    continue
+                level = inspect.signature(function).parameters.get("level")
+                if level and level.default is not level.empty:
+                    assert level.default == 0.75, (module.name, name)
+                    seen.add(name)
+        print(*seen)
+    """
+    assert {"summarise", "board", "compare", "run_results", "repeat_spread"} <= set(
+        run(code).split()
+    )
+
+
+def test_pages_and_shell_say_what_the_default_means(tmp_path):
+    code = """
+        import django
+        django.setup()
+        from django.template.loader import render_to_string
+        from django.test import RequestFactory
+        from evaluation import __main__
+        from evaluation.shell.commands import score
+        from leaderboard.board.filters import BoardFilters
+        from leaderboard.models import Suite
+        from leaderboard.pages import charts, model_page, worked_example
+        request = RequestFactory().get("/")
+        for page in ("board", "about"):
+            html = render_to_string(f"leaderboard/{page}.html", {}, request)
+            assert "a quarter of the picture" in html, page
+            assert "half of the picture" not in html, page
+        filters = BoardFilters(Suite(slug="demo"))
+        assert filters.level == 0.75
+        assert "level" not in filters.query()
+        assert "level=0.5" in filters.query(level=0.5)
+        figure = str(charts.retention_curves([], 5)["layout"])
+        assert "a quarter is lost" in figure and "0.75" in figure
+        assert "above three quarters" in str(vars(model_page))
+        assert "a quarter is lost" in str(worked_example.worked_example())
+        assert "until a quarter of the picture" in __main__.DESCRIPTION
+        assert "have lost a quarter of their picture" in score.DESCRIPTION
+    """
+    run(
+        code,
+        DJANGO_SETTINGS_MODULE="convergebench_site.settings",
+        DATA_DIR=str(tmp_path),
+        DEBUG="1",
+    )
