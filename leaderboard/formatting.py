@@ -16,25 +16,9 @@ if TYPE_CHECKING:
     from evaluation.statistics.ranking import Interval
 
 NOT_RUN = "not run"
-#: The trips people read; every trip is scored.
-TICKS = (1, 2, 3, 5, 10, 15, 20)
-#: What each metric looks at, for people who do not know its name.
-LOOKS_AT = {
-    "lpips": "perceived quality",
-    "clip": "meaning",
-    "imagenet": "content",
-    "psnr": "pixels",
-    "ssim": "structure",
-    "ms_ssim": "structure, coarse to fine",
-    "worst_window": "the worst spot",
-}
+
 #: Edits of a category, as the subject of a sentence.
 EDITS = {"accessories": "Accessory edits", "scene-objects": "Scene-object edits"}
-
-
-def ticks(trips: int) -> list[int]:
-    """The trips to print for a suite of `trips`, its last one among them."""
-    return sorted({number for number in TICKS if number < trips} | {trips})
 
 
 def own_value(value: float, metric: str) -> str:
@@ -159,10 +143,18 @@ def metric_label(name: str) -> str:
         return name.replace("_", " ").upper()
 
 
+def looks_at(name: str) -> str:
+    """ "perceived quality"; empty for a metric we no longer know."""
+    try:
+        return metric_class(name).looks_at
+    except MetricError:
+        return ""
+
+
 def metric_choice(name: str) -> str:
     """ "LPIPS: perceived quality"."""
-    looks_at = LOOKS_AT.get(name)
-    return f"{metric_label(name)}: {looks_at}" if looks_at else metric_label(name)
+    what = looks_at(name)
+    return f"{metric_label(name)}: {what}" if what else metric_label(name)
 
 
 def edits(category: str) -> str:

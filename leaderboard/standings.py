@@ -109,9 +109,8 @@ def _wanted_keys(suite: Suite) -> set[tuple[str, str, int]]:
 def pinned_metrics(run: Run) -> list[MetricVersion]:
     """The metric versions this run is scored with; those that were not run are not among them."""
     found = []
-    for name, pinned in run.metrics.items():
-        if "missing" in pinned:
-            continue
+    for name in run.scored_metrics:
+        pinned = run.metrics[name]
         metric = MetricVersion.objects.filter(
             name=name,
             version=pinned["version"],

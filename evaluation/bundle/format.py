@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES
+from evaluation.metrics import scored_metrics
 
 FORMAT = 1
 DOCUMENT = "bundle.json"
@@ -296,9 +297,7 @@ class Bundle:
     @property
     def scored_metrics(self) -> list[str]:
         """The metrics that the run was scored by; those that were not run are not among them."""
-        return [
-            name for name, pinned in self.document.run.metrics.items() if "missing" not in pinned
-        ]
+        return scored_metrics(self.document.run.metrics)
 
     @property
     def held(self) -> frozenset[str]:

@@ -93,6 +93,13 @@ class Versioned(Protocol):
 
 
 V = TypeVar("V", bound=Versioned)
+#: The trips people read; every trip is scored.
+TICKS = (1, 2, 3, 5, 10, 15, 20)
+
+
+def ticks(trips: int) -> list[int]:
+    """The trips to print for a suite of `trips`, its last one among them."""
+    return sorted({number for number in TICKS if number < trips} | {trips})
 
 
 def find_suite(name: str, among: Iterable[V]) -> V | None:

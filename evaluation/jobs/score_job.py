@@ -236,8 +236,7 @@ class ScoreJob:
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
         self.run.refresh_from_db(fields=["metrics"])
-        names = [name for name, pinned in self.run.metrics.items() if "missing" not in pinned]
-        scorer = Scorer(names or settings.METRICS or None)
+        scorer = Scorer(self.run.scored_metrics or settings.METRICS or None)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)
@@ -249,9 +248,8 @@ class ScoreJob:
                 run.provenance |= {"scoring": made}
                 run.save(update_fields=["metrics", "provenance"])
         self.run.metrics = run.metrics
-        for name, pinned in run.metrics.items():
-            if "missing" in pinned:
-                continue
+        for name in run.scored_metrics:
+            pinned = run.metrics[name]
             here = made["metrics"].get(name)
             if here is None:
                 why = made["not_run"].get(name, "it is not installed")
@@ -267,15 +265,15 @@ class ScoreJob:
     @cached_property
     def versions(self) -> dict[str, MetricVersion]:
         """The row of each pinned metric."""
-        names = self.scorer.metrics
+        here, pinned = self.scorer.metrics, self.run.metrics
         return {
             name: MetricVersion.objects.get_or_create(
                 name=name,
-                version=pinned["version"],
-                weights_sha256=pinned["weights_sha256"],
+                version=pinned[name]["version"],
+                weights_sha256=pinned[name]["weights_sha256"],
             )[0]
-            for name, pinned in self.run.metrics.items()
-            if name in names and "missing" not in pinned
+            for name in self.run.scored_metrics
+            if name in here
         }
 
     # The end.

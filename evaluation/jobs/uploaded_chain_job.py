@@ -11,7 +11,7 @@ from evaluation.content.suites import EditPair
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import MetricError, load_metric
+from evaluation.metrics import HEADLINE, MetricError, load_metric
 from evaluation.statistics.chain_scores import score_chain
 from evaluation.statistics.dynamics import dynamics
 from evaluation.statistics.half_life import event
@@ -71,7 +71,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
             "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
             "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
         }
-    last = metrics.get("lpips") or next(iter(metrics.values()), None)
+    last = metrics.get(HEADLINE) or next(iter(metrics.values()), None)
     return {
         "trips": count,
         "metrics": metrics,

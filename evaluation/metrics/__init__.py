@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from evaluation.metrics.base import Features, Metric, MetricError
 
-__all__ = ["METRICS", "Features", "Metric", "MetricError", "load_metric", "metric_class"]
+__all__ = [
+    "HEADLINE",
+    "METRICS",
+    "Features",
+    "Metric",
+    "MetricError",
+    "in_order",
+    "load_metric",
+    "metric_class",
+    "scored_metrics",
+    "semantic_metrics",
+]
 
+#: In the order in which people meet them; the first that was run is what a board opens with.
 METRICS: dict[str, str] = {
-    "psnr": "evaluation.metrics.psnr:Psnr",
-    "ssim": "evaluation.metrics.ssim:Ssim",
-    "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
     "lpips": "evaluation.metrics.lpips:Lpips",
     "clip": "evaluation.metrics.clip:Clip",
     "imagenet": "evaluation.metrics.imagenet:ImageNet",
+    "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
+    "ssim": "evaluation.metrics.ssim:Ssim",
+    "psnr": "evaluation.metrics.psnr:Psnr",
     "worst_window": "evaluation.metrics.worst_window:WorstWindow",
 }
+HEADLINE = next(iter(METRICS))
 
 
 @cache
@@ -35,3 +50,20 @@ def metric_class(name: str) -> type[Metric]:
 def load_metric(name: str) -> Metric:
     """The metric registered under `name`; its weights load when it is first used."""
     return metric_class(name)()
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """These metrics in the order of METRICS; then, by name, those we no longer know."""
+    given = set(names)
+    return [name for name in METRICS if name in given] + sorted(given - set(METRICS))
+
+
+def scored_metrics(pinned: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of a run's metrics as it pinned them, those that were run, in order."""
+    return in_order(name for name, values in pinned.items() if "missing" not in values)
+
+
+@cache
+def semantic_metrics() -> tuple[str, ...]:
+    """The metrics that look at what a picture means, the most telling first."""
+    return tuple(name for name in METRICS if metric_class(name).semantic)

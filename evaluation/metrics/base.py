@@ -32,6 +32,10 @@ class Metric(ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]
+    #: What it looks at, for people who do not know its name: "perceived quality".
+    looks_at: ClassVar[str]
+    #: Whether it looks at what a picture means; such a metric stands beside the headline.
+    semantic: ClassVar[bool] = False
     #: Changes whenever numbers can change; curves never mix versions.
     version: ClassVar[str]
     #: Of the value that is shown; a distance is always better when smaller.

@@ -21,6 +21,7 @@ class Clip(NetworkMetric):
     """1 - cosine of the image embeddings, of the pictures as CLIP's own preparation shows them."""
 
     name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
+    looks_at, semantic = "meaning", True
     higher_is_better = True
     modules = {"torch": "torch", "open_clip": "open_clip_torch", "safetensors": "safetensors"}
     weights = "clip"

@@ -18,6 +18,7 @@ class ImageNet(NetworkMetric):
     """1 - cosine of the pooled features; the picture is seen at 224 x 224 pixels."""
 
     name, label, version = "imagenet", "ImageNet features", "efficientnet-lite0-1"
+    looks_at, semantic = "content", True
     higher_is_better = True
     modules = {"torch": "torch", "efficientnet_lite_pytorch": "efficientnet-lite-pytorch"}
     weights = "imagenet"

@@ -18,6 +18,7 @@ class Lpips(NetworkMetric):
     """The network of the `lpips` package; the source goes through its trunk only once."""
 
     name, label, version = "lpips", "LPIPS", "alex-0.1"
+    looks_at = "perceived quality"
     higher_is_better = False
     # AlexNet's last pooling has nothing left of a smaller picture.
     smallest = 31

@@ -21,6 +21,7 @@ class MsSsim(Metric):
     """
 
     name, label, version = "ms_ssim", "MS-SSIM", "1"
+    looks_at = "structure, coarse to fine"
     higher_is_better = True
     smallest = WINDOW * 2 ** (len(WEIGHTS) - 1)
     modules = {"cv2": "opencv-python-headless"}

@@ -20,6 +20,7 @@ class Psnr(Metric):
     """The distance is the MSE, so a mean over cases is a mean of MSE, never of decibels."""
 
     name, label, version = "psnr", "PSNR", "1"
+    looks_at = "pixels"
     higher_is_better, unit, digits = True, "dB", 2
 
     def prepare(self, source: Image.Image) -> Features:

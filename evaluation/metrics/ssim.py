@@ -29,6 +29,7 @@ ROWS = 64
 
 class Ssim(Metric):
     name, label, version = "ssim", "SSIM", "1"
+    looks_at = "structure"
     higher_is_better = True
     smallest = WINDOW
     modules = {"cv2": "opencv-python-headless"}

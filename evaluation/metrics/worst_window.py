@@ -22,6 +22,7 @@ class WorstWindow(Metric):
     """
 
     name, label, version = "worst_window", "Local loss", "1"
+    looks_at = "the worst spot"
     higher_is_better, digits = False, 4
 
     def prepare(self, source: Image.Image) -> Features:

@@ -7,17 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evaluation.content.suites import Suite
-from evaluation.metrics import metric_class
+from evaluation.metrics import in_order, metric_class
 from evaluation.shell.run_folder import chain_slug
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import Bounds, Interval, Placing, board
-
-HEADLINE = "lpips"
-# The semantic metric that stands beside the headline, the first that was run.
-SEMANTIC = ("clip", "imagenet")
-TICKS = (1, 2, 3, 5, 10, 15, 20)
 
 shown = shown_half_life
 
@@ -47,7 +42,7 @@ def run_results(
 ) -> dict[str, MetricResult]:
     """The results of one run, the headline first; a metric that was not run is not there."""
     found = {}
-    for metric in ordered(scores.metrics):
+    for metric in in_order(scores.metrics):
         chains = scores.results(suite, metric)
         if not chains:
             continue
@@ -69,17 +64,6 @@ def keys(suite: Suite) -> list[tuple[str, str, int]]:
     return [
         (case.picture, case.pair, repeat) for case in suite.cases for repeat in range(suite.repeats)
     ]
-
-
-def ordered(metrics: list[str]) -> list[str]:
-    """The headline, the semantic metrics, then the others."""
-    first = [name for name in (HEADLINE, *SEMANTIC) if name in metrics]
-    return first + [name for name in metrics if name not in first]
-
-
-def ticks(trips: int) -> list[int]:
-    """The trips people read: 1, 2, 3, 5, 10, 15, 20, and the last."""
-    return sorted({n for n in TICKS if n < trips} | {trips})
 
 
 def interval_text(interval: Interval | None, trips: int) -> str:

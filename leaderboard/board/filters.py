@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from evaluation.metrics import HEADLINE
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Suite
 
@@ -18,7 +19,7 @@ class BoardFilters:
     """
 
     suite: Suite
-    metric: str = "lpips"
+    metric: str = HEADLINE
     level: float = DEFAULT_LEVEL
     scope: str = "all"
     weights: str = ""

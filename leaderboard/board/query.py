@@ -9,6 +9,7 @@ from typing import Any, Self
 from django import forms
 
 from evaluation.content.suites import find_suite
+from evaluation.metrics import HEADLINE
 from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import sort_columns
@@ -84,7 +85,7 @@ class BoardQuery:
         )
         suite = suite or offered[0]
         runs = runs_of(suite)
-        metrics = metrics_of(runs) or ["lpips"]
+        metrics = metrics_of(runs) or [HEADLINE]
         scopes = _scopes(suite)
         form = BoardForm({**asked, "suite": suite.key})
         form.offer(offered, metrics, scopes)

@@ -12,16 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from django.db import connection
 from django.db.models import Exists, OuterRef
 
+from evaluation.metrics import in_order, semantic_metrics
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow, sorted_rows
 from leaderboard.board.filters import BoardFilters
 from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
-#: The order in which metrics are offered; the first that was run is the default.
-METRICS = ("lpips", "clip", "imagenet", "ms_ssim", "ssim", "psnr", "worst_window")
-#: The semantic column: the first of these that every model shown has.
-SEMANTIC = ("clip", "imagenet")
 RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"
 
 
@@ -50,17 +47,13 @@ def runs_of(suite: Suite) -> list[Run]:
 
 def metrics_of(runs: Iterable[Run]) -> list[str]:
     """The metrics that any of these runs was scored by, in the order they are offered."""
-    scored = {
-        name for run in runs for name, pinned in run.metrics.items() if "missing" not in pinned
-    }
-    known = [name for name in METRICS if name in scored]
-    return known + sorted(scored - set(METRICS))
+    return in_order(name for run in runs for name in run.scored_metrics)
 
 
 def board_rows(filters: BoardFilters, runs: Sequence[Run] | None = None) -> list[BoardRow]:
     """Ranked models, then those that are not ranked, then the yardsticks; each group sorted."""
     runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters.weights)]
-    names = {filters.metric, *SEMANTIC}
+    names = {filters.metric, *semantic_metrics()}
     standings = _standings(runs, filters.level, filters.scope, names)
     semantic = standings.get(semantic_metric(runs, standings) or "", {})
     chosen = standings.get(filters.metric, {})
@@ -81,8 +74,10 @@ def semantic_metric(
 ) -> str | None:
     """CLIP where every model shown has it, else ImageNet features, else whatever there is."""
     measured = {run.pk for run in runs if any(run.pk in found for found in standings.values())}
-    complete = [name for name in SEMANTIC if measured and measured <= set(standings.get(name, {}))]
-    partial = [name for name in reversed(SEMANTIC) if standings.get(name)]
+    complete = [
+        name for name in semantic_metrics() if measured and measured <= set(standings.get(name, {}))
+    ]
+    partial = [name for name in reversed(semantic_metrics()) if standings.get(name)]
     return next(iter(complete + partial), None)
 
 
@@ -173,7 +168,7 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
             f"Incomplete: {formatting.count(missing, 'case')} missing" if missing else "Incomplete"
         )
     label = formatting.metric_label(filters.metric)
-    scored = "missing" not in run.metrics.get(filters.metric, {"missing": True})
+    scored = filters.metric in run.scored_metrics
     if scored and measured:
         return f"Scored by another version of {label}"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from evaluation.metrics import METRICS, in_order, scored_metrics
 from evaluation.statistics.half_life import ChainResult
 from evaluation.statistics.item_diagnostics import CaseDiagnosis, diagnose
 from evaluation.statistics.standings import Place, chain_of_numbers
 from leaderboard.models import Chain, Suite
 from leaderboard.models.runs import RunState
-
-#: In this order the first metric that every run has is used.
-METRICS = ("lpips", "ssim", "psnr")
 
 
 def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
@@ -19,14 +17,10 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     runs = suite.runs.filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)
     chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
-    run_by_all = (
-        name
-        for name in METRICS
-        if all("missing" not in pinned.get(name, {"missing": ""}) for _, pinned in chosen)
-    )
-    metric = next(run_by_all, None)
-    if not chosen or metric is None:
+    run_by_all = set(METRICS).intersection(*(scored_metrics(pinned) for _, pinned in chosen))
+    if not chosen or not run_by_all:
         return []
+    metric = in_order(run_by_all)[0]
     results: dict[str, list[ChainResult]] = defaultdict(list)
     chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
     for chain in chains.iterator(chunk_size=500):

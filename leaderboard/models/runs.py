@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.metrics import scored_metrics
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
 
@@ -203,6 +204,11 @@ class Run(models.Model):
             and self.source == self.Source.OURS
             and (self.cleared or not self.flags)
         )
+
+    @property
+    def scored_metrics(self) -> list[str]:
+        """The metrics that the run is scored by, in order; those that could not run are not there."""
+        return scored_metrics(self.metrics)
 
     @property
     def seconds_per_edit(self) -> float | None:

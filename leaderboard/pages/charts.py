@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from typing import Any
 
+from evaluation.content.suites import ticks
 from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
 
@@ -95,7 +96,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
         "layout": layout(
             xaxis={
                 "title": {"text": "round trips"},
-                "tickvals": [0, *formatting.ticks(trips)],
+                "tickvals": [0, *ticks(trips)],
                 # Room at the right for the names of the yardsticks.
                 "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
             },
@@ -125,7 +126,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
     def kept(curve: Curve, number: int) -> float:
         return max(0, _at(curve.mean, number) or 0)
 
-    numbers = formatting.ticks(trips)
+    numbers = ticks(trips)
     drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
     best, worst = drawn[0], drawn[-1]
     if best is worst:
@@ -140,7 +141,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
 
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:
     """The same numbers at the trips people read."""
-    numbers = formatting.ticks(trips)
+    numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return Table(["Model", *(formatting.after(number) for number in numbers)], rows)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from evaluation.content.suites import ticks
 from evaluation.statistics.comparison import Difference
-from leaderboard import formatting
 from leaderboard.models import Standing
 
 WIDTH, HEIGHT = 64, 22
@@ -37,7 +37,7 @@ def half_life_bar(standing: Standing, trips: int) -> SafeString:
 
 def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeString:
     """Retention over the trips with its band, sampled where people read it."""
-    numbers = [0, *formatting.ticks(trips)]
+    numbers = [0, *ticks(trips)]
 
     def points(values: Sequence[float | None]) -> list[str]:
         return [

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 
 from evaluation.content import catalog
+from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS
+from evaluation.metrics import METRICS, in_order
 from evaluation.statistics.levels import left
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.rows import METRICS
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.pages.strips import like_jpeg
@@ -52,12 +53,12 @@ class MetricLine:
 
 def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLine]:
     """Every metric we know, run or not; then those we no longer know."""
-    names = [*METRICS, *sorted(set(standings) - set(METRICS))]
+    names = in_order({*METRICS, *standings})
     return [
         MetricLine(
             name,
             formatting.metric_label(name),
-            formatting.LOOKS_AT.get(name, ""),
+            formatting.looks_at(name),
             standings.get(name),
             own_values(standings[name], trips) if name in standings else (),
         )
@@ -68,7 +69,7 @@ def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLi
 def own_values(standing: Standing, trips: int) -> list[str]:
     """The metric's own value at the trips people read, with its unit."""
     shown, name = standing.curve.get("shown") or [], standing.metric.name
-    values = [shown[n] if n < len(shown) else None for n in formatting.ticks(trips)]
+    values = [shown[n] if n < len(shown) else None for n in ticks(trips)]
     return ["–" if value is None else formatting.own_value(value, name) for value in values]
 
 
@@ -107,8 +108,8 @@ def _finding(standings: Mapping[str, Standing], trips: int) -> str:
     start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
     if formatting.percent(left[most]) == formatting.percent(left[least]):
         return f"{start} the picture, by whatever metric"
-    look = formatting.LOOKS_AT
-    return f"{start} {look.get(most, most)}, {formatting.percent(left[least])} of {look.get(least, least)}"
+    kept, gone = (formatting.looks_at(name) or name for name in (most, least))
+    return f"{start} {kept}, {formatting.percent(left[least])} of {gone}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def damage(standing: Standing, lines: Sequence[MetricLine], trips: int) -> list[
     """After each trip people read: what is kept, the JPEG of equal loss, every metric's value."""
     curve, jpeg = standing.curve, standing.details.get("jpeg", {})
     found = []
-    for place, number in enumerate(formatting.ticks(trips)):
+    for place, number in enumerate(ticks(trips)):
         mean, low, high = (
             values[number] if number < len(values := curve.get(name) or ()) else None
             for name in ("mean", "low", "high")
@@ -140,7 +141,7 @@ def damage(standing: Standing, lines: Sequence[MetricLine], trips: int) -> list[
 def jpeg_sentence(standing: Standing, trips: int) -> str:
     """ "After 5 round trips: like one JPEG save at quality 8."; empty where it is not known."""
     jpeg = standing.details.get("jpeg", {})
-    numbers = [n for n in formatting.ticks(trips) if str(n) in jpeg]
+    numbers = [n for n in ticks(trips) if str(n) in jpeg]
     if not numbers:
         return ""
     number = 5 if 5 in numbers else numbers[-1]

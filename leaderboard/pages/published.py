@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from evaluation.content.suites import ticks
 from evaluation.metrics import MetricError, metric_class
 from leaderboard import formatting
 from leaderboard.models import PublishedFigure
@@ -146,7 +147,7 @@ def _layout(metric: str, last: int) -> Figure:
     return layout(
         xaxis={
             "title": {"text": "round trips"},
-            "tickvals": [0, *formatting.ticks(last)],
+            "tickvals": [0, *ticks(last)],
             "range": [0, last * 1.02],
         },
         yaxis={"title": {"text": title}},
@@ -161,7 +162,7 @@ def _table(
     metric: str,
 ) -> Table:
     """The same values; ours at the trips people read, theirs wherever they have one."""
-    numbers = sorted({*formatting.ticks(trips), *(n for line in theirs for n in line.values)})
+    numbers = sorted({*ticks(trips), *(n for line in theirs for n in line.values)})
     ours = dict(enumerate(values))
     rows = [
         [who, *(_value(found.get(n), metric) for n in numbers), source]

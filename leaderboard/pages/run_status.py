@@ -9,7 +9,6 @@ from django.db.models import Avg, Count
 
 from evaluation.measuring.scoring import retention
 from leaderboard import formatting
-from leaderboard.board.rows import METRICS
 from leaderboard.models import Calibration, MetricVersion, Run, Score
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.pages.progress import progress
@@ -119,7 +118,7 @@ def curve_so_far(run: Run) -> dict[str, Any]:
     A plain mean over what is there, for watching: the numbers of the board come
     from standings, which weigh the cases.
     """
-    name = next((n for n in METRICS if "missing" not in run.metrics.get(n, {"missing": 1})), None)
+    name = next(iter(run.scored_metrics), None)
     if name is None or not run.trips_scored or run.state == RunState.FINISHED:
         return {"metric": "", "curve": [], "path": ""}
     key = f"curve-so-far/{run.pk}/{run.trips_scored}"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
-from evaluation.metrics import metric_class
+from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
-from leaderboard.board.rows import METRICS
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome
 
@@ -231,7 +231,7 @@ ENDED: dict[str, str] = {
 
 def short_numbers(trips: int) -> list[int]:
     """The trips of a short strip: the first, the last, and those between that people read."""
-    numbers = formatting.ticks(trips)
+    numbers = ticks(trips)
     if len(numbers) <= SHORT:
         return numbers
     step = (len(numbers) - 1) / (SHORT - 1)

@@ -11,8 +11,9 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
+from evaluation.metrics import HEADLINE, METRICS
 from leaderboard import formatting
-from leaderboard.board.rows import METRICS, stamp
+from leaderboard.board.rows import stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
@@ -138,7 +139,7 @@ def _chosen(chains: list[Chain], repeat: str) -> Chain | None:
 
 def _metric(request: HttpRequest, names: list[str]) -> str:
     asked = request.GET.get("metric", "")
-    return asked if asked in names else names[0] if names else METRICS[0]
+    return asked if asked in names else names[0] if names else HEADLINE
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:

@@ -18,6 +18,7 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from evaluation.bundle.format import BundleError
+from evaluation.metrics import HEADLINE
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import score_files
 from leaderboard.board.query import BoardQuery
@@ -114,7 +115,7 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
     standings = Standing.objects.filter(
         run__in=Run.objects.on_the_board().filter(editing_model=model),
         run__suite__published_elsewhere=False,
-        metric__name="lpips",
+        metric__name=HEADLINE,
         level=DEFAULT_LEVEL,
         scope="all",
     )

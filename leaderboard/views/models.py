@@ -10,8 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from evaluation.metrics import METRICS, semantic_metrics
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from leaderboard.board.rows import METRICS, SEMANTIC, stamp
+from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg, model_page, published, strips
@@ -85,7 +86,9 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
     return common | {
         "metric": chosen,
         "standing": standing,
-        "semantic": next((standings[name] for name in SEMANTIC if name in standings), None),
+        "semantic": next(
+            (standings[name] for name in semantic_metrics() if name in standings), None
+        ),
         "ranked": _ranked(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
         "lines": lines,

@@ -11,8 +11,8 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
+from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from leaderboard.board.rows import METRICS
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.pages import model_page, run_status, strips
 from leaderboard.views.crawlers import noindex_variants
@@ -30,7 +30,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     whole = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
     standings = {standing.metric.name: standing for standing in whole}
     names = [name for name in METRICS if name in standings]
-    metric = names[0] if names else METRICS[0]
+    metric = names[0] if names else HEADLINE
     order = request.GET.get("order", "worst" if names else "suite")
     chains = _ordered(list(run.chains.select_related("case__picture__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))

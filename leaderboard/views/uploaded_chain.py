@@ -10,9 +10,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluation.content import chain_files
+from evaluation.metrics import METRICS
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
-from leaderboard.board.rows import METRICS
 from leaderboard.models import UploadedChain
 from leaderboard.pages import uploaded_chain
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table

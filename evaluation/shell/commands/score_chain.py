@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import Suite
 from evaluation.measuring.jpeg import jpeg_equivalent
-from evaluation.metrics import load_metric, metric_class
+from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.shell.commands.printing import progress, say, say_json, table
 from evaluation.shell.commands.score import add_metrics, new_scorer, results_table
 from evaluation.shell.report import Report, ReportedRun
@@ -127,7 +127,7 @@ def _trip_table(scores: RunScores, slug: str) -> str:
         columns.append([metric.text(distance) for distance in distances])
         kept = scores.retention(chain, name)
         calibration = scores.pictures["source"][name]
-        if name == "lpips" and kept and calibration:
+        if name == HEADLINE and kept and calibration:
             head += ["retention", "as JPEG"]
             columns.append([f"{q:.3f}" for q in kept])
             qualities = [jpeg_equivalent(d, calibration.ladder) for d in distances]

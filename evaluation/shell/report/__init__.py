@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
-from evaluation.content.suites import Suite
+from evaluation.content.suites import Suite, ticks
 from evaluation.images import Picture, thumbnail
 from evaluation.measuring.jpeg import jpeg_equivalent
-from evaluation.metrics import metric_class
+from evaluation.metrics import in_order, metric_class, semantic_metrics
 from evaluation.shell.report import charts
-from evaluation.shell.results import SEMANTIC, compared, interval_text, ordered, shown, ticks
+from evaluation.shell.results import compared, interval_text, shown
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.breakdown import breakdown, case_summaries
 from evaluation.statistics.chain_scores import ChainScores
@@ -97,7 +97,7 @@ class Report:
     def metrics(self) -> list[str]:
         """The metrics that every run has, the headline first."""
         shared = set.intersection(*(set(run.scores.metrics) for run in self.runs))
-        return [name for name in ordered(self.runs[0].scores.metrics) if name in shared]
+        return in_order(shared)
 
     @property
     def metric(self) -> str:
@@ -122,7 +122,7 @@ class Report:
                 _interval(interval_text(placing.bounds.half_life, trips), "trips"),
             )
         ]
-        for name in SEMANTIC:
+        for name in semantic_metrics():
             if name in self.placings and name != self.metric:
                 other = self.placings[name][0]
                 cards.append(
@@ -148,7 +148,7 @@ class Report:
             others = [
                 next(p for p in placings if p.run == placing.run)
                 for name, placings in self.placings.items()
-                if name in SEMANTIC
+                if name in semantic_metrics()
             ]
             summary, trips = placing.summary, self.suite.trips
             broken = {

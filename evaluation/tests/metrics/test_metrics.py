@@ -11,7 +11,17 @@ from hypothesis.extra import numpy as arrays
 from skimage import data
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from evaluation.metrics import METRICS, MetricError, load_metric, metric_class, weights
+from evaluation.metrics import (
+    HEADLINE,
+    METRICS,
+    MetricError,
+    in_order,
+    load_metric,
+    metric_class,
+    scored_metrics,
+    semantic_metrics,
+    weights,
+)
 from evaluation.metrics.base import finite
 from evaluation.metrics.psnr import mse
 from evaluation.metrics.worst_window import worst, worst_place
@@ -250,5 +260,35 @@ def test_a_value_that_is_no_number_is_an_error_and_rounding_below_zero_is_zero()
 
 
 def test_an_unknown_metric_names_the_known_ones():
-    with pytest.raises(MetricError, match="known are psnr, ssim"):
+    with pytest.raises(MetricError, match="known are lpips, clip"):
         load_metric("vmaf")
+
+
+def test_people_are_told_what_each_metric_looks_at_and_no_two_look_alike():
+    told = [metric_class(name).looks_at for name in METRICS]
+    assert all(told)
+    assert len(set(told)) == len(told)
+
+
+def test_the_headline_comes_first_and_the_semantic_metrics_next():
+    assert [*METRICS][: 1 + len(semantic_metrics())] == [HEADLINE, *semantic_metrics()]
+    assert semantic_metrics() == ("clip", "imagenet")
+
+
+def test_metrics_come_in_one_order_and_the_forgotten_ones_last():
+    assert in_order(["psnr", "zebra", "lpips", "aardvark", "psnr"]) == [
+        "lpips",
+        "psnr",
+        "aardvark",
+        "zebra",
+    ]
+
+
+def test_a_metric_that_was_pinned_as_missing_was_not_run():
+    pinned = {
+        "ssim": {"version": "1"},
+        "clip": {"missing": "no weights"},
+        "lpips": {"version": "1"},
+    }
+    assert scored_metrics(pinned) == ["lpips", "ssim"]
+    assert scored_metrics({}) == []

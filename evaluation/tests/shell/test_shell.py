@@ -268,7 +268,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, mon
 
 def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
     assert main(["score", str(played), "--metrics", "lpisp"]) == 1
-    assert "there is no metric 'lpisp'; there are psnr" in capsys.readouterr().err
+    assert "there is no metric 'lpisp'; there are lpips, clip" in capsys.readouterr().err
 
 
 def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):

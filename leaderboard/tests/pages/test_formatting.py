@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.content.suites import ticks
 from leaderboard import formatting
 
 NBSP = "\u00a0"
@@ -86,9 +87,9 @@ def test_times_read_in_a_fitting_unit(value, text):
 
 @pytest.mark.parametrize("trips", [1, 3, 5, 10, 20, 37, 100])
 def test_ticks_end_with_the_last_trip_and_never_pass_it(trips):
-    ticks = formatting.ticks(trips)
-    assert ticks == sorted(set(ticks))
-    assert ticks[-1] == trips
+    numbers = ticks(trips)
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == trips
 
 
 def test_a_metric_nobody_registered_still_has_a_name():
