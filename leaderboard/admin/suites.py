@@ -24,23 +24,34 @@ from leaderboard.models.suites import Category, Kind
 
 
 class SuiteForm(NoticesConflicts):
-    """The filters of a draft as fields instead of JSON."""
+    """The filters of a draft as fields, named as a draft names them, instead of JSON."""
 
-    number_of_cases = forms.IntegerField(min_value=1, max_value=5000, initial=24)
-    choice_seed = forms.IntegerField(
-        min_value=0, initial=0, help_text="Another seed chooses other cases under the same filters."
+    cases = forms.IntegerField(
+        label="Number of cases", min_value=1, max_value=5000, initial=drafts.USUAL_CASES
     )
-    only_kinds = forms.MultipleChoiceField(
-        choices=Kind.choices, required=False, widget=forms.CheckboxSelectMultiple
+    seed = forms.IntegerField(
+        label="Choice seed",
+        min_value=0,
+        initial=0,
+        help_text="Another seed chooses other cases under the same filters.",
     )
-    only_made = forms.MultipleChoiceField(
+    kinds = forms.MultipleChoiceField(
+        label="Only kinds",
+        choices=Kind.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    made = forms.MultipleChoiceField(
         label="Only pictures that are",
         choices=SourceImage.Made.choices,
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
-    only_categories = forms.MultipleChoiceField(
-        choices=Category.choices, required=False, widget=forms.CheckboxSelectMultiple
+    categories = forms.MultipleChoiceField(
+        label="Only categories",
+        choices=Category.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
     )
 
     class Meta:
@@ -53,24 +64,13 @@ class SuiteForm(NoticesConflicts):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kept = self.instance.filters or {}
-        self.initial = {
-            **self.initial,
-            "number_of_cases": kept.get("cases", 24),
-            "choice_seed": kept.get("seed", 0),
-            "only_kinds": kept.get("kinds", []),
-            "only_made": kept.get("made", []),
-            "only_categories": kept.get("categories", []),
-        }
+        self.initial.update({name: kept[name] for name in drafts.FILTERS & kept.keys()})
 
     def save(self, commit: bool = True) -> Suite:
-        if not self.instance.is_frozen and "number_of_cases" in self.cleaned_data:
-            self.instance.filters = (self.instance.filters or {}) | {
-                "cases": self.cleaned_data["number_of_cases"],
-                "seed": self.cleaned_data["choice_seed"],
-                "kinds": self.cleaned_data["only_kinds"],
-                "made": self.cleaned_data["only_made"],
-                "categories": self.cleaned_data["only_categories"],
-            }
+        if not self.instance.is_frozen:
+            chosen = drafts.FILTERS & self.cleaned_data.keys()
+            kept = self.instance.filters or {}
+            self.instance.filters = kept | {name: self.cleaned_data[name] for name in chosen}
         return super().save(commit)
 
 
@@ -109,12 +109,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
         ("Play", {"fields": ("trips", "size", "repeats")}),
         (
             "Cases",
-            {
-                "fields": (
-                    *("number_of_cases", "choice_seed", "only_kinds", "only_made"),
-                    *("only_categories", "preview"),
-                )
-            },
+            {"fields": (*("cases", "seed", "kinds", "made", "categories", "preview"),)},
         ),
     )
     frozen_fieldsets = (
@@ -146,7 +141,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
         form = super().get_form(request, obj, **kwargs)
         if obj and obj.is_frozen:
             # The fields of a draft are not on the page, so they cannot be required.
-            for name in ("number_of_cases", "choice_seed"):
+            for name in drafts.FILTERS:
                 form.base_fields.pop(name, None)
         return form
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from django.core.cache import cache
 from django.db import transaction
@@ -20,6 +21,12 @@ from leaderboard.models.suites import Curation
 
 #: What is known of a picture's pixels at a size never changes; a week is a curator's work.
 KEPT_FOR = 7 * 24 * 3600
+
+
+DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
+#: What a curator chooses cases by: the fields of a draft that are not the suite's own.
+FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
+USUAL_CASES = 24
 
 
 @dataclass(frozen=True)
@@ -43,25 +50,12 @@ class Preview:
 def preview(suite: Suite) -> Preview:
     """The suite this draft describes; SuiteError says why there is none."""
 
-    def chosen(name: str) -> tuple[str, ...]:
-        return tuple(suite.filters.get(name) or ())
-
-    draft = suite_builder.Draft(
-        slug=suite.slug,
-        title=suite.title,
-        trips=suite.trips,
-        size=suite.size,
-        version=suite.version,
-        repeats=suite.repeats,
-        description=suite.description,
-        cases=int(suite.filters.get("cases") or 24),
-        seed=int(suite.filters.get("seed") or 0),
-        kinds=chosen("kinds"),
-        made=chosen("made"),
-        categories=chosen("categories"),
-        picture_slugs=chosen("picture_slugs"),
-        pair_slugs=chosen("pair_slugs"),
-    )
+    chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in suite.filters.items()
+        if name in FILTERS and value
+    }
+    draft = suite_builder.Draft(**_of_row(suite), **chosen)
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
     # What a draft takes is known before a picture is opened.
@@ -100,18 +94,8 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
         }
     if without:
         filters["without"] = sorted({*filters.get("without", ()), *without})
-    return Suite.objects.create(
-        slug=suite.slug,
-        version=newest.version + 1,
-        title=suite.title,
-        description=suite.description,
-        trips=suite.trips,
-        size=suite.size,
-        repeats=suite.repeats,
-        filters=filters,
-        importance=suite.importance,
-        changes=changes,
-    )
+    same = _of_row(suite) | {"version": newest.version + 1}
+    return Suite.objects.create(**same, filters=filters, changes=changes)
 
 
 def facts_of(sources: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
@@ -129,6 +113,11 @@ def facts_of(sources: Sequence[SourceImage], size: int) -> dict[str, suite_build
         if key not in known:
             cache.set(key, found[source.slug], KEPT_FOR)
     return found
+
+
+def _of_row(suite: Suite) -> dict[str, Any]:
+    """What a suite's row says of a draft."""
+    return {name: getattr(suite, name) for name in DRAFT_FIELDS if name not in FILTERS}
 
 
 def _prepared(source: SourceImage, size: int) -> Image.Image:

@@ -133,8 +133,8 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
         "size": "128",
         "repeats": "1",
         "importance": "0",
-        "number_of_cases": "5",
-        "choice_seed": "1",
+        "cases": "5",
+        "seed": "1",
     }
     assert curator.post(reverse("admin:leaderboard_suite_add"), draft).status_code == 302
     suite = Suite.objects.get(slug="mine")

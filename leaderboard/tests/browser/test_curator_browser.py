@@ -102,7 +102,7 @@ def test_a_curator_adds_a_picture_and_a_pair_and_freezes_a_suite_that_then_stays
     page.fill("#id_title", "My suite")
     page.fill("#id_trips", "3")
     page.fill("#id_size", "256")
-    page.fill("#id_number_of_cases", "2")
+    page.fill("#id_cases", "2")
     page.click("[name=_continue]")
     page.click("text=What this draft would become")
     page.get_by_text("2 cases on 2 pictures with 1 pairs").wait_for()
@@ -114,7 +114,7 @@ def test_a_curator_adds_a_picture_and_a_pair_and_freezes_a_suite_that_then_stays
     assert suite.is_frozen
     change = page.url
 
-    for name in ("title", "slug", "version", "trips", "size", "number_of_cases"):
+    for name in ("title", "slug", "version", "trips", "size", "cases"):
         assert page.locator(f"[name={name}]").count() == 0
     assert page.get_by_text("Delete").count() == 0
     assert faults(curator) == []
