@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # Two processes, each with a database, a Valkey and a folder of its own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Python compiles what it imports; to compile all that is installed takes half of the time.
+# Where the environment forbids it to keep that, every process would compile anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: up test check bench format clean browser
