@@ -1,7 +1,7 @@
 """Ask an editor again when that can help: back-off with jitter, Retry-After, limits.
 
-For the shell and notebooks. The site's worker spreads its attempts over hours
-and processes and counts them in the database (evaluation.jobs).
+The attempts of one edit, in the shell, in notebooks and in a job of the site. What an endpoint's
+state means for all jobs at once is in the database (evaluation.jobs.pacing).
 """
 
 from __future__ import annotations

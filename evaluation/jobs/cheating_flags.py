@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.content.suites import EditPair
-from evaluation.jobs.storage_errors import stored_safely
+from evaluation.jobs.job_errors import stored_safely
 from evaluation.measuring.cheating import Sign, repeated_answers, signs
 from evaluation.measuring.trip_measures import half_errors
 from leaderboard.models import Chain, Run, Trip

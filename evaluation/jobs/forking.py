@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import connections
 
-from evaluation.jobs.writer import retry_database
+from evaluation.jobs.job_errors import retry_database
 from leaderboard.models import Chain
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from evaluation.jobs.writer import retry_database
+from evaluation.jobs.job_errors import retry_database
 from leaderboard.models import Run
 
 

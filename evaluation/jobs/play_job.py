@@ -14,16 +14,21 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
 from django.db.models.functions import Now
 
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
+from evaluation.jobs.job_errors import (
+    PausesRun,
+    PictureGone,
+    pausing,
+    retry_database,
+    stored_safely,
+)
 from evaluation.jobs.score_job import ScoreJob
 from evaluation.jobs.shutdown import asked_to_stop
-from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
 from evaluation.jobs.writer import (
     Alarm,
     AnswerReceived,
@@ -37,7 +42,6 @@ from evaluation.jobs.writer import (
     OpenCall,
     RunWriter,
     ThreadStopped,
-    retry_database,
 )
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Position, chain_seeds, round_trips
@@ -85,13 +89,8 @@ def play(run_id: int) -> None:
         job = PlayJob(run, editor, queue_name, own, inbox, most)
         if queue_name == queue.GPU:
             job.between_chains = ScoreJob(run, own).score_what_there_is
-        try:
+        with pausing(run, "Playing"):
             job.play()
-        except (OperationalError, InterfaceError):
-            raise  # the database is away: the recovery sweep enqueues it again
-        except Exception as error:  # else it would come back every half minute, unseen
-            log.exception("play failed", run=run.pk)
-            control.pause(run, "internal", f"{type(error).__name__}: {error}")
 
     if processes > 1:
         forking.in_processes(processes, token, with_token)
@@ -274,8 +273,8 @@ class PlayJob:
         error, work = event.error, event.work
         if self.writer.closing:
             return ThreadStopped(work)
-        if isinstance(error, StorageError):
-            self._pause("storage", str(error), STORAGE_REST)
+        if isinstance(error, PausesRun):
+            self._pause(error.reason, str(error), error.seconds)
         elif not isinstance(error, EditorError):
             log.error("play failed", run=self.run.pk, chain=work.chain.pk, exc_info=error)
             self._pause("internal", f"{type(error).__name__}: {error}")

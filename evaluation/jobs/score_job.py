@@ -10,18 +10,22 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from evaluation.content.suites import EditPair
-from evaluation.errors import UserFacingError
 from evaluation.images import Picture
 from evaluation.jobs import control, leases
 from evaluation.jobs.cheating_flags import find_flags
+from evaluation.jobs.job_errors import (
+    PausesRun,
+    PictureGone,
+    pausing,
+    retry_database,
+    stored_safely,
+)
 from evaluation.jobs.shutdown import asked_to_stop
-from evaluation.jobs.storage_errors import STORAGE_REST, PictureGone, StorageError, stored_safely
-from evaluation.jobs.writer import retry_database
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import (
     TripMeasures,
@@ -48,8 +52,10 @@ class Superseded(Exception):
     """Another worker took this chain's scores over."""
 
 
-class MetricsChanged(UserFacingError):
+class MetricsChanged(PausesRun):
     """The run was begun with other metrics than this worker has."""
+
+    reason = "metric_version"
 
 
 def score(run_id: int) -> None:
@@ -103,24 +109,20 @@ class ScoreJob:
             if not chains:
                 return worked
             worked = True
-            try:
+            if not self._score_claimed(chains):
+                return False
+        return worked
+
+    def _score_claimed(self, chains: Sequence[Chain]) -> bool:
+        """Score these chains and put them back; False where the run had to pause."""
+        try:
+            with pausing(self.run, "Scoring"):
                 for chain in chains:
                     self._score(chain)
-            except MetricsChanged as change:
-                control.pause(self.run, "metric_version", str(change))
-                return False
-            except StorageError as error:
-                control.pause(self.run, "storage", str(error), STORAGE_REST)
-                return False
-            except (OperationalError, InterfaceError):
-                raise  # the database is away: the recovery sweep enqueues it again
-            except Exception as error:  # a person must see it; to go round again would not help
-                log.exception("score failed", run=self.run.pk)
-                control.pause(self.run, "internal", f"Scoring: {type(error).__name__}: {error}")
-                return False
-            finally:
-                retry_database(lambda: Chain.objects.release_scores(self.token))
-        return worked
+                return True
+            return False
+        finally:
+            retry_database(lambda: Chain.objects.release_scores(self.token))
 
     def _should_leave(self) -> bool:
         """Whether it is time to let somebody else come first."""
@@ -288,39 +290,29 @@ class ScoreJob:
             return  # another worker has the rest
         with leases.claimed(run, self.token) as ours:
             if ours:
-                self._finalise(run)
+                with pausing(run, "Finalising"):
+                    self._finalise(run)
 
     def _finalise(self, run: Run) -> None:
-        try:
-            # Also where every chain broke at once: its zeros are results, by these metrics.
-            for chain in run.chains.select_related("case__picture__stored"):
-                picture = chain.case.picture
-                if picture.pixels_sha256 not in self._calibrated:
-                    self._calibrate(picture.pixels_sha256, _read(picture.stored))
-            run.metrics = self.run.metrics
-            _judge_global_pairs(run, self.pairs)
-            if not run.editing_model.is_reference:
-                run.flags = find_flags(run, self.pairs)
-                run.save(update_fields=["flags"])
-            control.recount(run)
-            standings.rebuild(run)
-            publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
-            with transaction.atomic():
-                # A run scored again keeps its day: it must not pass for newer than it is.
-                when = {"finished_at": run.finished_at} if run.finished_at else {}
-                run.move(RunState.FINISHED, published=publish, **when)
-                standings.refresh_ranks(run.suite)
-        except MetricsChanged as change:
-            control.pause(run, "metric_version", str(change))
-        except StorageError as error:
-            control.pause(run, "storage", str(error), STORAGE_REST)
-        except (OperationalError, InterfaceError):
-            raise  # the database is away: the recovery sweep enqueues it again
-        except Exception as error:
-            log.exception("finish failed", run=run.pk)
-            control.pause(run, "internal", f"Finalising: {type(error).__name__}: {error}")
-        else:
-            log.info("run finished", run=run.pk)
+        # Also where every chain broke at once: its zeros are results, by these metrics.
+        for chain in run.chains.select_related("case__picture__stored"):
+            picture = chain.case.picture
+            if picture.pixels_sha256 not in self._calibrated:
+                self._calibrate(picture.pixels_sha256, _read(picture.stored))
+        run.metrics = self.run.metrics
+        _judge_global_pairs(run, self.pairs)
+        if not run.editing_model.is_reference:
+            run.flags = find_flags(run, self.pairs)
+            run.save(update_fields=["flags"])
+        control.recount(run)
+        standings.rebuild(run)
+        publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
+        with transaction.atomic():
+            # A run scored again keeps its day: it must not pass for newer than it is.
+            when = {"finished_at": run.finished_at} if run.finished_at else {}
+            run.move(RunState.FINISHED, published=publish, **when)
+            standings.refresh_ranks(run.suite)
+        log.info("run finished", run=run.pk)
 
     def _state(self) -> str | None:
         rows = Run.objects.filter(pk=self.run.pk).values_list("state", flat=True)

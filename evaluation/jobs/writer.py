@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -20,19 +20,17 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
+from evaluation.jobs.job_errors import retry_database
 from evaluation.round_trips import Direction, Half, Seed
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
 log = structlog.get_logger(__name__)
-
-#: How long a database may be away before the job gives up; its chains are then taken over.
-PATIENCE_SECONDS = 60.0
 
 #: With more chains than this in flight, answers are gathered for a moment: one transaction
 #: for ten of them costs little more than one for each.
@@ -361,19 +359,3 @@ class RunWriter:
 
 _SUMS = ("calls", "spent_usd", "edits_done", "chains_done", "edit_seconds")
 _BUDGET_FIELDS = ("calls", "spent_usd", "budget_calls", "budget_usd")
-
-
-def retry_database(write: Callable[[], T]) -> T:
-    """What `write` returns, tried again while the database is locked or away."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = 0.1
-    while True:
-        try:
-            return write()
-        except (OperationalError, InterfaceError) as error:
-            if time.monotonic() + pause > deadline or connection.in_atomic_block:
-                raise
-            log.warning("database away, trying again", error=str(error).strip()[:200])
-            connection.close()
-            time.sleep(pause)
-            pause = min(pause * 2, 5)

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx2
+import tenacity
 
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.failures import (
@@ -305,21 +306,26 @@ class HostedEditor(Editor):
         return reply.body
 
     def _patiently(self, get: Callable[[], T]) -> T:
-        attempt = 1
-        while True:
-            pause = self.poll_every
-            try:
-                return get()
-            except EditorError as error:
-                if error.permanent or attempt == PATIENCE:
-                    raise
-                pause = max(pause, error.retry_after or 0)
-            except httpx2.TransportError as error:
-                late = isinstance(error, httpx2.TimeoutException)
-                if late or self.wire.closed or attempt == PATIENCE:
-                    raise
-            attempt += 1
-            self.wire.sleep(pause)
+        """What `get` gives, asked again after faults that pass."""
+
+        def passes(error: BaseException) -> bool:
+            if isinstance(error, EditorError):
+                return not error.permanent
+            late = isinstance(error, httpx2.TimeoutException)
+            return isinstance(error, httpx2.TransportError) and not (late or self.wire.closed)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.retry_after if isinstance(error, EditorError) else None
+            return max(self.poll_every, asked or 0)
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(passes),
+            stop=tenacity.stop_after_attempt(PATIENCE),
+            wait=pause,
+            sleep=self.wire.sleep,
+            reraise=True,
+        )(get)
 
     def _network_error(self, error: Exception, limits: Limits) -> EditorError:
         name, text = self.provider, shorten(str(error)) or type(error).__name__
