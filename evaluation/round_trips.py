@@ -48,15 +48,18 @@ def round_trips(
 
     To resume a chain, start from its last answer.
     """
-    picture, direction = start.picture, start.direction
-    for number in range(start.number, trips + 1):
-        for step, prompt in (("forward", forward), ("backward", backward)):
-            if step != direction:
-                continue  # the forward half of the trip we resume in is already there
-            answer = edit(picture, prompt, seed=seed(number, step))
-            yield Half(number, step, answer)
-            picture = answer.picture
-            direction = "backward" if step == "forward" else "forward"
+    picture, number, direction = start.picture, start.number, start.direction
+    while number <= trips:
+        prompt = forward if direction == "forward" else backward
+        answer = edit(picture, prompt, seed=seed(number, direction))
+        yield Half(number, direction, answer)
+        picture = answer.picture
+        number, direction = following(number, direction)
+
+
+def following(number: int, direction: Direction) -> tuple[int, Direction]:
+    """The edit after this one: its trip and its direction."""
+    return (number, "backward") if direction == "forward" else (number + 1, "forward")
 
 
 def chain_seeds(run_seed: int, case: str, repeat: int) -> Seed:

@@ -26,7 +26,7 @@ from django.utils import timezone
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database
-from evaluation.round_trips import Direction, Half, Seed
+from evaluation.round_trips import Direction, Half, Seed, following
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
@@ -72,10 +72,7 @@ class ChainInPlay:
     def step_on(self) -> None:
         """To the next edit."""
         self.attempt = 0
-        if self.direction == "forward":
-            self.direction = "backward"
-        else:
-            self.number, self.direction = self.number + 1, "forward"
+        self.number, self.direction = following(self.number, self.direction)
 
     @property
     def open_call(self) -> OpenCall:
@@ -193,32 +190,33 @@ class RunWriter:
         self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]
     ) -> dict[ChainInPlay, float | None]:
         with transaction.atomic():
-            works = {e.work for e in events if not isinstance(e, Alarm)} | {e.work for e in asked}
-            held = self._held(works)
-            closed = [e for e in events if isinstance(e, (CallFailed, AnswerReceived))]
-            errors = [e.error for e in closed if isinstance(e, CallFailed) and e.error]
-            self.pace.note(errors, answered=len(closed) > len(errors))
-            sums = self._close_calls([event for event in closed if event.work in held])
-            arrived = [e for e in events if isinstance(e, AnswerReceived) and e.work in held]
-            self._keep(arrived)
-            ended = [e for e in events if isinstance(e, ChainEnded) and e.work in held]
-            self._end(ended)
-            left = [
-                e.work.chain.pk for e in events if isinstance(e, ThreadStopped) and e.work in held
-            ]
-            if left:
-                Chain.objects.release(self.token, left)
-            for event in events:
-                if isinstance(event, Alarm):
-                    model = self.run.editing_model
-                    SecurityEvent.record(event.kind, event.detail, editing_model=model)
+            held = self._held({e.work for e in (*events, *asked) if isinstance(e, Event)})
+            failed, answered = _of(CallFailed, events), _of(AnswerReceived, events)
+            errors = [event.error for event in failed if event.error]
+            self.pace.note(errors, answered=len(failed) + len(answered) > len(errors))
+            sums = self._write_chains(
+                [e for e in events if isinstance(e, Event) and e.work in held]
+            )
+            for alarm in _of(Alarm, events):
+                model = self.run.editing_model
+                SecurityEvent.record(alarm.kind, alarm.detail, editing_model=model)
             replies = self._grant([e for e in asked if e.work in held], sums)
             replies |= {e.work: None for e in asked if e.work not in held}
-            sums["edits_done"] += len(arrived)
-            sums["chains_done"] += len(ended)
-            sums["edit_seconds"] += sum(e.half.answer.seconds for e in arrived)
-            self._count(sums, closed)
+            self._count(sums, errors, progress=bool(failed or answered))
         return replies
+
+    def _write_chains(self, events: Sequence[Event]) -> Sums:
+        """Write what happened to chains that are ours; what that changes in the run's sums."""
+        arrived, ended = _of(AnswerReceived, events), _of(ChainEnded, events)
+        sums = self._close_calls([*_of(CallFailed, events), *arrived])
+        self._keep(arrived)
+        self._end(ended)
+        if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
+            Chain.objects.release(self.token, left)
+        sums["edits_done"] += len(arrived)
+        sums["chains_done"] += len(ended)
+        sums["edit_seconds"] += sum(event.half.answer.seconds for event in arrived)
+        return sums
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
         """Those whose chains are still ours; of the others nothing is written."""
@@ -346,15 +344,18 @@ class RunWriter:
             room = min(room, affordable)
         return room
 
-    def _count(self, sums: Sums, closed: Sequence[CallFailed | AnswerReceived]) -> None:
+    def _count(self, sums: Sums, errors: Sequence[EditorError], *, progress: bool) -> None:
         new: dict[str, Any] = {}
-        errors = [e.error for e in closed if isinstance(e, CallFailed) and e.error]
         if errors:
             new["last_error"] = errors[-1].message[:500]
-        if closed:
+        if progress:
             new["progress_at"] = timezone.now()
         if new or any(sums.values()):
             bulk.add(Run, self.run.pk, {name: sums[name] for name in _SUMS}, **new)
+
+
+def _of(kind: type[T], events: Sequence[object]) -> list[T]:
+    return [event for event in events if isinstance(event, kind)]
 
 
 _SUMS = ("calls", "spent_usd", "edits_done", "chains_done", "edit_seconds")

@@ -12,7 +12,7 @@ from evaluation.editors.base import Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
-from evaluation.round_trips import Half, chain_seeds, round_trips
+from evaluation.round_trips import Half, chain_seeds, following, round_trips
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 
 TICK = 0.2
@@ -87,29 +87,9 @@ class Player:
     def _play_chain(self, slug: str) -> None:
         if self.stop.is_set():
             return
-        chain, suite = self.folder.chains[slug], self.folder.suite
-        pair = self.folder.pair(chain)
-        position = self.folder.position(chain)
+        chain = self.folder.chains[slug]
         self.folder.begin(chain)
-        at: list[tuple[int, str]] = [(position.number, position.direction)]
-
-        def told(attempt: Attempt) -> None:
-            self.folder.log_call(slug, at[0], attempt)
-            with self._counting:
-                cost = attempt.cost
-                self.spent += (self.price or 0.0) if cost is None else cost
-                self._promises.discard(slug)  # from promised to spent, at once
-            self.on_attempt(slug, attempt)
-
-        edit = with_retries(self.editor.edit, self.limits, on_attempt=told, stop=self.stop)
-        halves = round_trips(
-            edit,
-            position,
-            forward=pair.forward,
-            backward=pair.backward,
-            trips=suite.trips,
-            seed=chain_seeds(self.folder.header["seed"], chain.case, chain.repeat),
-        )
+        halves = self._halves(chain)
         while not self.stop.is_set():
             try:
                 with self._promised(slug):
@@ -125,12 +105,34 @@ class Player:
             if half is None:
                 self.folder.end(slug, "completed")
                 return
-            chain = self.folder.add(slug, half)
-            self.on_half(chain)
+            self.on_half(self.folder.add(slug, half))
             if is_blank(half.answer.picture.image):
                 self.folder.end(slug, "blank", f"the {half.direction} answer is one colour")
                 return
-            at[0] = _after(half)
+
+    def _halves(self, chain: PlayedChain) -> Iterator[Half]:
+        """The edits the chain still lacks, each paid for when it is asked for."""
+        folder, pair, position = self.folder, self.folder.pair(chain), self.folder.position(chain)
+        at = (position.number, position.direction)
+
+        def told(attempt: Attempt) -> None:
+            folder.log_call(chain.slug, at, attempt)
+            with self._counting:
+                cost = attempt.cost
+                self.spent += (self.price or 0.0) if cost is None else cost
+                self._promises.discard(chain.slug)  # from promised to spent, at once
+            self.on_attempt(chain.slug, attempt)
+
+        for half in round_trips(
+            with_retries(self.editor.edit, self.limits, on_attempt=told, stop=self.stop),
+            position,
+            forward=pair.forward,
+            backward=pair.backward,
+            trips=folder.suite.trips,
+            seed=chain_seeds(folder.header["seed"], chain.case, chain.repeat),
+        ):
+            yield half
+            at = following(half.number, half.direction)
 
     def _pause(self, message: str) -> Paused:
         self.stop.set()  # at once: a thread that is free would begin the next chain
@@ -153,9 +155,3 @@ class Player:
         finally:
             with self._counting:
                 self._promises.discard(slug)
-
-
-def _after(half: Half) -> tuple[int, str]:
-    if half.direction == "forward":
-        return half.number, "backward"
-    return half.number + 1, "forward"

@@ -31,7 +31,7 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, Suit
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Direction, Half, Position
+from evaluation.round_trips import Direction, Half, Position, following
 
 FORMAT = 2
 
@@ -223,10 +223,7 @@ class RunFolder:
         if not chain.halves:
             return Position(self.source(chain))
         last = chain.halves[-1]
-        picture = self.read(chain, last)
-        if last.direction == "forward":
-            return Position(picture, last.number, "backward")
-        return Position(picture, last.number + 1, "forward")
+        return Position(self.read(chain, last), *following(last.number, last.direction))
 
     # Playing.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.errors import EditorError
 from evaluation.http.guarded_sockets import trusted_authorities
 from evaluation.http.reply import Reply
 from evaluation.images import Picture
@@ -114,12 +115,7 @@ class Gemini(HostedEditor):
         return config
 
     def _read(self, response: Any) -> Edited:
-        headers = getattr(response.sdk_http_response, "headers", None) or {}
-        notes: dict[str, Any] = {"request_id": response.response_id or headers.get("x-request-id")}
-        if response.model_version:
-            notes["answered_by"] = response.model_version
-        if response.usage_metadata:
-            notes["usage"] = response.usage_metadata.model_dump(mode="json", exclude_none=True)
+        notes = _notes(response)
         feedback = response.prompt_feedback
         if feedback and feedback.block_reason:
             raise Refused(
@@ -130,23 +126,17 @@ class Gemini(HostedEditor):
         candidate = response.candidates[0]
         parts = (candidate.content and candidate.content.parts) or []
         # Thought parts may hold pictures too: drafts, not the answer.
-        if thoughts := " ".join(part.text for part in parts if part.thought and part.text):
+        answers = [part for part in parts if not part.thought]
+        if thoughts := _text(part for part in parts if part.thought):
             notes["reasoning"] = thoughts
-        said = " ".join(part.text for part in parts if part.text and not part.thought)
-        pictures = [
-            part.inline_data
-            for part in parts
-            if part.inline_data and part.inline_data.data and not part.thought
-        ]
-        if pictures:
-            if said:
-                notes["text"] = shorten(said)
-            notes["stated_mime"] = pictures[-1].mime_type
-            return Edited(pictures[-1].data, notes)
-        reason = _name(candidate.finish_reason)
-        if reason in REFUSALS or (reason == "STOP" and said):
-            raise Refused(_because(reason, candidate.finish_message or said), notes=notes)
-        raise bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", said))
+        said = _text(answers)
+        pictures = [p.inline_data for p in answers if p.inline_data and p.inline_data.data]
+        if not pictures:
+            raise _no_picture(candidate, said, notes)
+        if said:
+            notes["text"] = shorten(said)
+        notes["stated_mime"] = pictures[-1].mime_type
+        return Edited(pictures[-1].data, notes)
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)
@@ -159,6 +149,27 @@ class Gemini(HostedEditor):
             if isinstance(delay, str) and delay.endswith("s"):
                 return retry_after({"retry-after": delay.removesuffix("s")})
         return super()._wait(reply, body)
+
+
+def _notes(response: Any) -> dict[str, Any]:
+    headers = getattr(response.sdk_http_response, "headers", None) or {}
+    notes: dict[str, Any] = {"request_id": response.response_id or headers.get("x-request-id")}
+    if response.model_version:
+        notes["answered_by"] = response.model_version
+    if response.usage_metadata:
+        notes["usage"] = response.usage_metadata.model_dump(mode="json", exclude_none=True)
+    return notes
+
+
+def _text(parts: Iterable[Any]) -> str:
+    return " ".join(part.text for part in parts if part.text)
+
+
+def _no_picture(candidate: Any, said: str, notes: Mapping[str, Any]) -> Refused | EditorError:
+    reason = _name(candidate.finish_reason)
+    if reason in REFUSALS or (reason == "STOP" and said):
+        return Refused(_because(reason, candidate.finish_message or said), notes=notes)
+    return bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", said))
 
 
 def _details(body: Any) -> list[dict[str, Any]]:
