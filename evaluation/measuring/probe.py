@@ -24,7 +24,7 @@ from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused
-from evaluation.images import Picture, blank_card, is_reframed
+from evaluation.images import Picture, blank_card, clean_wire, is_reframed
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
 from evaluation.measuring.scoring import retention
@@ -164,7 +164,7 @@ def _call(
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
         try:
-            answer = editor.edit(picture, prompt, seed=SEED)
+            answer = editor.send(picture, prompt, seed=SEED)
         except Refused as refused:
             detail = f"the model refused: {refused.reason}" if quote else "the model refused"
             advice = "The prompt is harmless; a filter of the model may be too strict."
@@ -225,7 +225,7 @@ def _size(source: Picture, answered: Picture) -> Step:
 
 
 def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
-    if _same(source, answered):
+    if _same(clean_wire(source), answered):
         return Step(
             "change",
             "failed",

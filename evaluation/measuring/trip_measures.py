@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, fit, is_reframed
+from evaluation.images import Picture, clean_wire, fit, is_reframed
 from evaluation.measuring.change_seen import DRIFTS, ChangeSeen, change_seen
 from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.metrics.worst_window import worst_place
@@ -56,8 +56,8 @@ def measure_trip(
     verdict = ChangeSeen(None)
     if edited is not None:
         verdict = change_seen(before.image, edited.image, pair)
-        verdict.measure["to_input"] = mean_square(before, edited)
-        verdict.measure["back_to_input"] = mean_square(edited, restored)
+        verdict.measure["to_input"] = mean_square(clean_wire(before), edited)
+        verdict.measure["back_to_input"] = mean_square(clean_wire(edited), restored)
     return TripMeasures(
         reframed=is_reframed(restored.size, size),
         step=rmse(last, back),
