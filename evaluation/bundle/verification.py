@@ -181,7 +181,7 @@ class Verification:
                     yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
                     found = seed(trip.number, direction)
-                    yield compared(line, f"{direction} seed", half.seed, found)
+                    yield compared(line, f"{direction} seed", half.seed, found, (0.0, 0.0))
 
     def _trips(self, chain: ChainLine, source: Picture | None, pair: EditPair) -> Iterator[Check]:
         before, whole = source, source is not None

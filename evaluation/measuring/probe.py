@@ -137,7 +137,8 @@ def probe_steps(
         yield from _edits(subject, picture or probe_picture(), pair, quote)
 
 
-def _edits(editor: Editor, source: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+def _edits(editor: Editor, picture: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+    source = clean_wire(picture)  # what comes back is compared with what is sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
         try:
@@ -225,7 +226,7 @@ def _size(source: Picture, answered: Picture) -> Step:
 
 
 def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
-    if _same(clean_wire(source), answered):
+    if _same(source, answered):
         return Step(
             "change",
             "failed",

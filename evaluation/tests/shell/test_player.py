@@ -16,6 +16,7 @@ from evaluation.content.suites import Case
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
 from evaluation.retries import Limits
+from evaluation.run_secret import shuffled
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.run_folder import RunFolder, RunFolderError
 from evaluation.testing.waiting import wait_until
@@ -140,7 +141,7 @@ BLANK = Answer(Picture.from_image(Image.new("RGB", (288, 192))), 0.1)
 def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips, tmp_path):
     folder = new_run(tmp_path / "run", small_suite("apple", "book"))
     play(folder, Scripted({4: end}))
-    first, second = folder.chains.values()
+    first, second = (folder.chains[slug] for slug in shuffled(folder.secret, folder.chains, str))
     assert (first.outcome, len(first.trips)) == (outcome, trips)
     assert (second.outcome, len(second.trips)) == ("completed", 2)
     ledger = [json.loads(line) for line in (tmp_path / "run/calls.jsonl").read_text().splitlines()]
