@@ -11,7 +11,7 @@ from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.trip_measures import TripMeasures, half_errors, measure_trip
-from evaluation.statistics.half_life import COMPLETED
+from evaluation.statistics.events import COMPLETED
 from evaluation.statistics.standings import MeasuredChain, Place, ScoredTrip, measured_chain
 
 #: One trip: what was edited (None where it was not kept) and what came back.
@@ -55,7 +55,9 @@ class ChainScores:
                 zip(distances, self.trips, strict=True), start=1
             )
         ]
-        return measured_chain(place, self.outcome, trips, calibration.blank, calibration.ladder)
+        return measured_chain(
+            metric, place, self.outcome, trips, calibration.blank, calibration.ladder
+        )
 
 
 def score_chain(
