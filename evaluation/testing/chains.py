@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.events import ChainResult
 
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")
