@@ -59,7 +59,7 @@ class CaseValues:
 
     def aligned(self, cases: Sequence[Case]) -> Floats:
         """Usable trips in the order of these cases, NaN for those that are not there."""
-        place = {case: value for case, value in zip(self.cases, self.usable, strict=True)}
+        place = dict(zip(self.cases, self.usable, strict=True))
         return np.array([place.get(case, np.nan) for case in cases])
 
 

@@ -22,6 +22,8 @@ from evaluation.statistics.events import (
 from evaluation.statistics.survival import Survival
 
 METHOD_VERSION = "2"
+# Usable trips of N where the half-life is N itself, with room for a rounding.
+LONGEST = 0.5 / math.log(2) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,10 @@ def half_life(usable: float, trips: int) -> float | None:
     Solves U = (h / ln 2)(1 - 2^(-N/h)); None where h > N: more than the suite can tell.
     """
     share = usable / trips
-    if share <= 0:
-        return 0.0
-    if share > 0.5 / math.log(2) + 1e-12:
+    if share > LONGEST:
         return None
+    if share < 1e-3:  # exp(-1000) is nothing
+        return max(0.0, usable) * math.log(2)
     # x = N ln 2 / h solves 1 - exp(-x) = share * x. Newton from the right: 1/share is
     # beyond the root and the curve is concave, so the steps never overshoot.
     x = 1 / share
@@ -117,7 +119,7 @@ def summary_and_values(
         usable_trips=usable,
         half_life=None if usable is None else half_life(usable, trips),
         median=survival.median if played else None,
-        auc=known([values.design.mean(values.auc)])[0],
+        auc=known([float(values.design.mean(values.auc))])[0],
         curve=known(values.design.mean(values.curve)),
         survival=known(survival.at(numbers)),
         usable_by_trip=known(map(survival.usable_trips, numbers)),

@@ -44,7 +44,8 @@ class Bounds:
             return cls()
         columns = np.column_stack([values.usable, values.auc, values.curve])
         reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * design.standard_errors(columns)
-        (usable, auc, *curve), (by_usable, by_auc, *by) = design.mean(columns), reach
+        (usable, auc, *curve) = design.mean(columns).tolist()
+        (by_usable, by_auc, *by) = reach.tolist()
         of_usable = Interval(max(0.0, usable - by_usable), min(float(trips), usable + by_usable))
         return cls(
             half_life=of_half_life(of_usable, trips),
@@ -63,7 +64,7 @@ def of_half_life(usable: Interval, trips: int) -> Interval:
 def _within(value: float, reach: float, least: float) -> Interval | None:
     if not math.isfinite(value + reach):
         return None
-    return Interval(max(least, float(value - reach)), min(1.0, float(value + reach)))
+    return Interval(max(least, value - reach), min(1.0, value + reach))
 
 
 @dataclass(frozen=True)

@@ -284,13 +284,12 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues
         if chain.steps
     ]
     design = values.design
-    draws = design.draws(values.curve, SHAPE_DRAWS) if design.enough else []
+    drawn = design.draws(values.curve, SHAPE_DRAWS) if design.enough else None
+    curves = [] if drawn is None else (design.mean(values.curve) + drawn).tolist()
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= summary.trips},
         "dynamics": asdict(summarise_dynamics(moved)),
-        "shape": asdict(
-            curve_shape(summary.curve, [design.mean(values.curve) + error for error in draws])
-        ),
+        "shape": asdict(curve_shape(summary.curve, curves)),
     }
 
 
