@@ -18,7 +18,7 @@ MIN_TRIPS = 6  # the corrected criterion needs more points than a plateau has pa
 # Retention is not exact to more than this, so no fit is better than it.
 NOISE = 1e-3
 ALIKE = 1e-6
-RATES = np.geomspace(1e-4, 10, 40)
+RATES = np.geomspace(1e-5, 10, 48)
 # A floor worth the name. It also keeps the shapes apart: with a floor of 0 a plateau
 # is an exponential, and no criterion could ever prefer the simpler one for sure.
 LEAST_FLOOR = 0.1

@@ -80,7 +80,7 @@ def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | N
         return None
     # Rounded, so that runs that are equal but for the order of a sum are tied.
     tau = kendalltau(*([round(side[run], 9) for run in runs] for side in (one, two))).statistic
-    return None if np.isnan(tau) else float(tau)
+    return None if np.isnan(tau) else round(float(tau), 9)
 
 
 def retest(
