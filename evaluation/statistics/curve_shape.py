@@ -29,8 +29,9 @@ class CurveShape:
     """The shape that explains a curve best, and how sure that is.
 
     `weights` = the share of the drawn curves that each shape explains best; a curve that
-    two of them explain alike counts for none. `shape` is "undetermined" below 90 %. `rate` = loss per trip (linear:
-    of the whole; else of what is left to lose) and `floor` = where a plateau ends.
+    two of them explain alike counts for none. `shape` is "undetermined" below 90 %.
+    `rate` = loss per trip (linear: of the whole; else of what is left to lose) and
+    `floor` = where a plateau ends.
     """
 
     shape: str

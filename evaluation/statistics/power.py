@@ -16,7 +16,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from evaluation.content.suites import Suite
 from evaluation.statistics.covariance import CONFIDENCE, SEED, Design, t_scale
+from evaluation.statistics.events import Case
 from evaluation.statistics.survival import Floats
 
 POWER = 0.8
@@ -24,6 +26,8 @@ POWER = 0.8
 MODELS = 10
 BOARDS = 400
 DRAWS = 20_000
+#: Beyond this ratio of lifetimes no suite is worth playing.
+MOST = 100.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,21 @@ class Power:
     models_differ: float | None
 
 
+def suite_design(suite: Suite) -> Design:
+    """The cases of a suite as its results will be weighed."""
+    return Design(
+        [
+            Case(
+                case.picture,
+                case.pair,
+                suite.pair_by_slug[case.pair].category,
+                suite.picture_by_slug[case.picture].kind,
+            )
+            for case in suite.cases
+        ]
+    )
+
+
 def power(design: Design, trips: int) -> Power:
     """What a suite with these cases and trips can tell apart."""
     return Power(*(detectable(design, trips, own) for own in (0.2, 0.3)))
@@ -111,14 +130,19 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
     low, high = 1.0, 1.1
     while not found(high):
         high *= 1.1
-        if high > 100:
+        if high > MOST:
             return None
     for _ in range(20):
         ratio = math.sqrt(low * high)
         low, high = (low, ratio) if found(ratio) else (ratio, high)
+    return difference(middle, high, trips)
+
+
+def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
+    """How many usable trips are between two models around `middle` of this ratio of medians."""
     one, two = (
         replace(middle, median=middle.median * factor).usable_trips(trips)
-        for factor in (math.sqrt(high), 1 / math.sqrt(high))
+        for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
     )
     return one - two
 
