@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluation.statistics.half_life import ChainResult, Summary, summarise
-
-ALL = "all"
+from evaluation.statistics.events import DEFAULT_LEVEL, Case, ChainResult
+from evaluation.statistics.half_life import Summary, summarise
 
 
 @dataclass(frozen=True)
@@ -26,29 +25,27 @@ def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
     """Chains by scope: "all", "category:x", "kind:x", "pair:x"."""
     parts: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
-        names = (f"category:{chain.category}", f"kind:{chain.kind}", f"pair:{chain.pair}")
-        for scope in (ALL, *names):
+        for scope in chain.case.scopes:
             parts[scope].append(chain)
     return {scope: parts[scope] for scope in sorted(parts)}
 
 
-def breakdown(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> dict[str, Summary]:
+def breakdown(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> dict[str, Summary]:
     """A summary per scope."""
     return {scope: summarise(part, trips, level) for scope, part in scopes(chains).items()}
 
 
 def case_summaries(
-    chains: Sequence[ChainResult], trips: int, level: float = 0.5
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseSummary]:
     """Every case, the worst first: by usable trips, then AUC, then name."""
-    cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)
+    cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:
-            cases[chain.picture, chain.pair].append(chain)
-    found = [
-        CaseSummary(picture, pair, part[0].category, part[0].kind, summarise(part, trips, level))
-        for (picture, pair), part in cases.items()
-    ]
+            cases[chain.case].append(chain)
+    found = [CaseSummary(*case, summarise(part, trips, level)) for case, part in cases.items()]
     return sorted(found, key=_badness)
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.half_life import (
+from evaluation.statistics.case_values import carried
+from evaluation.statistics.events import (
     COMPLETED,
+    DEFAULT_LEVEL,
     LOST,
     TOLERANCE,
     ChainResult,
-    Floats,
-    carried,
     event,
 )
+from evaluation.statistics.survival import Floats
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
 MIN_RUNS = 3  # "shared by all" means little of two
@@ -53,7 +54,7 @@ class CaseDiagnosis:
 
 
 def diagnose(
-    runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = 0.5
+    runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseDiagnosis]:
     """Every case that was played to an end, the most doubtful first, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]

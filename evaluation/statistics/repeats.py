@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.half_life import LOST, ChainResult, event
+from evaluation.statistics.events import DEFAULT_LEVEL, LOST, Case, ChainResult, event
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,11 @@ class RepeatSpread:
     friedman_p: float | None
 
 
-def repeat_spread(chains: Sequence[ChainResult], trips: int, level: float = 0.5) -> RepeatSpread:
+def repeat_spread(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> RepeatSpread:
     """Rerun spread beside case spread (one-way variance components), and Friedman's test."""
-    times: dict[str, dict[int, float]] = defaultdict(dict)
+    times: dict[Case, dict[int, float]] = defaultdict(dict)
     for chain in chains:
         if chain.outcome != LOST:
             times[chain.case][chain.repeat] = event(chain, trips, level).time

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.statistics.case_values import case_values
 from evaluation.statistics.comparison import compare
-from evaluation.statistics.half_life import LEVELS, ChainResult
-from evaluation.statistics.ranking import board
+from evaluation.statistics.events import LEVELS, ChainResult
+from evaluation.statistics.ranking import Bounds, board
 
 SHARED = Path(
     os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).resolve().parents[4] / "shared")
@@ -73,7 +74,8 @@ def test_the_top_three_are_tied(runs, shared_cases):
         placings = board(runs, TRIPS, level, keys=shared_cases)
         ranked = {p.run: p.rank for p in placings if p.complete}
         assert ranked == dict.fromkeys(TOP_THREE, 1)
-        assert all(p.rank_interval == (1, 3) for p in placings if p.complete)
+        assert all(p.rank_set == (1, 3) for p in placings if p.complete)
+        assert all(p.bounds == Bounds() for p in placings)  # six pictures
         assert {p.run for p in placings if not p.complete} == {"flux", "gemini", "seedream"}
 
 
@@ -81,7 +83,16 @@ def test_without_shared_cases_nobody_is_ranked(runs):
     assert {p.rank for p in board(runs, TRIPS)} == {None}
 
 
+def test_the_order_is_that_of_usable_trips(runs, shared_cases):
+    """Version 1's half-life, the median, gave grok before nano_banana."""
+    placings = board(runs, TRIPS, keys=shared_cases)
+    assert [p.run for p in placings[:3]] == ["qwen", "nano_banana", "grok"]
+    medians = {p.run: p.summary.median for p in placings}
+    assert medians["grok"] > medians["nano_banana"]
+
+
 def test_two_of_them_are_compared_on_what_both_played(runs):
-    found = compare(runs["nano_banana"], runs["grok"], TRIPS)
+    found = compare(case_values(runs["nano_banana"], TRIPS), case_values(runs["grok"], TRIPS))
+    assert found.cases >= 57
     assert not found.separated
-    assert found.usable_trips.interval.low < 0 < found.usable_trips.interval.high
+    assert found.usable_trips.interval is None
