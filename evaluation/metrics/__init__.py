@@ -16,7 +16,10 @@ METRICS: dict[str, str] = {
     "lpips": "evaluation.metrics.lpips:Lpips",
     "clip": "evaluation.metrics.clip:Clip",
     "imagenet": "evaluation.metrics.imagenet:ImageNet",
-    "worst_window": "evaluation.metrics.worst_window:WorstWindow",
+    "place": "evaluation.metrics.place:Place",
+    "colour": "evaluation.metrics.colour:Colour",
+    "identity": "evaluation.metrics.identity:Identity",
+    "picture": "evaluation.metrics.picture:WholePicture",
 }
 
 
