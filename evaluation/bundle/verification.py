@@ -30,9 +30,9 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import identity_drift, judge_global, measure_trip
 from evaluation.metrics import METRICS
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.statistics.events import Case
 from evaluation.statistics.standings import (
     MeasuredChain,
-    Place,
     ScoredTrip,
     chain_numbers,
     measured_chain,
@@ -41,7 +41,7 @@ from evaluation.statistics.standings import (
 
 NO_PICTURES = "no pictures in the bundle"
 #: What a trip did to the picture, whether or not its edit was seen.
-DONE = ("reframed", "step", "from_source", "worst_window")
+DONE = ("reframed", "step", "from_source")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -296,7 +296,9 @@ class Verification:
             pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
             calibration = calibrations.get(case.picture)
             chain = measured_chain(
-                Place(case.picture, case.pair, pair.category, kind, line.repeat),
+                metric,
+                Case(case.picture, case.pair, pair.category, kind),
+                line.repeat,
                 line.outcome,
                 [
                     ScoredTrip(t.number, t.scores.get(metric), t, scored=t.step is not None)

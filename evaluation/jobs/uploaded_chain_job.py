@@ -12,13 +12,12 @@ from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import MetricError, load_metric
 from evaluation.statistics.dynamics import dynamics
-from evaluation.statistics.half_life import LEVELS, event
-from evaluation.statistics.standings import Place
+from evaluation.statistics.events import LEVELS, Case, event
 from leaderboard.models import UploadedChain
 
 log = structlog.get_logger(__name__)
 PAIR = EditPair("own", "own", "", "", change="local")
-PLACE = Place("own", PAIR.slug, PAIR.category, "own", 0)
+CASE = Case("own", PAIR.slug, PAIR.category, "own")
 
 
 def score(chain_id: int) -> None:
@@ -59,7 +58,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     calibrations = scorer.calibrate(source)
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        measured = scored.measured(PLACE, name, calibrations.get(name))
+        measured = scored.measured(CASE, name, calibrations.get(name))
         if measured is None:
             continue
         metric, result = load_metric(name), measured.result
@@ -71,12 +70,14 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
             "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
             "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
         }
-    last = metrics.get("lpips") or next(iter(metrics.values()), None)
+    last = metrics.get("picture") or next(iter(metrics.values()), None)
     return {
         "trips": count,
         "metrics": metrics,
         "not_run": scorer.unfit(source.size),
         "change_seen": [trip.change_seen for trip in scored.trips],
+        "because": [trip.because for trip in scored.trips],
+        "worst_place": [trip.worst_place for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(

@@ -9,10 +9,12 @@ from typing import Any
 from evaluation.content.suites import Suite
 from evaluation.metrics import metric_class
 from evaluation.shell.run_scores import RunScores
-from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
-from evaluation.statistics.ranking import Bounds, Interval, Placing, board
+from evaluation.statistics.covariance import Interval
+from evaluation.statistics.events import ChainResult, Event, event
+from evaluation.statistics.half_life import Summary, shown_half_life
+from evaluation.statistics.ranking import Bounds, Placing, board
 
-HEADLINE = "lpips"
+HEADLINE = "picture"
 # The semantic metric that stands beside the headline, the first that was run.
 SEMANTIC = ("clip", "imagenet")
 TICKS = (1, 2, 3, 5, 10, 15, 20)

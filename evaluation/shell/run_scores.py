@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain as joined
 from typing import Any, Self
 
-from evaluation.content.suites import EditPair, Suite
+from evaluation.content.suites import EditPair, SourcePicture, Suite
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.scoring import Calibration, Scorer, retention
 from evaluation.measuring.trip_measures import (
     TripMeasures,
+    found_by_scoring,
     half_errors,
     identity_drift,
     judge_global,
     measure_trip,
 )
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.statistics.half_life import COMPLETED, METHOD_VERSION, ChainResult
-from evaluation.statistics.standings import MeasuredChain, Place, ScoredTrip, measured_chain
+from evaluation.statistics.events import COMPLETED, Case, ChainResult
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
-FORMAT = 2
+FORMAT = 3
 #: One trip: what was edited (None where it was not kept) and what came back.
 TripPictures = tuple[Picture | None, Picture]
 
@@ -51,9 +55,9 @@ class ChainScores:
         return cls(**fields)
 
     def measured(
-        self, place: Place, metric: str, calibration: Calibration | None
+        self, case: Case, metric: str, calibration: Calibration | None
     ) -> MeasuredChain | None:
-        """The chain by one metric; None where the metric was not run on it."""
+        """The chain by one metric; None where it was not run, or says nothing of this chain."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -63,7 +67,9 @@ class ChainScores:
                 zip(distances, self.trips, strict=True), start=1
             )
         ]
-        return measured_chain(place, self.outcome, trips, calibration.blank, calibration.ladder)
+        return measured_chain(
+            metric, case, self.repeat, self.outcome, trips, calibration.blank, calibration.ladder
+        )
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,8 @@ class RunScores:
             if not chain.outcome:
                 continue
             pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
-            place = Place(chain.picture, chain.pair, pair.category, kind, chain.repeat)
-            measured = chain.measured(place, metric, self.pictures[chain.picture].get(metric))
+            case = Case(chain.picture, chain.pair, pair.category, kind)
+            measured = chain.measured(case, metric, self.pictures[chain.picture].get(metric))
             if measured:
                 found.append(measured.result)
         return found
@@ -151,13 +157,15 @@ def score_run(
             pictures.setdefault(chain.picture, before.pictures[chain.picture])
             on_trip(len(restored))
             continue
-        source = folder.source(chain)
+        source, wanted = folder.source(chain), folder.suite.picture_by_slug[chain.picture]
         if chain.picture not in pictures:
-            key = folder.suite.picture_by_slug[chain.picture].sha256
+            key = wanted.sha256
             if key not in calibrations:
-                calibrations[key] = scorer.calibrate(source)
+                calibrations[key] = scorer.calibrate(source, chain_subject(wanted))
             pictures[chain.picture] = calibrations[key]
-        scored = score_chain(scorer, source, _trips(folder, chain, on_trip), folder.pair(chain))
+        scored = score_chain(
+            scorer, source, _trips(folder, chain, on_trip), folder.pair(chain), wanted
+        )
         chains[chain.slug] = replace(
             scored,
             picture=chain.picture,
@@ -169,21 +177,33 @@ def score_run(
 
 
 def score_chain(
-    scorer: Scorer, source: Picture, trips: Iterable[TripPictures], pair: EditPair
+    scorer: Scorer,
+    source: Picture,
+    trips: Iterable[TripPictures],
+    pair: EditPair,
+    picture: SourcePicture | None = None,
 ) -> ChainScores:
-    """The scores of one chain, whoever played it."""
+    """The scores of one chain, whoever played it; `picture` is what the suite says of its source."""
     measures: list[TripMeasures] = []
     restored: list[str] = []
 
+    trips = iter(trips)
+    first = next(trips, None)
+    subject = chain_subject(picture, source, first[0] if first else None, pair)
+
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
-        for edited, back in trips:
+        for edited, back in joined([first] if first else [], trips):
             measures.append(measure_trip(source, before, edited, back, pair))
             restored.append(back.sha256)
             before = back
             yield back
 
-    distances = scorer.score(source, measured_on_the_way())
+    scores = scorer.score(source, measured_on_the_way(), subject)
+    measures = [
+        replace(measure, **found_by_scoring(scores, index))
+        for index, measure in enumerate(measures)
+    ]
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
@@ -191,7 +211,7 @@ def score_chain(
         repeat=1,
         outcome=COMPLETED,
         restored=tuple(restored),
-        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
+        distances={n: None if v is None else tuple(v) for n, v in scores.distances.items()},
         trips=tuple(measures),
         signs=tuple(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"

@@ -15,6 +15,7 @@ from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
 from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.picture import WholePicture
 from evaluation.statistics.breakdown import scopes
 from evaluation.statistics.case_values import CaseValues, chain_auc
 from evaluation.statistics.covariance import Interval
@@ -99,7 +100,7 @@ def measured_chain(
             change_seen=tuple(trip.measures.change_seen for trip in judged),
             reframed=tuple(trip.measures.reframed for trip in judged),
             because=tuple(crossing_cause(trip.measures.because) for trip in returned)
-            if metric in METRICS and metric_class(metric).parts
+            if metric == WholePicture.name
             else (),
             cause=crossing_cause(metric),
         ),

@@ -156,7 +156,9 @@ def _trip(
         "change_measure": trip.change_measure,
         "step": trip.step,
         "from_source": trip.from_source,
-        "worst_window": trip.worst_window,
+        "because": trip.because,
+        "worst_place": trip.worst_place,
+        "undo": trip.undo,
         "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
 
