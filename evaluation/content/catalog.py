@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.content.operators import OPERATORS
-from evaluation.content.suites import EditPair, Suite, SuiteError
+from evaluation.content.suites import EditPair, Suite, SuiteError, find_suite
 from evaluation.errors import UserFacingError
 
 KINDS = ("face", "object", "scene")
@@ -130,11 +130,11 @@ def suites() -> list[Suite]:
 def suite(name: str) -> Suite:
     """The suite called `name`: "smoke" for its newest version, "smoke-v1" for that one."""
     known = suites()
-    matching = [s for s in known if name in (s.slug, f"{s.slug}-v{s.version}")]
-    if not matching:
+    found = find_suite(name, known)
+    if found is None:
         names = ", ".join(s.slug for s in known)
         raise SuiteError(f"there is no suite {name!r}; there are {names}")
-    return max(matching, key=lambda s: s.version)
+    return found
 
 
 def _read(filename: str, kind: type[Row]) -> Iterator[Row]:

@@ -320,7 +320,7 @@ def shipped(draft: Draft) -> Suite:
 
 
 def suite_path(suite: Suite) -> Path:
-    return catalog.folder() / "suites" / f"{suite.slug}-v{suite.version}.json"
+    return catalog.folder() / "suites" / f"{suite.key}.json"
 
 
 def write(suite: Suite, overwrite: bool = False) -> Path:

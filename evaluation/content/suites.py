@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.errors import UserFacingError
 
@@ -76,6 +76,33 @@ class Case:
         return f"{self.picture}--{self.pair}"
 
 
+def suite_key(slug: str, version: int) -> str:
+    """ "smoke-v1": a suite and its version in one word, for addresses, options and files."""
+    return f"{slug}-v{version}"
+
+
+class Versioned(Protocol):
+    """A suite, here or in the database."""
+
+    @property
+    def slug(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+def find_suite(name: str, among: Iterable[V]) -> V | None:
+    """The suite with this key, or of "smoke" alone the newest version; None where there is none."""
+    known = list(among)
+    named = [suite for suite in known if suite.key == name]
+    newest = sorted((s for s in known if s.slug == name), key=lambda suite: -suite.version)
+    return next(iter(named + newest), None)
+
+
 @dataclass(frozen=True)
 class Suite:
     """A frozen list of cases with the number of trips and the working size."""
@@ -90,6 +117,10 @@ class Suite:
     cases: tuple[Case, ...]
     repeats: int = 1
     description: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> str:
+        return suite_key(self.slug, self.version)
 
     @cached_property
     def content_hash(self) -> str:

@@ -9,6 +9,7 @@ from ninja import Path, Query, Router
 from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
 
+from evaluation.content.suites import find_suite
 from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,
@@ -24,7 +25,7 @@ from leaderboard.api.schemas import (
     run_progress,
 )
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import find_suite, suites
+from leaderboard.board.rows import suites
 from leaderboard.models import (
     Case,
     Chain,

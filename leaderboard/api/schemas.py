@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from ninja import Field, Schema
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, create_model
 
+from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import BoardRow, board_rows, suite_key
+from leaderboard.board.rows import board_rows
 from leaderboard.models import Run, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_status
@@ -27,8 +28,6 @@ def absolute(path: str) -> str:
 
 #: A path of this site, shown with its host.
 Url = Annotated[str, AfterValidator(absolute)]
-#: A suite, shown as "smoke-v1".
-SuiteKey = Annotated[str, BeforeValidator(suite_key)]
 
 
 class Problem(Schema):
@@ -123,18 +122,15 @@ class SuiteOut(Schema):
     url: Url = Field(alias="get_absolute_url")
 
 
-class BoardRowOut(Schema):
-    group: str = Field(description="ranked, unranked or yardstick")
-    reason: str = Field(description="Why it is not ranked.")
-    run: int = Field(alias="run.pk")
+_fields: dict[str, Any] = {c.file_name: (c.type, Field(description=c.help)) for c in api_columns()}
+#: A field for each of the board's columns that is not within the model or a standing.
+BoardColumns: Any = create_model("BoardColumns", __base__=Schema, **_fields)
+
+
+class BoardRowOut(BoardColumns):
     model: ModelOut
     standing: StandingOut | None = Field(description="None: the metric was not run.")
     semantic: StandingOut | None
-    change_seen: float | None
-    refusals: float | None
-    usd_per_edit: float | None = Field(alias="price")
-    seconds_per_edit: float | None = Field(alias="seconds")
-    date: datetime | None
 
 
 class BoardOut(Schema):
@@ -151,8 +147,12 @@ class BoardOut(Schema):
         return f"/?{asked.filters.query()}"
 
     @staticmethod
-    def resolve_rows(asked: BoardQuery) -> list[BoardRow]:
-        return board_rows(asked.filters, asked.runs)
+    def resolve_rows(asked: BoardQuery) -> list[dict[str, Any]]:
+        return [
+            {"model": row.model, "standing": row.standing, "semantic": row.semantic}
+            | {column.file_name: column.value(row) for column in api_columns()}
+            for row in board_rows(asked.filters, asked.runs)
+        ]
 
 
 class PictureOut(Schema):
@@ -168,7 +168,7 @@ class PictureOut(Schema):
 class CaseOut(Schema):
     id: int
     slug: str
-    suite: SuiteKey
+    suite: str = Field(alias="suite.key")
     picture: str = Field(alias="picture.title")
     pair: str = Field(alias="pair_slug")
     category: str
@@ -184,7 +184,7 @@ class CaseOut(Schema):
 class RunOut(Schema):
     id: int
     model: str = Field(alias="editing_model.slug")
-    suite: SuiteKey
+    suite: str = Field(alias="suite.key")
     state: str
     reason: str = Field(alias="reason_text")
     source: str

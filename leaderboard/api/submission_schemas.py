@@ -16,7 +16,7 @@ from ninja import Field, Schema
 from pydantic import AfterValidator, create_model
 
 from evaluation.editors.contracts import CONTRACTS
-from leaderboard.api.schemas import RunStatusOut, SuiteKey, Url, run_progress
+from leaderboard.api.schemas import RunStatusOut, Url, run_progress
 from leaderboard.content.drafts import Estimate
 from leaderboard.models import ApiToken, Submission
 from leaderboard.submissions import status, workflow
@@ -124,7 +124,7 @@ class SubmissionOut(Schema):
     page: Url = Field(alias="get_absolute_url", description="The same for people.")
     status: Url = Field(description="Where to ask how it stands.")
     name: str
-    suite: SuiteKey
+    suite: str = Field(alias="suite.key")
     state: str = Field(
         description="probing, probe_failed, review, asked, approved, rejected or withdrawn"
     )

@@ -12,6 +12,7 @@ from ninja.errors import HttpError, Throttled, ValidationError
 from ninja.pagination import paginate
 from ninja.security import HttpBearer
 
+from evaluation.content.suites import find_suite
 from leaderboard.api.results import PROBLEMS, Page
 from leaderboard.api.schemas import Problem
 from leaderboard.api.submission_schemas import (
@@ -22,7 +23,6 @@ from leaderboard.api.submission_schemas import (
     SubmissionOut,
     form_data,
 )
-from leaderboard.board.rows import find_suite
 from leaderboard.models import ApiToken, Case, Run, Submission, Suite
 from leaderboard.submissions import actions as acts
 from leaderboard.submissions.forms import SubmissionForm

@@ -18,7 +18,8 @@ from evaluation.statistics.comparison import Comparison, compare
 from evaluation.statistics.half_life import ChainResult
 from evaluation.statistics.standings import Place, chain_of_numbers
 from leaderboard import formatting
-from leaderboard.board.rows import BoardFilters, BoardRow, board_order
+from leaderboard.board.columns import BoardRow, board_order
+from leaderboard.board.filters import BoardFilters
 from leaderboard.models import Chain
 from leaderboard.models.runs import ChainState
 

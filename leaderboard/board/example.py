@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard import formatting
-from leaderboard.board.rows import BoardFilters, BoardRow
+from leaderboard.board.columns import BoardRow
+from leaderboard.board.filters import BoardFilters
 from leaderboard.models import Case, Chain, StoredImage, Trip
 
 

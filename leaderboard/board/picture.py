@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from leaderboard import formatting
-from leaderboard.board.rows import BoardFilters, BoardRow
+from leaderboard.board.columns import BoardRow
+from leaderboard.board.filters import BoardFilters
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64
 ROWS = 6

@@ -8,16 +8,11 @@ from typing import Any, Self
 
 from django import forms
 
+from evaluation.content.suites import find_suite
 from leaderboard import formatting
-from leaderboard.board.rows import (
-    SORTS,
-    BoardFilters,
-    find_suite,
-    metrics_of,
-    runs_of,
-    suite_key,
-    suites,
-)
+from leaderboard.board.columns import sort_columns
+from leaderboard.board.filters import BoardFilters
+from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, Run, Suite
 from leaderboard.models.standings import LEVELS
 from leaderboard.models.suites import Category, Kind
@@ -37,25 +32,24 @@ class BoardForm(forms.Form):
     weights = forms.ChoiceField(
         required=False, choices=[("", "All models"), ("open", "Open weights"), ("closed", "Closed")]
     )
-    sort = forms.ChoiceField(
-        required=False,
-        label="Sort by",
-        choices=[(sign + name, name) for name in SORTS for sign in ("", "-")],
-    )
+    sort = forms.ChoiceField(required=False, label="Sort by")
     every = forms.ChoiceField(required=False, choices=[("1", "")])
 
     def offer(self, suites: Sequence[Suite], metrics: Sequence[str], scopes: Any) -> None:
         """Fill in what can be chosen."""
-        self._choices("suite", [(suite_key(suite), str(suite)) for suite in suites])
+        self._choices("suite", [(suite.key, str(suite)) for suite in suites])
         self._choices("metric", [(name, formatting.metric_choice(name)) for name in metrics])
         self._choices(
             "level", [(f"{n:g}", f"{formatting.lost(n)} is lost") for n in reversed(LEVELS)]
         )
         self._choices("cases", scopes)
+        self._choices(
+            "sort", [(sign + name, name) for name in sort_columns() for sign in ("", "-")]
+        )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
         """Each column once, the one that is sorted by now also the other way round."""
-        labels = {**sort_labels(filters.level)}
+        labels = {name: column.in_words(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
         self._choices("sort", list(labels.items()))
@@ -64,24 +58,6 @@ class BoardForm(forms.Form):
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = choices
-
-
-def sort_labels(level: float) -> dict[str, str]:
-    """What each column is called."""
-    return {
-        "half_life": formatting.life(level),
-        "semantic": f"Semantic {formatting.life(level).lower()}",
-        "usable": "Usable trips",
-        "curve": "Picture kept",
-        "change_seen": "Change seen",
-        "refusals": "Refused",
-        "price": "Price per edit",
-        "seconds": "Time per edit",
-        "date": "Run",
-        "name": "Model",
-        "provider": "Provider",
-        "weights": "Weights",
-    }
 
 
 @dataclass(frozen=True)
@@ -110,7 +86,7 @@ class BoardQuery:
         runs = runs_of(suite)
         metrics = metrics_of(runs) or ["lpips"]
         scopes = _scopes(suite)
-        form = BoardForm({**asked, "suite": suite_key(suite)})
+        form = BoardForm({**asked, "suite": suite.key})
         form.offer(offered, metrics, scopes)
         form.is_valid()
         for name in form.errors:
@@ -128,7 +104,7 @@ class BoardQuery:
         )
         shown = BoardForm(
             initial={
-                "suite": suite_key(suite),
+                "suite": suite.key,
                 "metric": filters.metric,
                 "level": f"{filters.level:g}",
                 "cases": filters.scope,

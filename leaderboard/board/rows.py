@@ -1,23 +1,21 @@
 """The board's rows: what the page, the downloads and the API show alike.
 
-`board_form.read` understands an address, `board_rows(filters)` answers it.
+`query.BoardQuery` understands an address, `board_rows(filters)` answers it.
 Numbers come from standings; nothing is computed here.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import urlencode
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from leaderboard import formatting
-from leaderboard.models import EditingModel, Run, Standing, Suite
+from leaderboard.board.columns import BoardRow, sorted_rows
+from leaderboard.board.filters import BoardFilters
+from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 #: The order in which metrics are offered; the first that was run is the default.
@@ -27,137 +25,11 @@ SEMANTIC = ("clip", "imagenet")
 RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"
 
 
-@dataclass(frozen=True)
-class BoardFilters:
-    """What an address asks for. `weights` is "", "open" or "closed"."""
-
-    suite: Suite
-    metric: str = "lpips"
-    level: float = 0.5
-    scope: str = "all"
-    weights: str = ""
-    sort: str = "half_life"
-    #: Every model, not only the first page of them.
-    every: bool = False
-
-    def query(self, **changes: Any) -> str:
-        """The address's query with some things changed; what is default is left out."""
-        other = replace(self, **changes)
-        values = {
-            "suite": suite_key(other.suite),
-            "metric": other.metric,
-            "level": f"{other.level:g}",
-            "cases": other.scope,
-            "weights": other.weights,
-            "sort": other.sort,
-            "every": "1" if other.every else "",
-        }
-        plain = {"level": "0.5", "cases": "all", "sort": "half_life"}
-        return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
-
-
-@dataclass(frozen=True)
-class BoardRow:
-    """One model. `reason` says why it is not ranked; a standing of None was not run."""
-
-    group: str
-    run: Run
-    model: EditingModel
-    standing: Standing | None
-    semantic: Standing | None
-    reason: str = ""
-
-    @property
-    def provider(self) -> str:
-        """Who serves the model; of local weights, who made them."""
-        if self.model.access == EditingModel.Access.LOCAL:
-            return self.model.organisation or self.model.provider
-        return self.model.provider or self.model.organisation
-
-    @property
-    def half_life(self) -> float | None:
-        """For sorting: unreached counts as endless, unmeasured as None."""
-        if self.standing is None:
-            return None
-        return _endless(self.standing.half_life)
-
-    @property
-    def semantic_half_life(self) -> float | None:
-        return None if self.semantic is None else _endless(self.semantic.half_life)
-
-    @property
-    def usable_trips(self) -> float | None:
-        return None if self.standing is None else self.standing.usable_trips
-
-    @property
-    def auc(self) -> float | None:
-        return None if self.standing is None else self.standing.auc
-
-    @property
-    def change_seen(self) -> float | None:
-        """The share of judged trips on which the change was seen."""
-        return None if self.standing is None else self.standing.counts.get("change_seen")
-
-    @property
-    def refusals(self) -> float | None:
-        """The share of chains that the model refused; None where nobody wrote it down."""
-        if self.standing is None or not self.standing.counts.get("chains"):
-            return None
-        if self.run.source == Run.Source.PUBLISHED:
-            return None
-        counts: dict[str, int] = self.standing.counts
-        return counts.get("refused", 0) / counts["chains"]
-
-    @property
-    def price(self) -> float | None:
-        """USD per edit: as paid in this run, else as listed."""
-        paid = self.run.usd_per_edit
-        listed = self.model.price_per_edit
-        return paid if paid is not None else None if listed is None else float(listed)
-
-    @property
-    def seconds(self) -> float | None:
-        return self.run.seconds_per_edit
-
-    @property
-    def date(self) -> datetime.datetime | None:
-        return self.run.finished_at or self.run.started_at
-
-
-#: What can be sorted by, and whether the first click puts the largest first.
-SORTS: dict[str, tuple[Any, bool]] = {
-    "name": (lambda row: row.model.name.casefold(), False),
-    "provider": (lambda row: row.provider.casefold(), False),
-    "weights": (lambda row: row.model.open_weights, True),
-    "half_life": (lambda row: row.half_life, True),
-    "semantic": (lambda row: row.semantic_half_life, True),
-    "usable": (lambda row: row.usable_trips, True),
-    "curve": (lambda row: row.auc, True),
-    "change_seen": (lambda row: row.change_seen, True),
-    "refusals": (lambda row: row.refusals, False),
-    "price": (lambda row: row.price, False),
-    "seconds": (lambda row: row.seconds, False),
-    "date": (lambda row: row.date, True),
-}
-
-
-def suite_key(suite: Suite) -> str:
-    """ "smoke-v1": a suite and its version as one word of an address."""
-    return f"{suite.slug}-v{suite.version}"
-
-
 def suites() -> list[Suite]:
     """Frozen suites, those with results first, then by importance."""
     results = Run.objects.on_the_board().filter(suite=OuterRef("pk"))
     found = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
     return list(found.order_by("-has_results", "-importance", "slug", "-version"))
-
-
-def find_suite(key: str, among: Sequence[Suite]) -> Suite | None:
-    """The suite of a key: "smoke-v1", or "smoke" for its newest version."""
-    by_key = {suite_key(suite): suite for suite in among}
-    newest = [suite for suite in among if suite.slug == key]
-    return by_key.get(key) or max(newest, key=lambda suite: suite.version, default=None)
 
 
 def runs_of(suite: Suite) -> list[Run]:
@@ -200,13 +72,8 @@ def board_rows(filters: BoardFilters, runs: Sequence[Run] | None = None) -> list
     return [
         row
         for group in (RANKED, UNRANKED, YARDSTICK)
-        for row in _sorted([row for row in rows if row.group == group], filters.sort)
+        for row in sorted_rows([row for row in rows if row.group == group], filters.sort)
     ]
-
-
-def semantic_of(rows: Iterable[BoardRow]) -> str | None:
-    """The metric of the semantic column; None when no row has one."""
-    return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 
 def semantic_metric(
@@ -281,7 +148,7 @@ def _row(
         group, reason = RANKED, ""
     else:
         group, reason = UNRANKED, _unranked(run, filters, measured)
-    return BoardRow(group, run, run.editing_model, standing, semantic, reason)
+    return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
 
 
 def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
@@ -316,23 +183,3 @@ def _wanted(run: Run, weights: str) -> bool:
     if not weights or run.editing_model.is_reference:
         return True
     return run.editing_model.open_weights is (weights == "open")
-
-
-def board_order(row: BoardRow) -> tuple[float, float, float]:
-    """The board's own order: half-life, then usable trips, then what is kept on average."""
-    return -(row.half_life or 0), -(row.usable_trips or 0), -(row.auc or 0)
-
-
-def _sorted(rows: list[BoardRow], sort: str) -> list[BoardRow]:
-    """By the column asked for; ties by the board's own order, what is unknown last."""
-    rows.sort(key=lambda row: row.model.name.casefold())
-    rows.sort(key=board_order)
-    name, flipped = sort.removeprefix("-"), sort.startswith("-")
-    value, largest_first = SORTS[name]
-    known = [row for row in rows if value(row) is not None]
-    known.sort(key=value, reverse=largest_first != flipped)
-    return known + [row for row in rows if value(row) is None]
-
-
-def _endless(half_life: float | None) -> float:
-    return float("inf") if half_life is None else half_life

@@ -13,7 +13,6 @@ from django.core.files.storage import default_storage
 from django.db.models import Prefetch
 from django.utils import timezone
 
-from leaderboard.board.rows import suite_key
 from leaderboard.models import Chain, Run, StoredImage, Suite, Trip
 
 #: A preference is worth telling where a metric parts the two by this much of the picture.
@@ -171,7 +170,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
         "category": case.category,
         "forward": case.forward,
         "backward": case.backward,
-        "suite": suite_key(suite),
+        "suite": suite.key,
         "suite_hash": suite.content_hash,
         "title": picture.title,
         "licence": picture.licence,
@@ -203,7 +202,7 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
         run.pk: {
             "model": run.editing_model.slug,
             "name": run.editing_model.name,
-            "suite": suite_key(run.suite),
+            "suite": run.suite.key,
             "suite_hash": run.suite.content_hash,
             "metrics": run.metrics,
             "provenance": run.provenance,

@@ -19,18 +19,14 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut, absolute
+from leaderboard.board import columns
+from leaderboard.board.columns import BoardRow
+from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import BoardFilters, BoardRow, suite_key
 from leaderboard.models import Calibration, Run, Score, Standing, Suite
 
 #: Where the files of whole suites are kept.
 FOLDER = "exports"
-BOARD_COLUMNS = (
-    *("group", "rank", "rank_low", "rank_high", "model", "slug", "provider", "open_weights"),
-    *("metric", "level", "cases", "trips", "half_life", "half_life_low", "half_life_high"),
-    *("usable_trips", "auc", "p_first", "semantic_metric", "semantic_half_life", "change_seen"),
-    *("refusals", "usd_per_edit", "seconds_per_edit", "date", "run", "reason"),
-)
 SCORE_COLUMNS = (
     *("run", "model", "suite", "case", "picture", "pair", "category", "kind", "repeat"),
     *("trip", "outcome", "change_seen", "reframed", "metric", "metric_version", "distance"),
@@ -40,46 +36,17 @@ SCORE_COLUMNS = (
 
 def board_csv(rows: Sequence[BoardRow], filters: BoardFilters) -> HttpResponse:
     """The board as a table; what was not run is empty, an unreached half-life says "> N"."""
-    response = _download("text/csv; charset=utf-8", f"convergebench-{suite_key(filters.suite)}.csv")
+    response = _download("text/csv; charset=utf-8", f"convergebench-{filters.suite.key}.csv")
     writer = csv.writer(response)
-    writer.writerow(BOARD_COLUMNS)
-    for row in rows:
-        writer.writerow([_cell(value) for value in _board_values(row, filters)])
+    writer.writerow([column.file_name for column in columns.COLUMNS])
+    writer.writerows([column.written(row) for column in columns.COLUMNS] for row in rows)
     return response
-
-
-def _board_values(row: BoardRow, filters: BoardFilters) -> list[Any]:
-    found, trips = row.standing, filters.suite.trips
-
-    def reached(value: float | None, known: bool = True) -> Any:
-        return "" if not known else f"> {trips}" if value is None else round(value, 4)
-
-    numbers: list[Any] = [""] * 6
-    if found:
-        numbers = [
-            reached(found.half_life),
-            reached(found.half_life_low, found.has_interval),
-            reached(found.half_life_high, found.has_interval),
-            round(found.usable_trips, 4),
-            round(found.auc, 4),
-            found.p_first,
-        ]
-    return [
-        *(row.group, *((found.rank, found.rank_low, found.rank_high) if found else ("", "", ""))),
-        *(row.model.name, row.model.slug, row.model.provider, row.model.open_weights),
-        *(filters.metric, filters.level, filters.scope, trips, *numbers),
-        row.semantic.metric.name if row.semantic else "",
-        reached(row.semantic.half_life) if row.semantic else "",
-        *(row.change_seen, row.refusals, row.price, row.seconds),
-        row.date.date().isoformat() if row.date else "",
-        *(row.run.pk, row.reason),
-    ]
 
 
 def board_json(asked: BoardQuery) -> HttpResponse:
     """The board exactly as the API gives it."""
     board = BoardOut.from_orm(asked)
-    response = _download("application/json", f"convergebench-{suite_key(asked.filters.suite)}.json")
+    response = _download("application/json", f"convergebench-{asked.filters.suite.key}.json")
     response.write(json.dumps(board.model_dump(), cls=NinjaJSONEncoder))
     return response
 
@@ -100,7 +67,7 @@ def scores_csv(run: Run) -> Iterator[str]:
 def score_rows(run: Run) -> Iterator[tuple[Any, ...]]:
     """The scores of a run with what they belong to, in a stable order."""
     blanks = _blanks(run)
-    names = run.editing_model.slug, suite_key(run.suite)
+    names = run.editing_model.slug, run.suite.key
     scores = (
         Score.objects.filter(trip__chain__run=run)
         .select_related("metric", "trip__chain__case__picture")
@@ -143,7 +110,7 @@ def parquet_name(suite: Suite) -> str | None:
 
 
 def _stem(suite: Suite) -> str:
-    return f"{suite_key(suite)}-scores-"
+    return f"{suite.key}-scores-"
 
 
 def write_parquet(suite: Suite) -> None:
@@ -159,7 +126,7 @@ def write_parquet(suite: Suite) -> None:
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCORE_COLUMNS)
         arrays = (pa.array(list(column)) for column in columns)
         table = pa.table(dict(zip(SCORE_COLUMNS, arrays, strict=True)))
-        about = {"suite": suite_key(suite), "content_hash": suite.content_hash}
+        about = {"suite": suite.key, "content_hash": suite.content_hash}
         about |= {"written": f"{timezone.now():%Y-%m-%d}"}
         buffer = io.BytesIO()
         pq.write_table(table.replace_schema_metadata(about), buffer, compression="zstd")
@@ -197,7 +164,7 @@ def bibtex(filters: BoardFilters) -> str:
     suite, today = filters.suite, timezone.localdate()
     url = absolute(f"/?{filters.query()}")
     return (
-        f"@misc{{convergebench-{suite_key(suite)}-{today:%Y%m%d},\n"
+        f"@misc{{convergebench-{suite.key}-{today:%Y%m%d},\n"
         "  title        = {ConvergeBench: convergence half-life of image-editing models},\n"
         "  author       = {{The ConvergeBench contributors}},\n"
         f"  year         = {{{today:%Y}}},\n"

@@ -299,6 +299,10 @@ class Suite(models.Model):
             )
 
     @property
+    def key(self) -> str:
+        return core.suite_key(self.slug, self.version)
+
+    @property
     def is_frozen(self) -> bool:
         return self.status == self.Status.FROZEN
 

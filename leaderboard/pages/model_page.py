@@ -12,7 +12,7 @@ from evaluation.content import catalog
 from evaluation.measuring.jpeg import LOSSLESS
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.rows import METRICS, suite_key
+from leaderboard.board.rows import METRICS
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.pages.strips import like_jpeg
@@ -277,7 +277,7 @@ def reproduce(run: Run) -> str:
 
 def shell_name(suite: Suite) -> str:
     """What `--suite` takes: a name, or the file of a suite that does not come with the package."""
-    name = suite_key(suite)
+    name = suite.key
     return name if suite.content_hash in _shipped() else f"{name}.json"
 
 

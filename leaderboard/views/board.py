@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -11,20 +10,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from leaderboard import formatting
+from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
 from leaderboard.board.example import example
-from leaderboard.board.query import PARAMETERS, BoardQuery, sort_labels
-from leaderboard.board.rows import (
-    RANKED,
-    SORTS,
-    UNRANKED,
-    YARDSTICK,
-    BoardFilters,
-    BoardRow,
-    board_order,
-    board_rows,
-    semantic_of,
-    stamp,
-)
+from leaderboard.board.filters import BoardFilters
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg
@@ -73,7 +63,6 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         name: [row for row in rows if row.group == name] for name in (RANKED, UNRANKED, YARDSTICK)
     }
     ranked = groups[RANKED]
-    heads = columns(filters, semantic_of(rows))
     shown = ranked if filters.every else ranked[:FIRST_ROWS]
     return {
         "asked": asked,
@@ -97,8 +86,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
             groups[UNRANKED] if filters.suite.elsewhere else ranked, groups[YARDSTICK], filters
         ),
         "axis": inline_svg.axis_ticks(filters.suite.trips),
-        "columns": [heads[name] for name in ORDER],
-        "second_line": [heads[name] for name in SECOND_LINE],
+        "heads": heads(filters, semantic_of(rows)),
         "query": filters.query(),
         "every": filters.query(every=True),
         "everything": filters.query(weights="", scope="all"),
@@ -171,39 +159,3 @@ def curves_chart(
 def _made_edits(row: BoardRow) -> bool:
     """Whether a curve says anything: who never makes the edit keeps the picture for ever."""
     return row.standing is not None and row.change_seen != 0
-
-
-@dataclass(frozen=True)
-class Column:
-    """The head of a column: where a click leads, and which way it is sorted now."""
-
-    name: str
-    label: str
-    kind: str
-    query: str
-    sorted: str
-
-
-def columns(filters: BoardFilters, semantic: str | None) -> dict[str, Column]:
-    """The heads that sort, by name."""
-    labels = sort_labels(filters.level)
-    labels["half_life"] += ", in round trips"
-    labels["usable"] += f" of {filters.suite.trips}"
-    labels["semantic"] += f" ({formatting.metric_label(semantic)})" if semantic else ""
-    now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
-    found = {}
-    for name, label in labels.items():
-        target = f"-{name}" if name == now and not flipped else name
-        way = "descending" if SORTS[name][1] != flipped else "ascending"
-        query = filters.query(sort=target)
-        found[name] = Column(name, label, KINDS.get(name, "num"), query, way if name == now else "")
-    return found
-
-
-#: The columns in their order; the second line stands below the model's name.
-ORDER = (
-    *("name", "half_life", "semantic", "usable", "curve", "change_seen", "refusals"),
-    *("price", "seconds", "date"),
-)
-SECOND_LINE = ("provider", "weights")
-KINDS = {"name": "", "half_life": "life", "curve": ""}

@@ -13,17 +13,10 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics.comparison import Comparison
 from leaderboard import formatting
 from leaderboard.board import breakdowns, comparing
+from leaderboard.board.columns import BoardRow, board_order, semantic_of
+from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import (
-    RANKED,
-    YARDSTICK,
-    BoardFilters,
-    BoardRow,
-    board_order,
-    board_rows,
-    semantic_of,
-    stamp,
-)
+from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
 from leaderboard.models import Case, StoredImage, Trip
 from leaderboard.pages.charts import (
     Chart,

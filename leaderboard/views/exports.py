@@ -49,7 +49,7 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
     return FileResponse(
         default_storage.open(name),
         as_attachment=True,
-        filename=f"convergebench-{slug}-v{version}.parquet",
+        filename=f"convergebench-{suite.key}.parquet",
         content_type="application/vnd.apache.parquet",
     )
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.board.rows import METRICS, SEMANTIC, stamp, suite_key
+from leaderboard.board.rows import METRICS, SEMANTIC, stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg, model_page, published, strips
@@ -126,7 +126,7 @@ def _by_suite(runs: Sequence[Run]) -> dict[str, Run]:
     """The run that stands for the model on each suite, else its newest; most important first."""
     found: dict[str, Run] = {}
     for run in runs:
-        key = suite_key(run.suite)
+        key = run.suite.key
         if key not in found or (run.current and not found[key].current):
             found[key] = run
     return found

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.board.rows import stamp, suite_key
+from leaderboard.board.rows import stamp
 from leaderboard.models import Case, Run, Suite, SuitePicture
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
@@ -52,7 +52,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     versions = _counted(Suite.objects.frozen().filter(slug=slug)).order_by("-version")
     context = {
         "suite": suite,
-        "board_query": f"suite={suite_key(suite)}",
+        "board_query": f"suite={suite.key}",
         "shell_name": shell_name(suite),
         "cases": cases,
         "edits": len(cases) * suite.repeats * suite.trips * 2,
@@ -74,7 +74,7 @@ def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         raise Http404("this suite was published elsewhere")
     text = json.dumps(suite.definition, ensure_ascii=False, indent=1)
     response = HttpResponse(text, content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="{suite_key(suite)}.json"'
+    response["Content-Disposition"] = f'attachment; filename="{suite.key}.json"'
     return response
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard.board.rows import suite_key
+from evaluation.content.suites import find_suite
 from leaderboard.exchange import datasets
 from leaderboard.models import Suite
 
@@ -18,15 +18,18 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("out", type=Path, help="A new folder.")
-        parser.add_argument("--suite", help="One suite, as smoke-v1; all of ours by default.")
+        parser.add_argument(
+            "--suite", help="One suite, as smoke or smoke-v1; all of ours by default."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        suites = {suite_key(s): s for s in Suite.objects.playable().defer("definition")}
-        if options["suite"] and options["suite"] not in suites:
-            known = ", ".join(suites) or "none"
+        suites = list(Suite.objects.playable().defer("definition"))
+        suite = find_suite(options["suite"] or "", suites)
+        if options["suite"] and suite is None:
+            known = ", ".join(one.key for one in suites) or "none"
             raise CommandError(f"There is no suite {options['suite']}; there are: {known}.")
         try:
-            counts = datasets.export(options["out"], suites.get(options["suite"] or ""))
+            counts = datasets.export(options["out"], suite)
         except (datasets.DatasetError, OSError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(

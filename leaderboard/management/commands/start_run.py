@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation import jobs
+from evaluation.content.suites import find_suite
 from evaluation.editors import EditorError, load_editor
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
@@ -72,14 +73,9 @@ def _missing(model: EditingModel) -> list[str]:
 
 def _suite(name: str) -> Suite:
     """The newest frozen suite of this name, or the version that the name ends with."""
-    frozen = Suite.objects.playable().order_by("-version")
-    slug, _, version = name.rpartition("-v")
-    if slug and version.isdigit():
-        found = frozen.filter(slug=slug, version=int(version)).first()
-        if found:
-            return found
-    suite = frozen.filter(slug=name).first()
+    frozen = list(Suite.objects.playable().defer("definition"))
+    suite = find_suite(name, frozen)
     if suite is None:
-        known = ", ".join(sorted(set(frozen.values_list("slug", flat=True)))) or "none"
+        known = ", ".join(sorted({suite.slug for suite in frozen})) or "none"
         raise CommandError(f"There is no frozen suite {name!r}; there are {known}.")
     return suite

@@ -16,7 +16,6 @@ from django.utils import timezone
 from convergebench_site.logs import scrub
 from evaluation import jobs
 from leaderboard.api.submission_schemas import LEFT_OUT, SubmissionIn
-from leaderboard.board.rows import suite_key
 from leaderboard.models import ApiToken, EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
@@ -35,7 +34,7 @@ def secret() -> str:
 
 def fields(suite, **changes: object) -> dict[str, object]:
     """The least that a submission needs, as the API knows suites."""
-    return least_fields(suite_key(suite), **changes)
+    return least_fields(suite.key, **changes)
 
 
 def post(client: Client, path: str, body: object = None, secret: str = ""):

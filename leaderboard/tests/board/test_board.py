@@ -7,17 +7,10 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from leaderboard.board.columns import semantic_of
+from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import PARAMETERS, BoardQuery
-from leaderboard.board.rows import (
-    RANKED,
-    SORTS,
-    UNRANKED,
-    YARDSTICK,
-    BoardFilters,
-    board_rows,
-    semantic_of,
-    stamp,
-)
+from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.models import (
     EditingModel,
     MetricVersion,
@@ -196,28 +189,6 @@ def test_a_category_ranks_by_its_own_standings(client, suite):
     rows = board_rows(BoardFilters(suite, scope="category:geometric"))
     assert names(rows) == ["First at geometry", "First overall"]
     assert "Geometric" in page(client, "?cases=category:geometric")
-
-
-@pytest.mark.parametrize("sort", [sign + name for name in SORTS for sign in ("", "-")])
-def test_every_column_sorts_both_ways_with_the_unknown_last(client, suite, sort):
-    make_run(make_model("B", price_per_edit="0.2", provider="Zed"), suite, 3)
-    make_run(make_model("A", price_per_edit="0.1", provider="Abe", open_weights=None), suite, 8)
-    make_run("C", suite, metrics=())
-    rows = board_rows(BoardFilters(suite, sort=sort))
-    assert len(rows) == 3
-    value = SORTS[sort.removeprefix("-")][0]
-    unknown = [value(row) is None for row in rows if row.group == RANKED]
-    assert unknown == sorted(unknown)
-    assert "aria-sort" in page(client, f"?sort={sort}") or sort.removeprefix("-") in (
-        "provider",
-        "weights",
-    )
-
-
-def test_sort_links_flip_on_the_second_click(client, suite):
-    make_run("A", suite)
-    assert "sort=-usable" in page(client, "?sort=usable")
-    assert "sort=usable" in page(client, "?sort=-usable")
 
 
 def test_the_state_of_the_board_is_in_its_address(suite):

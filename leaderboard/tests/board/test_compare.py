@@ -7,7 +7,8 @@ import pytest
 from evaluation.statistics.comparison import compare
 from evaluation.statistics.half_life import ChainResult
 from leaderboard.board import comparing
-from leaderboard.board.rows import BoardFilters, board_rows, stamp
+from leaderboard.board.filters import BoardFilters
+from leaderboard.board.rows import board_rows, stamp
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
