@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evaluation.metrics import MetricError, metric_class
 
 if TYPE_CHECKING:
-    from evaluation.statistics.ranking import Interval
+    from evaluation.statistics.covariance import Interval
 
 NOT_RUN = "not run"
 #: The trips people read; every trip is scored.
@@ -26,7 +26,10 @@ LOOKS_AT = {
     "psnr": "pixels",
     "ssim": "structure",
     "ms_ssim": "structure, coarse to fine",
-    "worst_window": "the worst spot",
+    "picture": "whatever is lost first",
+    "place": "the worst place",
+    "colour": "colours",
+    "identity": "is it the same person?",
 }
 #: A level is the share of the picture that is still there when the clock stops.
 LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}

@@ -157,9 +157,9 @@ class ScoreJob:
                 measures = vars(measure_trip(source, before, y, x, pair))
                 for name, value in {**measures, **found_by_scoring(found, index)}.items():
                     setattr(trip, name, value)
-                for stored, picture in ((trip.edited, y), (trip.restored, x)):
+                for stored, shown in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored_safely(partial(stored.write_thumbnail, picture))
+                        stored_safely(partial(stored.write_thumbnail, shown))
                 before = x
             try:
                 retry_database(partial(self._write, chain, part, self._rows(part, found)))

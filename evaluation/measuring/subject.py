@@ -18,7 +18,8 @@ def chain_subject(
 
     The footprint is left out where the first edit was not kept.
     """
-    face = picture.annotations.face if picture and picture.annotations else None
+    annotations = getattr(picture, "annotations", None)
+    face = annotations.face if annotations else None
     where = None
     if source is not None and first_edit is not None and pair is not None:
         where = footprint(source.image, first_edit.image, pair)

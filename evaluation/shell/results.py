@@ -95,7 +95,7 @@ def _result(
 ) -> MetricResult:
     kind = metric_class(metric)
     events = {
-        f"{chain.case}--{chain.repeat}" if chain.repeat > 1 else chain.case: event(
+        f"{chain.case}--{chain.repeat}" if chain.repeat > 1 else str(chain.case): event(
             chain, trips, level
         )
         for chain in chains

@@ -10,8 +10,8 @@ from typing import Any, Self
 from evaluation.content.suites import EditPair, SourcePicture, Suite
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
-from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.scoring import Calibration, Scorer, retention
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,

@@ -17,7 +17,7 @@ class BoardFilters:
     """
 
     suite: Suite
-    metric: str = "lpips"
+    metric: str = "picture"
     level: float = 0.5
     scope: str = "all"
     weights: str = ""

@@ -84,7 +84,7 @@ class BoardQuery:
         )
         suite = suite or offered[0]
         runs = runs_of(suite)
-        metrics = metrics_of(runs) or ["lpips"]
+        metrics = metrics_of(runs) or ["picture"]
         scopes = _scopes(suite)
         form = BoardForm({**asked, "suite": suite.key})
         form.offer(offered, metrics, scopes)

@@ -19,7 +19,18 @@ from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 #: The order in which metrics are offered; the first that was run is the default.
-METRICS = ("lpips", "clip", "imagenet", "ms_ssim", "ssim", "psnr", "worst_window")
+METRICS = (
+    "picture",
+    "lpips",
+    "place",
+    "colour",
+    "identity",
+    "clip",
+    "imagenet",
+    "ms_ssim",
+    "ssim",
+    "psnr",
+)
 #: The semantic column: the first of these that every model shown has.
 SEMANTIC = ("clip", "imagenet")
 RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"

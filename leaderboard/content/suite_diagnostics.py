@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.events import Case, ChainResult
 from evaluation.statistics.item_diagnostics import CaseDiagnosis, diagnose
-from evaluation.statistics.standings import Place, chain_of_numbers
+from evaluation.statistics.standings import chain_of_numbers
 from leaderboard.models import Chain, Suite
 from leaderboard.models.runs import RunState
 
 #: In this order the first metric that every run has is used.
-METRICS = ("lpips", "ssim", "psnr")
+METRICS = ("picture", "lpips", "ssim", "psnr")
 
 
 def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
@@ -34,8 +34,8 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
         if numbers is None:
             continue
         case = chain.case
-        place = Place(case.picture.slug, case.pair_slug, case.category, case.kind, chain.repeat)
+        place = Case(case.picture.slug, case.pair_slug, case.category, case.kind)
         results[str(chain.run_id)].append(
-            chain_of_numbers(place, chain.outcome, numbers, suite.trips)
+            chain_of_numbers(metric, place, chain.repeat, chain.outcome, numbers, suite.trips)
         )
     return diagnose(results, suite.trips)

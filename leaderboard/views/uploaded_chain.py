@@ -107,9 +107,9 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     figures = []
     for name in names:
         found = metrics[name]["events"]["0.5"]
-        reached = found["time"] if found["kind"] else None
+        reached = found["time"] if found["cause"] else None
         figures.append(
-            (metrics[name]["label"], formatting.half_life(reached, trips), found["kind"])
+            (metrics[name]["label"], formatting.half_life(reached, trips), found["cause"])
         )
     rows = [
         {
