@@ -1,4 +1,4 @@
-"""What all tests share: the folder of real results and a real Valkey."""
+"""What all tests share: real results beside the project or drawn ones, and a real Valkey."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from evaluation.testing.hat_chains import HatChain
+    from evaluation.testing.published_tables import PublishedTable
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,6 +36,28 @@ def shared() -> Path:
     if not (folder / "ecb").is_dir():
         pytest.skip(f"needs real results in {folder}, which is not here")
     return folder
+
+
+@pytest.fixture(scope="session", params=["drawn", "real"])
+def hat_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HatChain:
+    """A chain of three trips; the real one is skipped where it is absent."""
+    from evaluation.testing import hat_chains
+
+    if request.param == "real":
+        return hat_chains.real(request.getfixturevalue("shared"))
+    return hat_chains.drawn(tmp_path_factory.mktemp("hat"))
+
+
+@pytest.fixture(scope="session", params=["drawn", "real"])
+def published_table(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> PublishedTable:
+    """The forerunner's results; the real ones are skipped where they are absent."""
+    from evaluation.testing import published_tables
+
+    if request.param == "real":
+        return published_tables.real(request.getfixturevalue("shared"))
+    return published_tables.drawn(tmp_path_factory.mktemp("published"))
 
 
 class ValkeyServer:

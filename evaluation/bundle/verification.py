@@ -176,11 +176,11 @@ class Verification:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
             source, _ = self._file(chain.name, sources.get(case.picture))
-            picture = self.suite.picture_by_slug[case.picture]
-            yield from self._trips(chain, source, pair, picture)
+            about = self.suite.picture_by_slug[case.picture]
+            yield from self._trips(chain, source, pair, about)
 
     def _trips(
-        self, chain: ChainLine, source: Picture | None, pair: EditPair, picture: SourcePicture
+        self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture
     ) -> Iterator[Check]:
         before, whole = source, source is not None
         first_edit: Picture | None = None
@@ -211,7 +211,7 @@ class Verification:
             else:
                 whole = False
             before = restored
-        subject = chain_subject(picture, source, first_edit, pair)
+        subject = chain_subject(about, source, first_edit, pair)
         yield from self._scores(chain, source, scored, subject)
 
     def _measures(
@@ -247,10 +247,10 @@ class Verification:
             scores = self.scorer.only(self.able).score(source, pictures, subject)
             made = scores.distances
             for index, (trip, _) in enumerate(scored):
-                own = found_by_scoring(scores, index)
-                stated = {name: getattr(trip, name) for name in own}
+                least = found_by_scoring(scores, index)
+                said = {name: getattr(trip, name) for name in least}
                 line = f"{chain.name}, trip {trip.number}"
-                yield compared(line, "what is kept least", stated, own, NETWORK)
+                yield compared(line, "what is kept least", said, least, NETWORK)
         place = {trip.number: index for index, (trip, _) in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):

@@ -24,11 +24,9 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urljoin
 
-import httpcore2
 import httptools
 
 from evaluation import __version__
@@ -39,29 +37,16 @@ from evaluation.http.guarded_sockets import (
     GuardedNetwork,
     closed_error,
     protocol_error,
+    trusted_authorities,
 )
-from evaluation.http.http_connection import Connection, Received, head_of
+from evaluation.http.http_connection import Connection, head_of
+from evaluation.http.reply import Reply
 
 MAX_BODY_BYTES = 64 * 2**20
 USER_AGENT = f"ConvergeBench/{__version__}"
 
 logger = logging.getLogger(__name__)
 SecurityEvent = Callable[[str, str], None]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A whole HTTP answer. Header names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-    seconds: float
-
-    @property
-    def media_type(self) -> str:
-        """The stated type without parameters, such as "image/png"; "" when there is none."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()[:100]
 
 
 class GuardedClient:
@@ -84,7 +69,7 @@ class GuardedClient:
         self._on_security_event = on_security_event
         self._parse = lru_cache(maxsize=64)(self.rules.parse)  # the same few, thousands of times
         self._network = GuardedNetwork(self.rules)
-        self._ssl_context = ssl_context or _trusted_authorities()
+        self._ssl_context = ssl_context or trusted_authorities()
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the longest idle first
 
@@ -115,8 +100,7 @@ class GuardedClient:
         kind: str = "address",
     ) -> Reply:
         """The reply to one request. `kind` names the security event if the URL is blocked."""
-        start = time.monotonic()
-        deadline = start + timeout
+        deadline = time.monotonic() + timeout
         with self._reporting(kind):
             target = self._parse(url)
             sent = {
@@ -128,25 +112,24 @@ class GuardedClient:
             }
             if content or method != "GET":
                 sent["Content-Length"] = str(len(content))
-            head = head_of(method, target.target, sent)
-            status, answered, body = self._exchange(target, head, content, timeout, deadline)
-        reply = Reply(status, answered, body, time.monotonic() - start)
-        if 300 <= status < 400:
+            try:
+                reply = self._exchange(method, target, sent, content, deadline)
+            except Exception as error:
+                if self._network.closed:
+                    raise closed_error() from error
+                if isinstance(error, EditorError):
+                    raise
+                raise _failure(error, timeout) from error
+        if 300 <= reply.status < 400:
             self._refuse_redirect(url, reply, deadline)
         return reply
 
     def _exchange(
-        self, target: Url, head: bytes, content: bytes, timeout: float, deadline: float
-    ) -> Received:
-        try:
-            with self._connection(target, deadline) as connection:
-                return connection.exchange(head, content, self.max_bytes, deadline)
-        except Exception as error:
-            if self._network.closed:
-                raise closed_error() from error
-            if isinstance(error, EditorError):
-                raise
-            raise _failure(error, timeout) from error
+        self, method: str, target: Url, headers: Mapping[str, str], content: bytes, deadline: float
+    ) -> Reply:
+        head = head_of(method, target.target, headers)
+        with self._connection(target, deadline) as connection:
+            return connection.exchange(head, content, self.max_bytes, deadline)
 
     @contextlib.contextmanager
     def _connection(self, target: Url, deadline: float) -> Iterator[Connection]:
@@ -215,12 +198,6 @@ class GuardedClient:
         with self._lock:
             while self._idle:
                 self._network.drop(self._idle.pop().sock)
-
-
-@lru_cache(maxsize=1)
-def _trusted_authorities() -> ssl.SSLContext:
-    """The system's certificate authorities; loading them takes longer than a call."""
-    return httpcore2.default_ssl_context()
 
 
 def _failure(error: Exception, timeout: float) -> EditorError:

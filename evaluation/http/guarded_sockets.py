@@ -13,8 +13,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LookupTimeout
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+import httpcore2
 from ssrfguard import Address
 
 from evaluation.errors import EditorError, Fault
@@ -65,7 +66,7 @@ class GuardedNetwork:
             except OSError as error:
                 failure = error
                 continue
-            return sock if authorities is None else self._with_tls(sock, url, authorities, deadline)
+            return sock if authorities is None else self.with_tls(sock, url, authorities, deadline)
         if self.closed:
             raise closed_error()
         if isinstance(failure, TimeoutError):
@@ -93,9 +94,10 @@ class GuardedNetwork:
             raise
         return sock
 
-    def _with_tls(
+    def with_tls(
         self, plain: socket.socket, url: Url, authorities: ssl.SSLContext, deadline: float
     ) -> ssl.SSLSocket:
+        """The same connection with TLS, its certificate checked for the URL's host."""
         # The set must know the TLS socket before the handshake: wrapping takes the
         # file descriptor away from the plain one.
         sock = authorities.wrap_socket(
@@ -138,6 +140,12 @@ class GuardedNetwork:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
         self._lookups.shutdown(wait=False, cancel_futures=True)
+
+
+@lru_cache(maxsize=1)
+def trusted_authorities() -> ssl.SSLContext:
+    """The system's certificate authorities; loading them takes longer than a call."""
+    return httpcore2.default_ssl_context()
 
 
 def seconds_left(deadline: float) -> float:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import httpcore2
 import httpx2
+
+from evaluation.http.guarded_sockets import trusted_authorities
+from evaluation.http.reply import Reply
 
 # A base64 picture of the largest size we accept, with room for its envelope.
 MAX_BODY = 96 * 2**20
@@ -37,23 +38,6 @@ class Limits:
     @property
     def seconds_left(self) -> float:
         return self.deadline - time.monotonic()
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A whole HTTP answer."""
-
-    status: int
-    headers: httpx2.Headers
-    body: bytes = field(repr=False)
-
-    @property
-    def mime(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    @property
-    def text(self) -> str:
-        return self.body.decode("utf-8", "replace")
 
 
 _limits: ContextVar[Limits | None] = ContextVar("limits", default=None)
@@ -221,12 +205,6 @@ class _Stream(httpcore2.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
-
-
-@lru_cache(maxsize=1)
-def trusted_authorities() -> ssl.SSLContext:
-    # Reading the authorities takes longer than many an answer; once per process is enough.
-    return httpx2.create_ssl_context()
 
 
 def _time_left(timeout: float | None, too_late: type[Exception]) -> float | None:

@@ -18,6 +18,7 @@ import httptools
 
 from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_sockets import protocol_error, seconds_left
+from evaluation.http.reply import Reply
 
 MAX_HEAD_BYTES = 64 * 2**10
 # Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
@@ -29,8 +30,6 @@ KEEPALIVE_SECONDS = 4.0
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-
-Received = tuple[int, dict[str, str], bytes]
 
 
 class Connection:
@@ -56,8 +55,8 @@ class Connection:
             or _is_readable(self.sock)
         )
 
-    def exchange(self, head: bytes, content: bytes, max_bytes: int, deadline: float) -> Received:
-        """Status, headers and decoded body of the answer.
+    def exchange(self, head: bytes, content: bytes, max_bytes: int, deadline: float) -> Reply:
+        """The answer with its decoded body.
 
         EditorError, TimeoutError, OSError, zlib.error or HttpParserError otherwise.
         """
@@ -75,7 +74,7 @@ class Connection:
             answer.feed(data)
         if answer.keeps_alive:
             self._idle_since = time.monotonic()
-        return answer.status, answer.headers, b"".join(answer.chunks)
+        return Reply(answer.status, answer.headers, b"".join(answer.chunks))
 
     def _send(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)

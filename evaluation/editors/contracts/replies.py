@@ -18,7 +18,7 @@ from evaluation.editors.base import Refused
 from evaluation.editors.contracts.base import Call
 from evaluation.editors.failures import bad_answer, shorten
 from evaluation.errors import EditorError, Fault
-from evaluation.http.guarded_client import Reply
+from evaluation.http.reply import Reply
 
 MAX_RETRY_AFTER = 24 * 3600.0
 

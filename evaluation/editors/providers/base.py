@@ -37,7 +37,8 @@ from evaluation.editors.failures import (
 from evaluation.editors.payloads import decoded, from_base64
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
-from evaluation.http.hosted_client import Limits, Reply, Wire
+from evaluation.http.hosted_client import Limits, Wire
+from evaluation.http.reply import Reply
 from evaluation.images import Picture, fit
 
 # GETs cost nothing: a paid picture is not given up for one bad poll.
@@ -262,7 +263,11 @@ class HostedEditor(Editor):
         if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
             self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))
         if not isinstance(body, dict):
-            what = f"{reply.mime or 'no type'}: {shorten(reply.text)}" if reply.body else "nothing"
+            what = (
+                f"{reply.media_type or 'no type'}: {shorten(reply.text)}"
+                if reply.body
+                else "nothing"
+            )
             raise server_error(f"{self.provider} answered without a JSON object, but with {what}")
         return body
 

@@ -17,7 +17,8 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
-from evaluation.http.hosted_client import Reply, trusted_authorities
+from evaluation.http.guarded_sockets import trusted_authorities
+from evaluation.http.reply import Reply
 from evaluation.images import Picture
 
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}

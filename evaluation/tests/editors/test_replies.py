@@ -13,7 +13,8 @@ from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog
 from evaluation.errors import EditorError
 from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient, Reply
+from evaluation.http.guarded_client import GuardedClient
+from evaluation.http.reply import Reply
 
 KEY = "sk-canary-0123456789abcdef"
 WORDS = st.sampled_from(
@@ -63,7 +64,7 @@ def test_no_reply_is_misunderstood_as_a_crash(
         patch.setattr(cog, "FIRST_WAIT", 0.0)
         patch.setattr(cog, "LONGEST_WAIT", 0.0)
         try:
-            data = CONTRACTS[contract].picture(call, Reply(status, headers, body, 0.1))
+            data = CONTRACTS[contract].picture(call, Reply(status, headers, body))
         except (EditorError, Refused) as error:
             text = str(error)
             assert KEY not in text

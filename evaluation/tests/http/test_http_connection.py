@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from evaluation.errors import EditorError
 from evaluation.http import http_connection
-from evaluation.http.http_connection import Connection, Received, head_of
+from evaluation.http.http_connection import Connection, head_of
+from evaluation.http.reply import Reply
 
 REQUEST = head_of("POST", "/edit", {"Host": "example.org", "Content-Length": "2"})
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -29,7 +30,7 @@ def connected() -> Iterator[tuple[Connection, socket.socket]]:
         yield Connection("http://example.org", ours), theirs
 
 
-def received(answer: bytes, *, hang_up: bool = True, max_bytes: int = 10_000) -> Received:
+def received(answer: bytes, *, hang_up: bool = True, max_bytes: int = 10_000) -> Reply:
     """What is made of an answer that is there before the request is sent."""
     with connected() as (connection, server):
         server.sendall(answer)
@@ -58,10 +59,10 @@ def test_the_request_is_sent_whole() -> None:
     ],
 )  # fmt: skip
 def test_every_way_to_frame_a_body_is_understood(answer: bytes, body: bytes) -> None:
-    status, headers, got = received(answer)
-    assert got == body
-    assert status in (200, 204)
-    assert headers.get("content-length") != "9"
+    reply = received(answer)
+    assert reply.body == body
+    assert reply.status in (200, 204)
+    assert reply.headers.get("content-length") != "9"
 
 
 @given(st.lists(st.integers(1, 60), max_size=8))
@@ -113,7 +114,7 @@ def test_what_is_accepted_another_parser_reads_alike(lines: list[bytes], rest: b
     """Nonsense ends in one of the errors that are expected; h11 judges the rest."""
     answer = b"\r\n".join(lines) + rest
     try:
-        status, _, body = received(answer)
+        reply = received(answer)
     except (EditorError, httptools.HttpParserError, zlib.error):
         return
     try:
@@ -122,9 +123,9 @@ def test_what_is_accepted_another_parser_reads_alike(lines: list[bytes], rest: b
         if "no response line" in str(error):
             return  # the one thing llhttp forgives: empty lines before a head
         raise
-    assert status == judged[0]
+    assert reply.status == judged[0]
     if b"Content-Encoding: gzip" not in lines:
-        assert body == judged[1]
+        assert reply.body == judged[1]
 
 
 def by_h11(answer: bytes) -> tuple[int, bytes]:
@@ -185,5 +186,4 @@ def test_an_answer_that_came_before_all_was_sent_is_read() -> None:
         server.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
         server.close()
         answer = connection.exchange(REQUEST, b"x" * 5_000_000, 100, time.monotonic() + 5)
-    assert answer[0] == 413
-    assert answer[2] == b"big"
+    assert (answer.status, answer.body) == (413, b"big")

@@ -1,8 +1,6 @@
 """A change is seen where one was made, and only there."""
 
 import io
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +20,6 @@ from evaluation.measuring.trip_measures import (
     measure_trip,
 )
 
-SHARED = Path(
-    os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).resolve().parents[4] / "shared")
-)
 LOCAL = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local")
 REPLICA = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")
 SMOKE = catalog.suite("smoke")
@@ -101,19 +96,11 @@ def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
         assert verdict.seen is True, (slug, verdict)
 
 
-@pytest.mark.skipif(
-    not (SHARED / "ecb").is_dir(), reason="the real chain is not beside the project"
-)
-def test_the_forward_edits_of_a_commercial_editor_are_seen():
-    folder = SHARED / "ecb/flux_portrait_02_hat"
-    before = Picture.from_bytes((folder / "I0_source.png").read_bytes()).image
-    for number in (1, 2, 3):
-        after, back = (
-            Picture.from_bytes((folder / f"I{number}_{half}.png").read_bytes()).image
-            for half in ("forward", "backward")
-        )
-        assert change_seen(before, after, LOCAL).seen is True
-        before = back
+def test_a_hat_is_seen_on_a_picture_that_wears_away(hat_chain):
+    before = hat_chain.source
+    for edited, restored in zip(hat_chain.edited, hat_chain.restored, strict=True):
+        assert change_seen(before.image, edited.image, LOCAL).seen is True
+        before = restored
 
 
 @pytest.mark.parametrize("operator", operators.OPERATORS)

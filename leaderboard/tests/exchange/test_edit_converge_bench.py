@@ -60,9 +60,10 @@ def test_every_fault_of_the_table_is_noticed_and_said(tmp_path, client):
     assert "against 0.59" in suite.description
 
 
-def test_the_forerunners_own_table_becomes_a_suite_that_nobody_is_ranked_in(shared, client):
-    said = imported(shared / "ecb" / "results.csv")
-    assert "1,890 of 4,631 rows are verbatim duplicates" in said
+def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table, client):
+    said = imported(published_table.path)
+    twice = published_table.rows - published_table.distinct
+    assert f"{twice:,} of {published_table.rows:,} rows are verbatim duplicates" in said
     suite = Suite.objects.get()
     assert (suite.slug, suite.trips, suite.source_url) == (
         edit_converge_bench.SLUG,

@@ -1,0 +1,62 @@
+"""Three trips of a hat put on and taken off again, as the files of a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageFilter
+
+from evaluation.editors.drawings import draw
+from evaluation.images import Picture
+from evaluation.testing.reference_pictures import small, worn
+
+TRIPS = 3
+
+
+@dataclass(frozen=True)
+class HatChain:
+    """A folder of pictures, and what is known of them."""
+
+    folder: Path
+    #: Of the PSNR, after the first and the last trip.
+    kept: tuple[float, float]
+    #: Of the SSIM, in trips.
+    half_life: float
+
+    @property
+    def source(self) -> Picture:
+        return self._read("I0_source")
+
+    @property
+    def edited(self) -> list[Picture]:
+        return [self._read(f"I{number}_forward") for number in range(1, TRIPS + 1)]
+
+    @property
+    def restored(self) -> list[Picture]:
+        return [self._read(f"I{number}_backward") for number in range(1, TRIPS + 1)]
+
+    def _read(self, name: str) -> Picture:
+        return Picture.from_bytes((self.folder / f"{name}.png").read_bytes())
+
+
+def real(shared: Path) -> HatChain:
+    """What a commercial editor made of a portrait."""
+    return HatChain(shared / "ecb/flux_portrait_02_hat", kept=(0.87, 0.79), half_life=1.4)
+
+
+def drawn(folder: Path) -> HatChain:
+    """The same of an astronaut: the hat is drawn, each trip blurs a little and adds noise."""
+    image = small(256, 256)
+    pictures = {"I0_source": image}
+    for number in range(1, TRIPS + 1):
+        pictures[f"I{number}_forward"] = draw("hat", image)
+        image = _worn(image, number)
+        pictures[f"I{number}_backward"] = image
+    for name, picture in pictures.items():
+        (folder / f"{name}.png").write_bytes(Picture.from_image(picture).data)
+    return HatChain(folder, kept=(0.99, 0.97), half_life=2.0)
+
+
+def _worn(image: Image.Image, seed: int) -> Image.Image:
+    return worn(image.filter(ImageFilter.GaussianBlur(0.7)), 8, seed)
