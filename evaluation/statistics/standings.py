@@ -43,12 +43,17 @@ _NOTHING = Interval(None, None)
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
+    """One trip by one metric; a distance of None where it was `scored`: not by this metric.
+
+    `made` and `undone` are what witnesses say that may gate, None where none of them looked.
+    """
 
     number: int
     distance: float | None
     measures: Measured
     scored: bool = True
+    made: bool | None = None
+    undone: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,8 @@ def measured_chain(
             if metric == WholePicture.name
             else (),
             cause=crossing_cause(metric),
+            made=tuple(trip.made for trip in judged),
+            undone=tuple(trip.undone for trip in returned),
         ),
         tuple(distances),
         blank or 0.0,
