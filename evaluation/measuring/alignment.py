@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -221,7 +222,8 @@ def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
     small = cv2.resize(flow, size) / ratio
     y = _pulled(y, small)
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
-    more = search.calc(*((255 * np.clip(v, 0, 1)).astype(np.uint8) for v in (x, y)), None)
+    before, after = ((255 * np.clip(v, 0, 1)).astype(np.uint8) for v in (x, y))
+    more = search.calc(before, after, cast(Any, None))
     left = cv2.GaussianBlur(np.abs(_pulled(y, more) - x), (0, 0), side / 85)
     trust = 1 / (1 + np.square(left / FLOW_DOUBT))
     weights, weighted = (

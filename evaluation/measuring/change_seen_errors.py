@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -77,9 +78,13 @@ def error_rates(suites: Iterable[Suite]) -> Iterator[ErrorRate]:
     for name, drift in DRIFTS.items():
         yield without_edit(name, drift, local)
     for name, drift in DAMAGES.items():
-        yield with_flip(name, lambda _, truth, drift=drift: drift(truth), exact, seen=True)
+        yield with_flip(name, partial(_flipped_and_damaged, drift), exact, seen=True)
     for name, answer in FALSE_FLIPS.items():
         yield with_flip(name, answer, exact, seen=False)
+
+
+def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Image.Image:
+    return drift(truth)
 
 
 def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:

@@ -81,6 +81,8 @@ class Metric:
     smallest: ClassVar[int] = 1
     #: The distance at which nothing is kept; None where each source's blank card tells it.
     blank: ClassVar[float | None] = None
+    #: Whether it speaks of some pictures only, such as those with a face.
+    selective: ClassVar[bool] = False
     #: The metrics it is made of; empty for one that measures pictures itself.
     parts: ClassVar[tuple[str, ...]] = ()
     #: Importable modules it needs, with the package that brings each.

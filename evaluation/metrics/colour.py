@@ -21,6 +21,7 @@ class Colour(DirectMetric):
     """
 
     name, label, version = "colour", "Colour difference", "ciede2000-128-1"
+    looks_at = "colours"
     higher_is_better, unit, digits = False, "ΔE", 1
     blank = 20.0
     modules = {"cv2": "opencv-python-headless", "skimage": "scikit-image"}

