@@ -18,10 +18,9 @@ from django.utils import timezone
 
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.breakdown import CaseSummary, case_summaries
-from evaluation.statistics.covariance import Design
 from evaluation.statistics.events import Case as CoreCase
 from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.ranking import rank_board
+from evaluation.statistics.ranking import rank_scope
 from evaluation.statistics.standings import (
     MeasuredChain,
     ScoredTrip,
@@ -54,7 +53,7 @@ def rebuild(run: Run) -> None:
     chains = _chains(run)
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
-    run.standings.all().delete()
+    Standing.every.filter(run=run).delete()
     run.case_values.all().delete()
     complete = False
     for metric in pinned_metrics(run):
@@ -91,8 +90,7 @@ def refresh_ranks(suite: Suite) -> None:
             rank=None, rank_low=None, rank_high=None, p_first=None, computed_at=timezone.now()
         )
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
-        # Versions of the method never mix: a standing of another one waits for its rescore.
-        standings = Standing.objects.filter(run__in=runs, method_version=METHOD_VERSION)
+        standings = Standing.objects.filter(run__in=runs)
         for standing in standings.only("run", "metric", "level", "scope", "usable_trips"):
             scopes = groups[standing.metric_id, standing.level]
             scopes.setdefault(standing.scope, []).append(standing)
@@ -255,16 +253,7 @@ def _rank(
         if any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
             continue  # of a suite that was changed by hand: shown in order, without ranks
         table = np.column_stack([values[s.run_id] for s in standings])
-        # A metric may speak of some cases only; of these every ranked run has all.
-        rows = [
-            row
-            for row, case in enumerate(cases)
-            if scope in case.scopes and not np.isnan(table[row]).any()
-        ]
-        if not rows:
-            continue
-        design = Design([cases[row] for row in rows])
-        ranks = rank_board(design, table[rows], [s.usable_trips for s in standings])
+        ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
         for place, standing in enumerate(standings):
             standing.rank = ranks.shared[place]
             standing.rank_low, standing.rank_high = ranks.sets[place]

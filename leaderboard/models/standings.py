@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.models.runs import Run
 
 
@@ -41,6 +42,13 @@ class Calibration(models.Model):
 
     def __str__(self) -> str:
         return f"{self.metric} of {self.pixels_sha256[:12]}"
+
+
+class TodaysMethod(models.Manager["Standing"]):
+    """Standings by today's method: no page shows two versions side by side."""
+
+    def get_queryset(self) -> models.QuerySet[Standing]:
+        return super().get_queryset().filter(method_version=METHOD_VERSION)
 
 
 class Standing(models.Model):
@@ -86,6 +94,9 @@ class Standing(models.Model):
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField(auto_now=True)
+
+    objects = TodaysMethod()
+    every = models.Manager["Standing"]()
 
     class Meta:
         constraints = [

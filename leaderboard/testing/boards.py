@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from django.utils import timezone
@@ -33,8 +34,10 @@ PAIRS = {
 KINDS = ("face", "object", "scene")
 
 
-def make_suite(slug: str = "demo", trips: int = 20, pictures: int = 8, **fields: Any) -> Suite:
-    """A frozen suite of `pictures` pictures with every pair."""
+def make_suite(
+    slug: str = "demo", trips: int = 20, pictures: int = 8, pairs: int = 4, **fields: Any
+) -> Suite:
+    """A frozen suite of `pictures` pictures with every pair; 10 with 12 are enough for intervals."""
     suite = Suite.objects.create(
         slug=slug,
         title=fields.pop("title", slug.title()),
@@ -65,9 +68,17 @@ def make_suite(slug: str = "demo", trips: int = 20, pictures: int = 8, **fields:
                 backward=f"Undo {title}.",
                 position=next(places),
             )
-            for slug, (category, title) in PAIRS.items()
+            for slug, category, title in islice(_pairs(), pairs)
         )
     return suite
+
+
+def _pairs() -> Iterator[tuple[str, str, str]]:
+    """The pairs, then the same again under other names, for ever."""
+    yield from ((slug, *about) for slug, about in PAIRS.items())
+    for number in itertools.count(2):
+        for slug, (category, title) in PAIRS.items():
+            yield f"{slug}-{number}", category, f"{title} ({number})"
 
 
 def make_model(name: str, **fields: Any) -> EditingModel:
@@ -81,7 +92,7 @@ def make_run(
     suite: Suite,
     half_life: float = 5.0,
     *,
-    metrics: Sequence[str] = ("lpips", "imagenet"),
+    metrics: Sequence[str] = ("picture", "lpips", "imagenet"),
     levels: Iterable[float] = (DEFAULT_LEVEL,),
     scopes: Iterable[str] = ("all",),
     rank: int | None = None,
@@ -166,9 +177,15 @@ def make_standing(
             "high": [round(min(1, 1.07 * q), 4) for q in mean],
             "shown": [None, *mean[1:]],
         },
+        survival=mean,
+        incidence={
+            "place": [round(0.7 * (1 - q), 4) for q in mean],
+            "refused": [round(0.3 * (1 - q), 4) for q in mean],
+        },
         counts={
             "cases": run.chains_total,
             "chains": run.chains_total,
+            "causes": {"place": run.chains_total - 1, "refused": 1},
             "refused": 1,
             "change_seen": 0.97,
         },
