@@ -9,12 +9,11 @@ import pytest
 
 from evaluation.measuring.trip_measures import TripMeasures
 from evaluation.statistics.covariance import Design
-from evaluation.statistics.events import CAUSES, event
+from evaluation.statistics.events import CAUSES, Case, event
 from evaluation.statistics.half_life import summarise
 from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.ranking import rank_scope
+from evaluation.statistics.ranking import rank_board
 from evaluation.statistics.standings import (
-    Place,
     ScoredTrip,
     chain_numbers,
     chain_of_numbers,
@@ -25,22 +24,22 @@ from evaluation.statistics.standings import (
 from evaluation.testing.chains import made_up_cases
 
 TRIPS = 10
-PLACE = Place("cat", "hat", "objects", "face", 0)
+CASE = Case("cat", "hat", "objects", "face")
 LADDER = {"90": 0.1, "50": 0.3, "10": 0.6, "1": 0.9}
 
 
-def trip(number, distance, change_seen=True, **fields):
-    moved = TripMeasures(False, 0.02, 0.02 * number, [], change_seen=change_seen)
+def trip(number, distance, change_seen=True, because="", **fields):
+    moved = TripMeasures(False, 0.02, 0.02 * number, change_seen=change_seen, because=because)
     return ScoredTrip(number, distance, moved, **fields)
 
 
-def measured(place, distances, outcome="completed", metric="lpips", **by_trip):
+def measured(case, distances, outcome="completed", metric="lpips", repeat=0, **by_trip):
     """A chain with these distances; what `by_trip` gives goes trip by trip."""
     trips = [
         trip(number, distance, **{name: values[number - 1] for name, values in by_trip.items()})
         for number, distance in enumerate(distances, 1)
     ]
-    return measured_chain(metric, place, outcome, trips, 1.0, LADDER)
+    return measured_chain(metric, case, repeat, outcome, trips, 1.0, LADDER)
 
 
 def a_run(strength=1.0, cases=None, repeats=1):
@@ -50,7 +49,8 @@ def a_run(strength=1.0, cases=None, repeats=1):
     for case in cases or made_up_cases(30, 12, 14, 3):
         for repeat in range(repeats):
             loss = random.uniform(0.04, 0.15) / strength
-            found.append(measured(Place(*case, repeat), [loss * n for n in range(1, TRIPS + 1)]))
+            distances = [loss * n for n in range(1, TRIPS + 1)]
+            found.append(measured(case, distances, repeat=repeat))
     return found
 
 
@@ -97,28 +97,30 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
         at_half = {s.scope: s for s in found if s.level == 0.5}
         kept.append(at_half["all"].values.aligned(cases).astype(np.float32))
         usable.append({scope: s.numbers["usable_trips"] for scope, s in at_half.items()})
-    told = set()
+    table = np.column_stack(kept)
+    ranked = set()
     for scope in usable[0]:
-        shown = [own[scope] for own in usable]
-        part = Design([case for case in cases if scope in case.scopes])
-        ranks = rank_scope(cases, np.column_stack(kept), scope, shown)
-        assert ranks.sets == rank_scope(cases, np.column_stack(kept), scope).sets
+        rows = Design(cases).rows(scope)
+        part = Design([cases[row] for row in rows])
+        means = part.mean(table[rows])
+        assert means == pytest.approx([own[scope] for own in usable], rel=1e-6)
+        ranks = rank_board(part, table[rows])
         assert ranks.shared == ((2, 1) if part.enough else (1, 1))
-        told |= {scope} if part.enough else set()
-    assert {"all", "category:category-0"} <= told
+        ranked |= {scope} if part.enough else set()
+    assert {"all", "category:category-0"} <= ranked
 
 
 def test_the_cause_of_a_composite_is_the_metric_that_was_smallest():
-    worn = measured(PLACE, [0.1, 0.8], "completed", "picture", because=["lpips", "place"])
+    worn = measured(CASE, [0.1, 0.8], "completed", "picture", because=["lpips", "place"])
     assert worn.result.because == ("whole", "place")
     assert event(worn.result, 2, 0.5).cause == "place"
-    assert event(measured(PLACE, [0.8], metric="colour").result, 1, 0.5).cause == "colour"
-    assert event(measured(PLACE, [0.8], metric="ssim").result, 1, 0.5).cause == "whole"
+    assert event(measured(CASE, [0.8], metric="colour").result, 1, 0.5).cause == "colour"
+    assert event(measured(CASE, [0.8], metric="ssim").result, 1, 0.5).cause == "whole"
 
 
 def test_witnesses_that_gate_end_a_chain():
-    other = measured(PLACE, [0.1, 0.1, 0.1], made=[True, None, False])
-    left_on = measured(PLACE, [0.1, 0.1, 0.1], undone=[True, False, None])
+    other = measured(CASE, [0.1, 0.1, 0.1], made=[True, None, False])
+    left_on = measured(CASE, [0.1, 0.1, 0.1], undone=[True, False, None])
     assert event(other.result, 3, 0.5).cause == "not_the_edit"
     assert event(left_on.result, 3, 0.5) == event(left_on.result, 2, 0.5)
     assert event(left_on.result, 3, 0.5).cause == "not_undone"
@@ -126,13 +128,13 @@ def test_witnesses_that_gate_end_a_chain():
 
 def test_a_trip_that_never_came_back_is_still_judged_forward():
     trips = [trip(1, 0.1), trip(2, None, change_seen=False, scored=False)]
-    found = measured_chain("lpips", PLACE, "refused", trips, 1.0, LADDER)
+    found = measured_chain("lpips", CASE, 0, "refused", trips, 1.0, LADDER)
     assert event(found.result, 5, 0.5).cause == "not_made"
 
 
 def test_a_metric_that_could_not_score_what_was_scored_has_no_chain():
-    assert measured(PLACE, [0.1, None, 0.2]) is None
-    assert measured_chain("lpips", PLACE, "completed", [trip(1, 0.1)], None, {}) is None
+    assert measured(CASE, [0.1, None, 0.2]) is None
+    assert measured_chain("lpips", CASE, 0, "completed", [trip(1, 0.1)], None, {}) is None
 
 
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost"])
@@ -141,10 +143,10 @@ def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, ga
     flags = {gate: [True, True, False, True]} if gate else {}
     because = {"because": ["colour", "place", "lpips", "place"]}
     for distances in ([0.1, 0.2, 0.3, 0.9], [0.1, 0.6, 0.2, 0.3]):
-        chain = measured(PLACE, distances, outcome, "picture", **flags, **because)
+        chain = measured(CASE, distances, outcome, "picture", **flags, **because)
         trips = 4 if outcome == "completed" else 6
         numbers = json.loads(json.dumps(chain_numbers(chain, trips)))
-        again = chain_of_numbers("picture", PLACE, outcome, numbers, trips)
+        again = chain_of_numbers("picture", CASE, 0, outcome, numbers, trips)
         for level in LEVELS:
             one, two = event(chain.result, trips, level), event(again, trips, level)
             assert two.time == pytest.approx(one.time)
@@ -155,17 +157,17 @@ def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, ga
 
 @pytest.mark.parametrize("outcome", ["", "completed"])
 def test_a_chain_that_is_still_in_play_is_censored_where_it_stands(outcome):
-    numbers = chain_numbers(measured(PLACE, [0.1, 0.2], "lost"), TRIPS)
-    found = event(chain_of_numbers("lpips", PLACE, outcome, numbers, TRIPS), TRIPS, 0.5)
+    numbers = chain_numbers(measured(CASE, [0.1, 0.2], "lost"), TRIPS)
+    found = event(chain_of_numbers("lpips", CASE, 0, outcome, numbers, TRIPS), TRIPS, 0.5)
     assert (found.time, found.cause) == (2.0, None)
 
 
 def test_the_jpeg_of_equal_loss_counts_a_broken_chain_as_worse_than_any():
     """Eight of ten refused at trip 2: version 1 still said "JPEG 95" after ten trips."""
     cases = made_up_cases(10, 10, 10, 1)
-    kept = [measured(Place(*case, 0), [0.05] * TRIPS) for case in cases]
-    refused = [measured(Place(*case, 0), [0.05], "refused") for case in cases]
-    lost = [measured(Place(*case, 0), [0.05], "lost") for case in cases]
+    kept = [measured(case, [0.05] * TRIPS) for case in cases]
+    refused = [measured(case, [0.05], "refused") for case in cases]
+    lost = [measured(case, [0.05], "lost") for case in cases]
 
     def jpeg(chains):
         return of_all(chains).numbers["details"]["jpeg"]
@@ -192,7 +194,7 @@ def test_a_run_is_complete_by_the_cases_that_the_metric_applies_to():
 def test_a_case_lost_before_its_first_trip_leaves_a_run_incomplete():
     run = a_run()
     wanted = [c.result.key for c in run]
-    unplayed = measured(Place(*run[0].result.case, 0), [], "lost")
+    unplayed = measured(run[0].result.case, [], "lost")
     assert not is_complete([unplayed, *run[1:]], wanted)
     assert of_all([unplayed, *run[1:]]).numbers["counts"]["lost"] == 1
     assert list(standings("lpips", [unplayed], TRIPS)) == []
@@ -202,5 +204,5 @@ def test_repeats_are_spoken_of_where_there_are_any():
     assert of_all(a_run()).numbers["details"]["repeats"] is None
     twice = of_all(a_run(repeats=2)).numbers["details"]["repeats"]
     assert (twice["repeats"], twice["cases"]) == (2, 30)
-    second = [measured(Place(*c.result.case, 1), c.distances) for c in a_run()]
+    second = [measured(c.result.case, c.distances, repeat=1) for c in a_run()]
     assert of_all(second).numbers["details"]["repeats"] is None
