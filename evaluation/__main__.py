@@ -22,6 +22,7 @@ COMMANDS = {
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "verify": "evaluation.shell.commands.verify",
+    "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
 }
 DESCRIPTION = f"""\
 How many round trips until {lost()} of the picture is lost?

@@ -1,15 +1,14 @@
 """Standings of the site's runs: computed by the core, stored and ranked here.
 
 `rebuild(run)` writes a run's numbers with their intervals, `refresh_ranks(suite)`
-ranks all runs of a suite from the resamples that `rebuild` kept. Both can be
-repeated at any time and give the same rows.
+ranks all runs of a suite from the values of their cases that `rebuild` kept. Both can
+be repeated at any time and give the same rows.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,16 @@ from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
+from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.breakdown import CaseSummary, case_summaries
+from evaluation.statistics.events import Case as CoreCase
 from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.ranking import MIN_PICTURES, Ranks, board_key
-from evaluation.statistics.resampling import Replicates
+from evaluation.statistics.ranking import rank_scope
 from evaluation.statistics.standings import (
     MeasuredChain,
-    Place,
     ScoredTrip,
     chain_numbers,
+    is_complete,
     measured_chain,
 )
 from evaluation.statistics.standings import standings as computed
@@ -33,9 +33,9 @@ from leaderboard import queue
 from leaderboard.models import (
     Calibration,
     Case,
+    CaseValues,
     Chain,
     MetricVersion,
-    Resamples,
     Run,
     Score,
     Standing,
@@ -51,19 +51,21 @@ EXTREMES = 6
 def rebuild(run: Run) -> None:
     """Write the run's chain results and standings anew, replacing what was there."""
     chains = _chains(run)
-    trips, wanted = run.suite.trips, _wanted_keys(run.suite)
+    trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
-    run.standings.all().delete()
+    Standing.every.filter(run=run).delete()
+    run.case_values.all().delete()
     complete = False
     for metric in pinned_metrics(run):
         measured = _measure(run, chains, metric)
-        if measured is None:
+        if not measured:
             continue
-        for chain, one in zip(chains, measured, strict=True):
+        for chain, one in measured:
             results[chain.pk][metric.name] = chain_numbers(one, trips)
-        played = {one.result.key for one in measured if one.result.played}
-        complete = complete or wanted <= played
-        _write_standings(run, metric, chains, measured)
+        if not _is_selective(metric.name):
+            wanted = {(c.picture, c.pair, n) for c in cases for n in range(run.suite.repeats)}
+            complete = complete or is_complete([one for _, one in measured], wanted)
+        _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
     Chain.objects.bulk_update(chains, ["results"], batch_size=200)
@@ -87,12 +89,14 @@ def refresh_ranks(suite: Suite) -> None:
         Standing.objects.filter(run__suite=suite).update(
             rank=None, rank_low=None, rank_high=None, p_first=None, computed_at=timezone.now()
         )
-        groups: dict[tuple[int, float, str], list[Standing]] = defaultdict(list)
-        for standing in Standing.objects.filter(run__in=runs).defer("curve", "details", "counts"):
-            groups[standing.metric_id, standing.level, standing.scope].append(standing)
-        pictures = _pictures_by_scope(suite)
-        for (_, _, scope), standings in groups.items():
-            _rank(standings, enough=pictures.get(scope, 0) >= MIN_PICTURES)
+        groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
+        standings = Standing.objects.filter(run__in=runs)
+        for standing in standings.only("run", "metric", "level", "scope", "usable_trips"):
+            scopes = groups[standing.metric_id, standing.level]
+            scopes.setdefault(standing.scope, []).append(standing)
+        cases = suite_cases(suite)
+        for (metric, level), by_scope in groups.items():
+            _rank(by_scope, cases, _kept_values(metric, level, runs))
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
 
 
@@ -101,9 +105,17 @@ def _chains(run: Run) -> list[Chain]:
     return list(run.chains.select_related("case__picture").prefetch_related(trips))
 
 
-def _wanted_keys(suite: Suite) -> set[tuple[str, str, int]]:
-    cases = Case.objects.filter(suite=suite).values_list("picture__slug", "pair_slug")
-    return {(*case, repeat) for case in cases for repeat in range(suite.repeats)}
+def suite_cases(suite: Suite) -> list[CoreCase]:
+    """The suite's cases in their order: the order in which values of cases are kept."""
+    rows = Case.objects.filter(suite=suite).order_by("position")
+    return [
+        CoreCase(*row) for row in rows.values_list("picture__slug", "pair_slug", "category", "kind")
+    ]
+
+
+def _is_selective(metric: str) -> bool:
+    """Whether a metric speaks of some pictures only, such as those with a face."""
+    return metric in METRICS and metric_class(metric).selective
 
 
 def pinned_metrics(run: Run) -> list[MetricVersion]:
@@ -123,8 +135,8 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
 
 def _measure(
     run: Run, chains: Sequence[Chain], metric: MetricVersion
-) -> list[MeasuredChain] | None:
-    """Every chain by this metric; None where the metric does not cover the suite's pictures."""
+) -> list[tuple[Chain, MeasuredChain]] | None:
+    """The chains that this metric speaks of; None where it does not cover the suite's pictures."""
     pixels = {chain.case.picture.pixels_sha256 for chain in chains}
     calibrations = {
         row.pixels_sha256: row
@@ -134,9 +146,13 @@ def _measure(
     distances = dict(scores.values_list("trip_id", "distance"))
     measured = []
     for chain in chains:
-        calibration = calibrations.get(chain.case.picture.pixels_sha256)
+        case, calibration = chain.case, calibrations.get(chain.case.picture.pixels_sha256)
+        if calibration is None and _is_selective(metric.name):
+            continue
         one = measured_chain(
-            _place(chain),
+            metric.name,
+            CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind),
+            chain.repeat,
             # A chain still in play is censored where it stands.
             (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
             [
@@ -150,21 +166,19 @@ def _measure(
         )
         if one is None:
             return None
-        measured.append(one)
+        measured.append((chain, one))
     return measured
 
 
-def _place(chain: Chain) -> Place:
-    case = chain.case
-    return Place(case.picture.slug, case.pair_slug, case.category, case.kind, chain.repeat)
-
-
 def _write_standings(
-    run: Run, metric: MetricVersion, chains: Sequence[Chain], measured: Sequence[MeasuredChain]
+    run: Run,
+    metric: MetricVersion,
+    cases: Sequence[CoreCase],
+    measured: Sequence[tuple[Chain, MeasuredChain]],
 ) -> None:
     trips = run.suite.trips
-    standings, resamples = [], []
-    for found in computed(metric.name, measured, trips):
+    standings, values = [], []
+    for found in computed(metric.name, [one for _, one in measured], trips):
         standing = Standing(
             run=run,
             metric=metric,
@@ -174,21 +188,23 @@ def _write_standings(
             **found.numbers,
         )
         if found.scope == "all":
-            standing.details |= _extremes(chains, measured, trips, found.level)
+            standing.details |= _extremes(measured, trips, found.level)
         standings.append(standing)
-        if found.replicates:
-            resamples.append(_packed(standing, found.replicates))
+        if found.values:
+            usable = found.values.aligned(cases)
+            values.append(
+                CaseValues(run=run, metric=metric, level=found.level, usable_trips=usable.tobytes())
+            )
     Standing.objects.bulk_create(standings)
-    Resamples.objects.bulk_create(resamples)
+    CaseValues.objects.bulk_create(values)
 
 
 def _extremes(
-    chains: Sequence[Chain], measured: Sequence[MeasuredChain], trips: int, level: float
+    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, level: float
 ) -> dict[str, Any]:
     """The worst and the best cases, by the keys they have here."""
-    results = [one.result for one in measured]
-    cases = case_summaries(results, trips, level)
-    pk = {(r.picture, r.pair): c.case_id for c, r in zip(chains, results, strict=True)}
+    cases = case_summaries([one.result for _, one in measured], trips, level)
+    pk = {(one.result.picture, one.result.pair): chain.case_id for chain, one in measured}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
@@ -203,28 +219,13 @@ def _extremes(
     return {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
 
 
-def _packed(standing: Standing, replicates: Replicates) -> Resamples:
-    def pack(values: Any) -> bytes:
-        return zlib.compress(np.asarray(values, dtype=np.float32).tobytes(), level=1)
-
-    return Resamples(
-        standing=standing,
-        half_life=pack(replicates.half_life),
-        usable_trips=pack(replicates.usable_trips),
-    )
-
-
-def _unpacked(resamples: Resamples) -> Replicates:
-    def unpack(data: Any) -> Any:
-        return np.frombuffer(zlib.decompress(bytes(data)), dtype=np.float32).astype(float)
-
-    nothing = np.zeros(0)
-    return Replicates(
-        half_life=unpack(resamples.half_life),
-        usable_trips=unpack(resamples.usable_trips),
-        auc=nothing,
-        curve=nothing,
-    )
+def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
+    """Usable trips by case of each run, in the suite's order."""
+    rows = CaseValues.objects.filter(metric=metric, level=level, run__in=runs)
+    return {
+        run: np.frombuffer(bytes(data), dtype=np.float64)
+        for run, data in rows.values_list("run", "usable_trips")
+    }
 
 
 def _choose_current(suite: Suite) -> None:
@@ -242,25 +243,23 @@ def _choose_current(suite: Suite) -> None:
     suite.runs.filter(pk__in=newest.values(), current=False).update(current=True)
 
 
-def _pictures_by_scope(suite: Suite) -> dict[str, int]:
-    pictures: dict[str, set[int]] = defaultdict(set)
-    cases = suite.cases.values_list("picture_id", "category", "kind", "pair_slug")
-    for picture, category, kind, pair in cases:
-        for scope in ("all", f"category:{category}", f"kind:{kind}", f"pair:{pair}"):
-            pictures[scope].add(picture)
-    return {scope: len(found) for scope, found in pictures.items()}
-
-
-def _rank(standings: list[Standing], *, enough: bool) -> None:
-    standings.sort(key=lambda s: (board_key(s), s.run_id))
-    kept = Resamples.objects.in_bulk([s.pk for s in standings], field_name="standing_id")
-    if len(kept) < len(standings):
-        return  # single pairs: shown in order, without ranks
-    ranks = Ranks([_unpacked(kept[s.pk]) for s in standings], enough=enough)
-    for standing, rank, interval, p_first in zip(
-        standings, ranks.shared, ranks.intervals, ranks.p_first, strict=True
-    ):
-        standing.rank = rank
-        standing.rank_low, standing.rank_high = interval
-        standing.p_first = round(p_first, 4)
-    Standing.objects.bulk_update(standings, ["rank", "rank_low", "rank_high", "p_first"])
+def _rank(
+    by_scope: Mapping[str, list[Standing]], cases: Sequence[CoreCase], values: Mapping[int, Any]
+) -> None:
+    """Rank the standings of one metric at one level, scope by scope."""
+    changed = []
+    for scope, standings in by_scope.items():
+        standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
+        if any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
+            continue  # of a suite that was changed by hand: shown in order, without ranks
+        table = np.column_stack([values[s.run_id] for s in standings])
+        ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
+        for place, standing in enumerate(standings):
+            standing.rank = ranks.shared[place]
+            standing.rank_low, standing.rank_high = ranks.sets[place]
+            first = ranks.p_first[place]
+            standing.p_first = None if first is None else round(first, 4)
+        changed += standings
+    Standing.objects.bulk_update(
+        changed, ["rank", "rank_low", "rank_high", "p_first"], batch_size=500
+    )

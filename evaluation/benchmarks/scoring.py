@@ -77,7 +77,7 @@ def ours(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
     """The same through the scorer, from the same bytes."""
     scores = scorer.score(
         Picture.from_bytes(source), (Picture.from_bytes(answer) for answer in restored)
-    )
+    ).distances
     return {
         name: [float(metric.shown(distance) or 0) for distance in scores[name] or []]
         for name, metric in scorer.metrics.items()

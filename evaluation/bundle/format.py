@@ -144,7 +144,9 @@ class TripLine(Line):
     change_measure: dict[str, Number]
     step: Number | None
     from_source: Number | None
-    worst_window: list[int] | None
+    because: Short
+    worst_place: list[Number] | None
+    undo: Number | None
     scores: dict[Slug, Number]
 
 
@@ -171,21 +173,25 @@ class StandingLine(Line):
     half_life_low: Number | None
     half_life_high: Number | None
     has_interval: bool
+    median: Number | None
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
     auc: Number
     auc_low: Number | None
     auc_high: Number | None
+    usable_by_trip: list[Number | None]
     curve: dict[str, list[Number | None]]
-    counts: dict[str, Number | None]
+    survival: list[Number | None]
+    incidence: dict[Slug, list[Number | None]]
+    counts: dict[str, Any]
     details: dict[str, Any]
 
 
 class Document(Row):
     """All of bundle.json."""
 
-    format: Literal[1]
+    format: Literal[2]
     pictures: bool
     suite: SuiteLine
     model: ModelLine

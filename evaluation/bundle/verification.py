@@ -24,16 +24,23 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.format import Bundle, ChainLine, HalfRow, SourceLine, TripLine
 from evaluation.content.sources import pixel_sha256
-from evaluation.content.suites import EditPair
+from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import identity_drift, judge_global, measure_trip
+from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.trip_measures import (
+    found_by_scoring,
+    identity_drift,
+    judge_global,
+    measure_trip,
+)
 from evaluation.metrics import METRICS
+from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.run_secret import DIRECTIONS, chain_seeds, commitment
+from evaluation.statistics.events import Case
 from evaluation.statistics.standings import (
     MeasuredChain,
-    Place,
     ScoredTrip,
     chain_numbers,
     measured_chain,
@@ -42,7 +49,7 @@ from evaluation.statistics.standings import (
 
 NO_PICTURES = "no pictures in the bundle"
 #: What a trip did to the picture, whether or not its edit was seen.
-DONE = ("reframed", "step", "from_source", "worst_window")
+DONE = ("reframed", "step", "from_source")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -117,7 +124,11 @@ class Verification:
                 pixels = pixel_sha256(source.image)
                 yield compared(line, "pixels", picture.sha256, pixels)
             own = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
-            made = self.scorer.only(self.able).calibrate(source) if source and own else {}
+            made = (
+                self.scorer.only(self.able).calibrate(source, chain_subject(picture))
+                if source and own
+                else {}
+            )
             for raw, row in own:
                 line = f"calibration {row.picture} by {row.metric}"
                 yield self._digest(line, raw)
@@ -168,8 +179,9 @@ class Verification:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
             source, _ = self._file(chain.name, sources.get(case.picture))
+            about = self.suite.picture_by_slug[case.picture]
             yield from self._seeds(chain)
-            yield from self._trips(chain, source, pair)
+            yield from self._trips(chain, source, pair, about)
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether the run's secret drew the seeds that were sent."""
@@ -183,8 +195,11 @@ class Verification:
                     found = seed(trip.number, direction)
                     yield compared(line, f"{direction} seed", half.seed, found, (0.0, 0.0))
 
-    def _trips(self, chain: ChainLine, source: Picture | None, pair: EditPair) -> Iterator[Check]:
+    def _trips(
+        self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture
+    ) -> Iterator[Check]:
         before, whole = source, source is not None
+        first_edit: Picture | None = None
         scored: list[tuple[TripLine, Picture]] = []
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
@@ -201,6 +216,8 @@ class Verification:
                 yield from checks
                 halves.append(picture)
             edited, restored = halves
+            if trip.number == 1:
+                first_edit = edited
             if source and before and edited and restored and trip.step is not None:
                 yield from self._measures(line, trip, source, before, edited, restored, pair)
             elif trip.step is not None:
@@ -210,7 +227,8 @@ class Verification:
             else:
                 whole = False
             before = restored
-        yield from self._scores(chain, source, scored)
+        subject = chain_subject(about, source, first_edit, pair)
+        yield from self._scores(chain, source, scored, subject)
 
     def _measures(
         self,
@@ -232,11 +250,23 @@ class Verification:
             yield compared(line, "change seen", trip.change_seen, made.change_seen)
 
     def _scores(
-        self, chain: ChainLine, source: Picture | None, scored: list[tuple[TripLine, Picture]]
+        self,
+        chain: ChainLine,
+        source: Picture | None,
+        scored: list[tuple[TripLine, Picture]],
+        subject: Subject,
     ) -> Iterator[Check]:
         """Each score of each trip; those without their pictures say so."""
         pictures = [picture for _, picture in scored]
-        made = self.scorer.only(self.able).score(source, pictures) if source and pictures else {}
+        made: dict[str, list[float] | None] = {}
+        if source and pictures:
+            scores = self.scorer.only(self.able).score(source, pictures, subject)
+            made = scores.distances
+            for index, (trip, _) in enumerate(scored):
+                least = found_by_scoring(scores, index)
+                said = {name: getattr(trip, name) for name in least}
+                line = f"{chain.name}, trip {trip.number}"
+                yield compared(line, "what is kept least", said, least, NETWORK)
         place = {trip.number: index for index, (trip, _) in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
@@ -312,7 +342,9 @@ class Verification:
             pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
             calibration = calibrations.get(case.picture)
             chain = measured_chain(
-                Place(case.picture, case.pair, pair.category, kind, line.repeat),
+                metric,
+                Case(case.picture, case.pair, pair.category, kind),
+                line.repeat,
                 line.outcome,
                 [
                     ScoredTrip(t.number, t.scores.get(metric), t, scored=t.step is not None)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from evaluation.content.suites import EditPair
+from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases
 from evaluation.jobs.cheating_flags import find_flags
@@ -26,13 +26,16 @@ from evaluation.jobs.job_errors import (
     stored_safely,
 )
 from evaluation.jobs.shutdown import asked_to_stop
-from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.scoring import Scorer, Scores
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
+    found_by_scoring,
     identity_drift,
     judge_global,
     measure_trip,
 )
+from evaluation.metrics.base import Subject
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
@@ -71,6 +74,7 @@ class ScoreJob:
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
         self.pairs = dict(run.suite.core.pair_by_slug)
+        self.pictures = dict(run.suite.core.picture_by_slug)
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
 
@@ -133,13 +137,20 @@ class ScoreJob:
 
     def _score(self, chain: Chain) -> None:
         source = _read(chain.case.picture.stored)
-        self._calibrate(chain.case.picture.pixels_sha256, source)
+        picture, pair = self.pictures[chain.case.picture.slug], self.pairs[chain.case.pair_slug]
+        self._calibrate(picture, source)
         trips = chain.trips.select_related("edited", "restored").order_by("number")
         first, last = chain.trips_scored, chain.trips_played
         todo = list(trips.filter(number__gt=first, number__lte=last))
         before = source
         if first:
             before = _read(trips.get(number=first).restored)
+        try:
+            first_edit = _read(trips.get(number=1).edited) if todo else None
+        except PictureGone as error:
+            self._lose(chain, str(error))
+            return
+        subject = chain_subject(picture, source, first_edit, pair)
         for begin in range(0, len(todo), TRIPS):
             part = todo[begin : begin + TRIPS]
             try:
@@ -148,17 +159,17 @@ class ScoreJob:
             except PictureGone as error:
                 self._lose(chain, str(error))
                 return
-            scores = self._distances(part, source, restored)
-            pair = self.pairs[chain.case.pair_slug]
-            for trip, y, x in zip(part, edited, restored, strict=True):
-                for name, value in vars(measure_trip(source, before, y, x, pair)).items():
+            found = self._scores(part, source, restored, subject)
+            for index, (trip, y, x) in enumerate(zip(part, edited, restored, strict=True)):
+                measures = vars(measure_trip(source, before, y, x, pair))
+                for name, value in {**measures, **found_by_scoring(found, index)}.items():
                     setattr(trip, name, value)
-                for stored, picture in ((trip.edited, y), (trip.restored, x)):
+                for stored, shown in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored_safely(partial(stored.write_thumbnail, picture))
+                        stored_safely(partial(stored.write_thumbnail, shown))
                 before = x
             try:
-                retry_database(partial(self._write, chain, part, scores))
+                retry_database(partial(self._write, chain, part, self._rows(part, found)))
             except Superseded:
                 return
 
@@ -168,10 +179,14 @@ class ScoreJob:
         mine = Chain.objects.filter(pk=chain.pk, score_token=self.token, state=ChainState.PLAYED)
         mine.update(outcome=Outcome.LOST, outcome_text=why[:500], trips_played=F("trips_scored"))
 
-    def _distances(
-        self, trips: Sequence[Trip], source: Picture, restored: Sequence[Picture]
-    ) -> list[Score]:
-        """The scores these trips lack, by each pinned metric."""
+    def _scores(
+        self,
+        trips: Sequence[Trip],
+        source: Picture,
+        restored: Sequence[Picture],
+        subject: Subject,
+    ) -> Scores:
+        """What each pinned metric says of these trips, where it has not said it yet."""
         have = set(
             Score.objects.filter(trip__in=trips, metric__in=self.versions.values()).values_list(
                 "trip_id", "metric_id"
@@ -182,10 +197,12 @@ class ScoreJob:
             for name, metric in self.versions.items()
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
-        found = self.scorer.only(lacking).score(source, restored) if lacking else {}
+        return self.scorer.only(lacking).score(source, restored, subject)
+
+    def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
             Score(trip=trip, metric=self.versions[name], distance=distance)
-            for name, distances in found.items()
+            for name, distances in scores.distances.items()
             for trip, distance in zip(trips, distances or (), strict=bool(distances))
         ]
 
@@ -208,19 +225,19 @@ class ScoreJob:
         # The other chains of this claim are waited for, not dead.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
-    def _calibrate(self, pixels_sha256: str, source: Picture) -> None:
+    def _calibrate(self, picture: SourcePicture, source: Picture) -> None:
         """Have each metric's blank card and JPEG ladder of this picture in the database."""
-        if pixels_sha256 in self._calibrated:
+        if picture.sha256 in self._calibrated:
             return
-        rows = Calibration.objects.filter(pixels_sha256=pixels_sha256)
+        rows = Calibration.objects.filter(pixels_sha256=picture.sha256)
         have = set(rows.values_list("metric_id", flat=True))
         lacking = [name for name, metric in self.versions.items() if metric.pk not in have]
         if lacking:
-            found = self.scorer.only(lacking).calibrate(source)
+            found = self.scorer.only(lacking).calibrate(source, chain_subject(picture))
             Calibration.objects.bulk_create(
                 (
                     Calibration(
-                        pixels_sha256=pixels_sha256,
+                        pixels_sha256=picture.sha256,
                         metric=self.versions[name],
                         blank=calibration.blank,
                         ladder={str(q): d for q, d in calibration.ladder.items()},
@@ -230,7 +247,7 @@ class ScoreJob:
                 ),
                 ignore_conflicts=True,
             )
-        self._calibrated.add(pixels_sha256)
+        self._calibrated.add(picture.sha256)
 
     # The metrics.
 
@@ -296,9 +313,9 @@ class ScoreJob:
     def _finalise(self, run: Run) -> None:
         # Also where every chain broke at once: its zeros are results, by these metrics.
         for chain in run.chains.select_related("case__picture__stored"):
-            picture = chain.case.picture
-            if picture.pixels_sha256 not in self._calibrated:
-                self._calibrate(picture.pixels_sha256, _read(picture.stored))
+            picture = self.pictures[chain.case.picture.slug]
+            if picture.sha256 not in self._calibrated:
+                self._calibrate(picture, _read(chain.case.picture.stored))
         run.metrics = self.run.metrics
         _judge_global_pairs(run, self.pairs)
         if not run.editing_model.is_reference:

@@ -13,15 +13,14 @@ from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, load_metric
 from evaluation.statistics.chain_scores import score_chain
-from evaluation.statistics.dynamics import dynamics
-from evaluation.statistics.half_life import event
+from evaluation.statistics.diagnostics.dynamics import dynamics
+from evaluation.statistics.events import Case, event
 from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.standings import Place
 from leaderboard.models import UploadedChain
 
 log = structlog.get_logger(__name__)
 PAIR = EditPair("own", "own", "", "", change="local")
-PLACE = Place("own", PAIR.slug, PAIR.category, "own", 0)
+CASE = Case("own", PAIR.slug, PAIR.category, "own")
 
 
 def score(chain_id: int) -> None:
@@ -59,7 +58,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     calibrations = scorer.calibrate(source)
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        measured = scored.measured(PLACE, name, calibrations.get(name))
+        measured = scored.measured(CASE, name, calibrations.get(name))
         if measured is None:
             continue
         metric, result = load_metric(name), measured.result
@@ -77,6 +76,8 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "metrics": metrics,
         "not_run": scorer.unfit(source.size),
         "change_seen": [trip.change_seen for trip in scored.trips],
+        "because": [trip.because for trip in scored.trips],
+        "worst_place": [trip.worst_place for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(

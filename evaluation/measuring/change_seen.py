@@ -8,39 +8,39 @@ appeared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
 from evaluation.images import fit
+from evaluation.measuring.alignment import (
+    Aligned,
+    equally_sharp,
+    moved,
+    registered,
+    unaligned,
+    unwobbled,
+)
+from evaluation.measuring.registration import Floats, Values, registrations
 
-Values: TypeAlias = npt.NDArray[np.float32]
-
-MATCH = 0.5  # exact pairs: the least correlation with the ground truth
-BLOCK = 32
+# Exact pairs: the least correlation with the truth, and the most of the untouched picture
+# beside it; in no half of the picture may there be more of that than of the truth.
+MATCH = 0.5
+UNTOUCHED = 0.5
+UNTOUCHED_HALF = 1.0
+FIT_SIDE = 256
+HIGH_PASS = 1 / 8  # of the side
+MOST = 100.0  # a share that JSON can carry
+# Local pairs: the blocks that changed most, in themselves and beside the others.
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
+# Global pairs: how far the picture moved, beside the model's own drift and in itself.
 DRIFTS = 3.0
-# Registration happens on a small copy, and never corrects more than this.
-REGISTER_SIDE = 256
-MAX_ZOOM = 1.12
-MAX_SHIFT = 0.12  # of the longer side
-MAX_SKEW = 0.02
-ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
-REST_SHARE = 0.8
-SMOOTHING = 5
-SURELY = 0.98
-BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
-SHARP = 0.95
-# cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
-_CLIMB = (3, 50, 1e-5)
+MOVED = 0.02
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ChangeSeen:
 def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> ChangeSeen:
     """Whether `after` shows the forward edit of `pair` made on `before`.
 
-    A global or identity pair is only measured: the one is judged by the other when the whole
-    run is there (`trip_measures.judge_global`).
+    Of a global edit it says how far the picture moved; `moved_enough` judges that when the
+    model's drift on identity pairs is known.
     """
     if pair.change == "exact":
         return _exact(before, after, pair.operator)
@@ -66,20 +66,34 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
 
 def drift(before: Image.Image, after: Image.Image) -> float:
     """The mean absolute difference of two pictures, of the full range."""
-    return float(np.abs(_values(after, before.size) - _values(before)).mean())
+    x, y = (_values(image) for image in (before, fit(after, before.size)))
+    return float(np.abs(y - x).mean())
+
+
+def moved_enough(distance: float, identity_drift: float) -> bool:
+    """Whether a global edit moved the picture more than the model does when asked for nothing."""
+    return distance > DRIFTS * identity_drift and distance >= MOVED
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
+    """Whether the answer is the truth, and not the untouched picture with some truth in it."""
     truth = operators.apply(operator, before)
-    answer, moved = _values(after, truth.size), _values(truth)
-    to_truth = correlation(answer, moved)
-    to_input = correlation(answer, _values(before, truth.size))
+    x, y = (_values(fit(image, truth.size)) for image in (before, after))
+    t = _values(truth)
+    plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
+    candidates = (plain, *(moved(plain, warp) for warp in registrations(t, y)))
+    best = max(candidates, key=_correlation_inside)
+    to_truth = _correlation_inside(best)
+    whole, half = _untouched(best, x)
     measure = {
         "to_truth": to_truth,
-        "to_input": to_input,
-        "truth_mse": float(np.square(answer - moved).mean(dtype=np.float64)),
+        "to_input": correlation(y, x),
+        "untouched": whole,
+        "untouched_half": half,
+        "truth_mse": float(np.square(y - t).mean(dtype=np.float64)),
     }
-    return ChangeSeen(to_truth > to_input and to_truth >= MATCH, measure)
+    seen = to_truth >= MATCH and whole <= UNTOUCHED and half <= UNTOUCHED_HALF
+    return ChangeSeen(seen, measure)
 
 
 def correlation(a: Values, b: Values) -> float:
@@ -89,159 +103,57 @@ def correlation(a: Values, b: Values) -> float:
     return float((a * b).sum()) / norm if norm > 1e-9 * a.size else 0.0
 
 
+def _correlation_inside(pictures: Aligned) -> float:
+    inside = pictures.inside[..., None]
+    return correlation(pictures.after * inside, pictures.before * inside)
+
+
+def _untouched(pictures: Aligned, untouched: Values) -> tuple[float, float]:
+    """How much of the untouched picture is in the answer, beside what is of the truth.
+
+    Of the whole picture, and of the half of it that has most. The answer is fitted by the
+    truth and the untouched picture together, on small copies of which only detail is left:
+    two pictures of one scene share their broad light.
+    """
+    import cv2
+
+    height, width = pictures.inside.shape
+    scale = min(1.0, FIT_SIDE / max(height, width))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    inside = cv2.resize(pictures.inside, size, interpolation=cv2.INTER_AREA)[..., None] > 0.99
+    detail = []
+    for values in (pictures.after, pictures.before, untouched):
+        small = cv2.resize(values, size, interpolation=cv2.INTER_AREA)
+        detail.append((small - cv2.GaussianBlur(small, (0, 0), HIGH_PASS * max(size))) * inside)
+    wide, high = size[0] // 2, size[1] // 2
+    halves = (np.s_[:, :wide], np.s_[:, wide:], np.s_[:high], np.s_[high:])
+    shares = [_share(*(part[half] for part in detail)) for half in (np.s_[:], *halves)]
+    return shares[0], max(shares[1:])
+
+
+def _share(answer: Values, truth: Values, untouched: Values) -> float:
+    """The untouched picture's weight in the answer over the truth's, at most MOST."""
+    y, t, x = (part.astype(np.float64).ravel() for part in (answer, truth, untouched))
+    products = np.array([[t @ t, t @ x], [t @ x, x @ x]])
+    products += np.eye(2) * (1e-9 * np.trace(products) + 1e-12)
+    of_truth, of_untouched = np.linalg.solve(products, [t @ y, x @ y])
+    return float(np.clip(of_untouched / of_truth, -MOST, MOST)) if of_truth > 0 else MOST
+
+
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
-    x, y = _values(before), _values(after, before.size)
-    blocks, registered = _blocks(x, y), False
+    pictures = unaligned(before, after)
     # What the model did to the whole picture only takes differences away when it is
     # accounted for, so that need not be tried where there are few.
-    if _top(blocks) >= TOP:
-        for other in _accounted(x, y):
-            # An edit fills the few blocks that differ most; the rest tells which fits best.
-            if _rest(other) < _rest(blocks):
-                blocks, registered = other, True
-    top, median = _top(blocks), float(np.median(blocks))
+    if _top(pictures.blocks) >= TOP:
+        pictures = unwobbled(equally_sharp(registered(pictures)))
+    top, median = _top(pictures.blocks), float(np.median(pictures.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
-    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(registered)})
+    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(pictures.moved)})
 
 
-def _accounted(x: Values, y: Values) -> Iterator[npt.NDArray[np.float64]]:
-    """The blocks after the likeliest shift and zoom, and with the source as blurred as the answer."""
-    import cv2
-
-    warp, blocks = None, None
-    for candidate in _registrations(x, y):
-        registered = _blocks(x, y, candidate)
-        if blocks is None or _rest(registered) < _rest(blocks):
-            warp, blocks = candidate, registered
-    if blocks is not None:
-        yield blocks
-    if _is_blurred(x, y):
-        for sigma in BLURS:
-            yield _blocks(np.asarray(cv2.GaussianBlur(x, (0, 0), sigma)), y, warp)
-
-
-def _is_blurred(x: Values, y: Values) -> bool:
-    """Whether most of the picture has lost fine detail; an edit changes that only where it is."""
-    import cv2
-
-    before, after = (_per_block(np.abs(cv2.Laplacian(v.mean(axis=2), cv2.CV_32F))) for v in (x, y))
-    return float(np.median(after / (before + 1e-6))) < SHARP
-
-
-def _top(blocks: npt.NDArray[np.float64]) -> float:
+def _top(blocks: Floats) -> float:
     return float(np.sort(blocks)[-max(1, math.ceil(TOP_SHARE * len(blocks))) :].mean())
 
 
-def _rest(blocks: npt.NDArray[np.float64]) -> float:
-    return float(np.sort(blocks)[: max(1, int(REST_SHARE * len(blocks)))].mean())
-
-
-def _blocks(
-    x: Values, y: Values, warp: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
-    """The mean |y - x| of every 32 px block that lies at least half inside both pictures."""
-    height, width = x.shape[:2]
-    inside = np.ones((height, width), np.float32)
-    if warp is not None:
-        import cv2
-
-        flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-        y = np.clip(cv2.warpAffine(y, warp, (width, height), flags=flags), 0, 1)
-        nearest = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
-        inside = np.asarray(cv2.warpAffine(inside, warp, (width, height), flags=nearest))
-    difference = np.abs(y - x).mean(axis=2) * inside
-    sums, counts = _per_block(difference), _per_block(inside)
-    # Of a picture smaller than a block, what there is is the block.
-    whole = counts >= min(BLOCK * BLOCK, height * width) / 2
-    return sums[whole] / counts[whole] if whole.any() else np.zeros(1)
-
-
-def _per_block(values: Values) -> npt.NDArray[np.float64]:
-    rows, columns = (np.arange(0, side, BLOCK) for side in values.shape)
-    sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), columns, axis=1)
-    return sums.astype(np.float64)
-
-
-def _registrations(x: Values, y: Values) -> list[npt.NDArray[np.float64]]:
-    """The likely shifts and zooms, as maps from points of `x` to points of `y`."""
-    import cv2
-
-    height, width = x.shape[:2]
-    scale = min(1.0, REGISTER_SIDE / max(height, width))
-    size = (max(8, round(width * scale)), max(8, round(height * scale)))
-    small_x, small_y = (
-        cv2.resize(v.mean(axis=2), size, interpolation=cv2.INTER_AREA) for v in (x, y)
-    )
-    if np.array_equal(small_x, small_y):
-        return []
-    everywhere = np.ones_like(small_y, np.uint8)
-    found = []
-    # The correlation maximiser only climbs the nearest hill: start it at rest, and if that
-    # did not find nearly the same picture, where a search over zooms points.
-    for begin in (_rest_position, _coarse):
-        start = begin(small_x, small_y, size)
-        agreement: float = 0.0
-        try:
-            agreement, warp = cv2.findTransformECC(
-                small_x, small_y, start.copy(), cv2.MOTION_AFFINE, _CLIMB, everywhere, SMOOTHING
-            )
-        except cv2.error:
-            warp = start  # it did not converge from here
-        if not _still(warp) and _sane(warp, size):
-            found.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
-        if agreement > SURELY:
-            break
-    return found
-
-
-def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> npt.NDArray[np.float32]:
-    return np.eye(2, 3, dtype=np.float32)
-
-
-def _coarse(x: Values, y: Values, size: tuple[int, int]) -> npt.NDArray[np.float32]:
-    """The shift with the zoom, of a few, at which the phases of the pictures agree most."""
-    import cv2
-
-    window = cv2.createHanningWindow(size, cv2.CV_32F)
-    middle = np.array(size) / 2
-    best, response = np.eye(2, 3, dtype=np.float32), -1.0
-    for zoom in ZOOMS:
-        warp = np.column_stack([np.eye(2) * zoom, middle * (1 - zoom)]).astype(np.float32)
-        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        zoomed = cv2.warpAffine(y, warp, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-        # OpenCV 5.0 multiplies the window into the array it is given.
-        shift, agreement = cv2.phaseCorrelate(x.copy(), zoomed, window)
-        if agreement > response:
-            warp[:, 2] += zoom * np.array(shift, np.float32)
-            best, response = warp, agreement
-    return best
-
-
-def _enlarged(warp: npt.NDArray[np.float64], ratio: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """The warp of a small copy for the picture itself; pixel centres lie at halves."""
-    scale, half = np.array(ratio), np.array([0.5, 0.5])
-    linear = warp[:, :2] * scale[:, None] / scale[None, :]
-    shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
-    return np.column_stack([linear, shift + linear @ half - half])
-
-
-def _still(warp: npt.NDArray[Any]) -> bool:
-    """Whether nothing moves: less than a twentieth of a small copy's pixel, at its far corner."""
-    off = np.abs(warp - np.eye(2, 3))
-    return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
-
-
-def _sane(warp: npt.NDArray[Any], size: tuple[int, int]) -> bool:
-    zooms, skews = (warp[0, 0], warp[1, 1]), (warp[0, 1], warp[1, 0])
-    middle = np.array([size[0] / 2, size[1] / 2])
-    moved = warp[:, :2] @ middle + warp[:, 2] - middle
-    return (
-        all(1 / MAX_ZOOM < zoom < MAX_ZOOM for zoom in zooms)
-        and all(abs(skew) < MAX_SKEW for skew in skews)
-        and bool(np.abs(moved).max() < MAX_SHIFT * max(size))
-    )
-
-
-def _values(image: Image.Image, size: tuple[int, int] | None = None) -> Values:
-    fitted = fit(image, size) if size else image
-    return np.asarray(fitted, dtype=np.float32) / np.float32(255)
+def _values(image: Image.Image) -> Values:
+    return np.asarray(image, dtype=np.float32) / np.float32(255)

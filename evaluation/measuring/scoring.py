@@ -6,22 +6,28 @@ import copy
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from PIL import Image
 
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
-from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric
+from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
+from evaluation.metrics.base import Box, Cells, DirectMetric, Subject
+from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.picture import WholePicture, least_kept
+from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
 from evaluation.packages import package_versions
 
 AnyPicture: TypeAlias = Image.Image | Picture
+T = TypeVar("T")
 
 # Pictures decoded and held at a time; the next ones are decoded meanwhile.
 BATCH = 8
@@ -36,6 +42,8 @@ PACKAGES = (
     "lpips",
     "open_clip_torch",
     "efficientnet-lite-pytorch",
+    "scikit-image",
+    "dlib-bin",
 )
 
 
@@ -57,6 +65,24 @@ def retention(distance: float | None, blank: float | None) -> float | None:
     return 1 - distance / blank
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What the metrics say of one chain; every list has one entry per restored picture."""
+
+    #: By metric; None for one that was not run, or says nothing of this chain.
+    distances: dict[str, list[float] | None]
+    #: Why a metric that runs here says nothing of this chain.
+    not_applicable: dict[str, str] = field(default_factory=dict)
+    #: The metric by which least of the picture is kept; None where `picture` was not asked for.
+    because: list[str] | None = None
+    #: Where least is kept outside the edit's footprint, and how much.
+    places: list[WorstPlace] | None = None
+    #: How much is kept inside the footprint; None without one.
+    undo: list[float] | None = None
+    #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
+    maps: list[Cells] | None = None
+
+
 class Scorer:
     """Distances of restored pictures to their source, by every metric that can run here.
 
@@ -66,58 +92,74 @@ class Scorer:
 
     def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
-        self.metrics: dict[str, Metric] = {}
         self.not_run: dict[str, str] = {}
-        for name in self.names:
+        #: Those asked for, and those they are made of.
+        self.metrics: dict[str, Metric] = {}
+        for name in _with_parts(self.names):
             metric = load_metric(name)
             if reasons := metric.missing():
-                self.not_run[name] = "; ".join(reasons)
+                if name in self.names:
+                    self.not_run[name] = "; ".join(reasons)
             else:
                 self.metrics[name] = metric
+        if "picture" in self.metrics:
+            self.metrics["picture"] = WholePicture(self.metrics)
         self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
         self._kept = sources
 
     def score(
-        self, source: AnyPicture, restored: Iterable[AnyPicture]
-    ) -> dict[str, list[float] | None]:
-        """The distances of each restored picture, in order; None for a metric not run.
+        self,
+        source: AnyPicture,
+        restored: Iterable[AnyPicture],
+        subject: Subject | None = None,
+        *,
+        maps: bool = False,
+    ) -> Scores:
+        """What each metric says of each restored picture, in order.
 
         Pictures of another size are brought to the source's first. An iterator
         is read a few pictures at a time, so a long chain need not be in memory.
         """
-        original = _rgb(source)
+        original, subject = _rgb(source), subject or Subject()
         metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
-        features = self._prepared(original)
-        distances: dict[str, list[float]] = {name: [] for name in metrics}
+        chain = _Chain(original, subject, metrics, self._prepared(original, subject.face))
         with _threads(metrics.values()) as pool:
             for batch in _batches(restored, original.size, pool):
-                for name, metric in metrics.items():
-                    if name not in features:
-                        features[name] = metric.prepare(original)
-                    distances[name] += _distances(metric, features[name], batch, pool)
-        return {name: distances.get(name) for name in self.names}
+                chain.measure(batch, pool)
+        return chain.scores(self.names, maps)
 
-    def calibrate(self, source: AnyPicture) -> dict[str, Calibration | None]:
-        """Each metric's distance to the blank card and its JPEG ladder; None if not run."""
+    def calibrate(
+        self, source: AnyPicture, subject: Subject | None = None
+    ) -> dict[str, Calibration | None]:
+        """Each metric's scale on this source: where nothing is kept, and its JPEG ladder.
+
+        None for one that was not run, or does not apply to this source. The footprint is
+        a chain's, not the source's, and plays no part.
+        """
         original = _rgb(source)
-        scores = self.score(original, [blank_card(original), *jpeg.saves(original)])
-        return {
-            name: Calibration(distances[0], dict(zip(jpeg.QUALITIES, distances[1:], strict=True)))
-            if distances
-            else None
-            for name, distances in scores.items()
-        }
+        face = Subject(subject.face) if subject else None
+        scores = self.score(original, [blank_card(original), *jpeg.saves(original)], face)
+        found: dict[str, Calibration | None] = {}
+        for name, distances in scores.distances.items():
+            if distances is None:
+                found[name] = None
+                continue
+            blank = self.metrics[name].blank
+            ladder = dict(zip(jpeg.QUALITIES, distances[1:], strict=True))
+            found[name] = Calibration(distances[0] if blank is None else blank, ladder)
+        return found
 
     def only(self, names: Iterable[str]) -> Scorer:
         """The same scorer for some of its metrics; networks and features are shared."""
         part = copy.copy(self)
         part.names = list(names)
-        part.metrics = {name: m for name, m in self.metrics.items() if name in part.names}
+        part.not_run = {name: why for name, why in self.not_run.items() if name in part.names}
+        part.metrics = {n: self.metrics[n] for n in _with_parts(part.names) if n in self.metrics}
         return part
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
         """Why each metric that gives None for a source of this size does so."""
-        reasons = {name: metric.unfit(size) for name, metric in self.metrics.items()}
+        reasons = {name: self.metrics[name].unfit(size) for name in self._running}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
@@ -125,24 +167,135 @@ class Scorer:
         return {
             "metrics": {
                 name: {
-                    "version": metric.version,
-                    "weights_sha256": metric.weights_sha256,
-                    "device": metric.device if isinstance(metric, NetworkMetric) else "cpu",
+                    "version": self.metrics[name].version,
+                    "weights_sha256": self.metrics[name].weights_sha256,
+                    "device": self._device(name),
                 }
-                for name, metric in self.metrics.items()
+                for name in self._running
             },
             "not_run": dict(self.not_run),
             "packages": package_versions(PACKAGES),
         }
 
-    def _prepared(self, source: Image.Image) -> dict[str, Features]:
+    @property
+    def _running(self) -> list[str]:
+        return [name for name in self.names if name in self.metrics]
+
+    def _device(self, name: str) -> str:
+        metric = self.metrics[name]
+        if metric.parts:
+            return self._device(metric.parts[0])
+        return metric.device if isinstance(metric, NetworkMetric) else "cpu"
+
+    def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
         """What the metrics have made of this source so far, by name; the latest are kept."""
-        key = hashlib.sha256(repr(source.size).encode() + source.tobytes()).digest()
+        known = repr((source.size, face)).encode()
+        key = hashlib.sha256(known + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
         self._sources.move_to_end(key)
         while len(self._sources) > self._kept:
             self._sources.popitem(last=False)
         return features
+
+
+class _Chain:
+    """One chain while it is scored: what the metrics found in its pictures so far."""
+
+    def __init__(
+        self,
+        source: Image.Image,
+        subject: Subject,
+        metrics: Mapping[str, Metric],
+        features: dict[str, Features],
+    ) -> None:
+        self.source, self.subject, self.metrics = source, subject, metrics
+        # The source's, by metric; what is lacking is added, and serves the next chain too.
+        self.features = features
+        self.distances: dict[str, list[float]] = {}
+        self.losses: list[Loss] = []
+        self.not_applicable: dict[str, str] = {}
+        self.direct: dict[str, DirectMetric] = {}
+        for name, metric in metrics.items():
+            if not isinstance(metric, DirectMetric):
+                continue
+            if reason := metric.inapplicable(subject):
+                self.not_applicable[name] = reason
+            else:
+                self.direct[name] = metric
+                self.distances[name] = []
+
+    def measure(self, images: list[Image.Image], pool: ThreadPoolExecutor) -> None:
+        """Take in the next few restored pictures."""
+        for name, metric in list(self.direct.items()):
+            if name not in self.features:
+                self.features[name] = metric.prepare(metric.view(self.source, self.subject))
+            if self.features[name] is None:
+                self.not_applicable[name] = "the annotated face is not found in the source"
+                del self.direct[name], self.distances[name]
+            elif isinstance(metric, Lpips):
+                found = self._losses(metric, images, pool)
+                self.losses += found
+                self.distances[name] += [loss.distance for loss in found]
+            else:
+                measure = partial(metric.distances, self.features[name])
+                views = (metric.view(image, self.subject) for image in images)
+                self.distances[name] += _measured(metric, measure, views, pool)
+
+    def _losses(
+        self, lpips: Lpips, images: list[Image.Image], pool: ThreadPoolExecutor
+    ) -> list[Loss]:
+        """LPIPS of the pictures; with the first ones, that of the blank card, for `place`."""
+        measure = partial(lpips.losses, self.features["lpips"])
+        if "place" not in self.metrics or "place" in self.features:
+            return _measured(lpips, measure, images, pool)
+        card, *found = _measured(lpips, measure, [blank_card(self.source), *images], pool)
+        self.features["place"] = card
+        return found
+
+    def scores(self, names: Sequence[str], maps: bool) -> Scores:
+        """All that was found, with the metrics that are made of others."""
+        places = undo = cells = because = None
+        card: Any = self.features.get("place")  # None where there was no picture to measure
+        footprint = self.subject.footprint
+        if card and card.distance < FLAT:
+            self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
+        elif "place" in self.metrics:
+            places = [worst_place(loss.cells, card.cells, footprint) for loss in self.losses]
+            self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
+            if footprint is not None and footprint.any():
+                undo = [kept_inside(loss.cells, card.cells, footprint) for loss in self.losses]
+            if maps:
+                cells = [lost_share(loss.cells, card.cells) for loss in self.losses]
+            if "picture" in self.metrics:
+                least = least_kept(self._retentions())
+                self.distances["picture"] = [max(0.0, 1 - trip.kept) for trip in least]
+                because = [trip.because for trip in least]
+        return Scores(
+            {name: self.distances.get(name) for name in names},
+            {name: why for name, why in self.not_applicable.items() if name in names},
+            because,
+            places,
+            undo,
+            cells,
+        )
+
+    def _retentions(self) -> dict[str, list[float]]:
+        """What each part of `picture` says is kept, trip by trip."""
+        kept = {}
+        for name in WholePicture.parts:
+            if name not in self.distances:
+                continue
+            blank = self.metrics[name].blank or self.features["place"].distance
+            kept[name] = [1 - distance / blank for distance in self.distances[name]]
+        return kept
+
+
+def _with_parts(names: Iterable[str]) -> list[str]:
+    """The metrics and, before each, those it is made of."""
+    found: dict[str, None] = {}
+    for name in names:
+        found |= dict.fromkeys([*_with_parts(metric_class(name).parts), name])
+    return list(found)
 
 
 @contextmanager
@@ -169,13 +322,17 @@ def _threads(metrics: Iterable[Metric]) -> Iterator[ThreadPoolExecutor]:
         torch.set_num_threads(before)  # new threads elsewhere would inherit the last setting
 
 
-def _distances(
-    metric: Metric, features: Features, images: list[Image.Image], pool: ThreadPoolExecutor
-) -> list[float]:
+def _measured(
+    metric: DirectMetric,
+    measure: Callable[[Sequence[Image.Image]], list[T]],
+    images: Iterable[Image.Image],
+    pool: ThreadPoolExecutor,
+) -> list[T]:
+    """What the metric says of each picture: a thread each, or all at once on a GPU."""
+    images = list(images)
     if isinstance(metric, NetworkMetric) and (metric.device != "cpu" or len(images) == 1):
-        return metric.distances(features, images)
-    singly = pool.map(lambda image: metric.distances(features, [image]), images)
-    return [distance for distances in singly for distance in distances]
+        return measure(images)
+    return [found for few in pool.map(lambda image: measure([image]), images) for found in few]
 
 
 def _batches(

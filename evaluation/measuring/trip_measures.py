@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, clean_wire, fit, is_reframed
-from evaluation.measuring.change_seen import DRIFTS, ChangeSeen, change_seen
+from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import HalfErrors, mean_square
-from evaluation.metrics.worst_window import worst_place
+from evaluation.measuring.scoring import Scores
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,14 @@ class TripMeasures:
     reframed: bool
     step: float  # RMSE to the picture before the trip
     from_source: float  # RMSE to the source
-    worst_window: list[int]  # x, y and side
     change_seen: bool | None = None
     change_measure: Mapping[str, float] = field(default_factory=dict)
+    #: The metric by which least of the picture is kept; empty where that was not asked.
+    because: str = ""
+    #: Left, top, right, bottom of the worst place as shares of the picture, and what it keeps.
+    worst_place: list[float] | None = None
+    #: How much is kept where the edit was made; None where that place is not known.
+    undo: float | None = None
 
 
 class Measured(Protocol):
@@ -45,6 +50,8 @@ class Measured(Protocol):
     def change_seen(self) -> bool | None: ...
     @property
     def change_measure(self) -> Mapping[str, Any]: ...
+    @property
+    def because(self) -> str: ...
 
 
 def measure_trip(
@@ -62,7 +69,6 @@ def measure_trip(
         reframed=is_reframed(restored.size, size),
         step=rmse(last, back),
         from_source=rmse(original, back),
-        worst_window=list(worst_place(original, back)),
         change_seen=verdict.seen,
         change_measure=verdict.measure,
     )
@@ -71,6 +77,21 @@ def measure_trip(
 def _from_input(before: Picture, answer: Picture) -> float:
     """The error of an answer against its input: as we send it, or as another harness may have."""
     return min(mean_square(sent, answer) for sent in (before, clean_wire(before)))
+
+
+def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
+    """What scoring found beside distances, of one trip, by the names of `TripMeasures`.
+
+    What was not asked for this time is left out.
+    """
+    found: dict[str, Any] = {}
+    if scores.because is not None:
+        found["because"] = scores.because[index]
+    if scores.places is not None:
+        place = scores.places[index]
+        found["worst_place"] = [*place.box, round(place.kept, 5)]
+        found["undo"] = None if scores.undo is None else round(scores.undo[index], 5)
+    return found
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
@@ -105,8 +126,8 @@ def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
 
 
 def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
-    """Whether a global edit moved the picture more than no edit at all would have."""
+    """Whether a global edit moved the picture, and more than no edit at all would have."""
     if drift is None or "moved" not in measure:
         return ChangeSeen(None, dict(measure))
-    seen = measure["moved"] > DRIFTS * drift
+    seen = moved_enough(measure["moved"], drift)
     return ChangeSeen(seen, {**measure, "identity_drift": drift})

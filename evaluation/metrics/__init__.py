@@ -24,13 +24,16 @@ __all__ = [
 
 #: In the order in which people meet them; the first that was run is what a board opens with.
 METRICS: dict[str, str] = {
+    "picture": "evaluation.metrics.picture:WholePicture",
     "lpips": "evaluation.metrics.lpips:Lpips",
+    "place": "evaluation.metrics.place:Place",
+    "colour": "evaluation.metrics.colour:Colour",
+    "identity": "evaluation.metrics.identity:Identity",
     "clip": "evaluation.metrics.clip:Clip",
     "imagenet": "evaluation.metrics.imagenet:ImageNet",
     "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
     "ssim": "evaluation.metrics.ssim:Ssim",
     "psnr": "evaluation.metrics.psnr:Psnr",
-    "worst_window": "evaluation.metrics.worst_window:WorstWindow",
 }
 HEADLINE = next(iter(METRICS))
 

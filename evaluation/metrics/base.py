@@ -2,7 +2,8 @@
 
 Labels, versions and directions are class attributes, so tables and charts read
 them without loading torch; whatever is heavy loads inside `prepare` and
-`distances`.
+`distances`. Most metrics measure pictures (`DirectMetric`); some are made of what
+others found (`parts`), and evaluation.measuring.scoring puts those together.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.errors import UserFacingError
 
 #: What `prepare` made of a source; only the metric that made it can read it.
 Features: TypeAlias = Any
+
+#: Left, top, right, bottom, as shares of the picture's width and height.
+Box: TypeAlias = tuple[float, float, float, float]
+#: Cells of a picture, 48 x 48 whatever its shape: where something is, or how much of it.
+Cells: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
+CELLS = 48
 
 INSTALL = "pip install 'convergebench[worker]'"
 
@@ -27,7 +38,30 @@ class MetricError(UserFacingError):
     """A metric that cannot measure here."""
 
 
-class Metric(ABC):
+@dataclass(frozen=True)
+class Subject:
+    """What is known of a chain's pictures beside their pixels."""
+
+    #: The one annotated face, if there is one.
+    face: Box | None = None
+    #: The cells in which the first forward edit was made (evaluation.measuring.footprint).
+    footprint: Mask | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.face is not None:
+            left, top, right, bottom = self.face
+            if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+                raise MetricError(
+                    f"face is {self.face}: it should be left, top, right and bottom as shares "
+                    "of the picture, from 0 to 1"
+                )
+        if self.footprint is not None and self.footprint.shape != (CELLS, CELLS):
+            raise MetricError(
+                f"footprint has the shape {self.footprint.shape}, not {CELLS} x {CELLS}"
+            )
+
+
+class Metric:
     """A distance between a source and its restored pictures, d(x, x) = 0, always finite."""
 
     name: ClassVar[str]
@@ -37,7 +71,7 @@ class Metric(ABC):
     #: Whether it looks at what a picture means; such a metric stands beside the headline.
     semantic: ClassVar[bool] = False
     #: Changes whenever numbers can change; curves never mix versions.
-    version: ClassVar[str]
+    version: str
     #: Of the value that is shown; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
     unit: ClassVar[str] = ""
@@ -45,6 +79,12 @@ class Metric(ABC):
     digits: ClassVar[int] = 3
     #: The shorter side, in pixels, below which the metric is not defined.
     smallest: ClassVar[int] = 1
+    #: The distance at which nothing is kept; None where each source's blank card tells it.
+    blank: ClassVar[float | None] = None
+    #: Whether it speaks of some pictures only, such as those with a face.
+    selective: ClassVar[bool] = False
+    #: The metrics it is made of; empty for one that measures pictures itself.
+    parts: ClassVar[tuple[str, ...]] = ()
     #: Importable modules it needs, with the package that brings each.
     modules: ClassVar[dict[str, str]] = {}
 
@@ -52,14 +92,6 @@ class Metric(ABC):
     def weights_sha256(self) -> str | None:
         """The hash of the weights in use; None for a metric that has none."""
         return None
-
-    @abstractmethod
-    def prepare(self, source: Image.Image) -> Features:
-        """What a chain needs of its source, computed once."""
-
-    @abstractmethod
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        """The distance of each restored picture, at the source's size, to the source."""
 
     def shown(self, distance: float | None) -> float | None:
         """The value people read, None when it was not run."""
@@ -88,6 +120,26 @@ class Metric(ABC):
             f"{self.label} needs at least {self.smallest} px on the shorter side, "
             f"the source is {size[0]} x {size[1]}"
         )
+
+
+class DirectMetric(Metric, ABC):
+    """A metric that measures pictures itself."""
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Why it has nothing to say of this subject; None when it has."""
+        return None
+
+    def view(self, image: Image.Image, subject: Subject) -> Image.Image:
+        """The part of a picture that it looks at."""
+        return image
+
+    @abstractmethod
+    def prepare(self, source: Image.Image) -> Features:
+        """What a chain needs of its source, computed once; None where it does not apply."""
+
+    @abstractmethod
+    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+        """The distance of each restored picture, at the source's size, to the source."""
 
 
 def finite(metric: Metric, values: Sequence[float]) -> list[float]:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
 from evaluation.metrics import weights
-from evaluation.metrics.base import Features
-from evaluation.metrics.networks.base import NetworkMetric, as_tensor
+from evaluation.metrics.base import CELLS, Cells, Features, finite
+from evaluation.metrics.networks.base import NetworkMetric, as_tensor, moved
 from evaluation.torch_compat import ready_torchvision
+
+
+@dataclass(frozen=True)
+class Loss:
+    """LPIPS of one picture, and where in the picture it comes from."""
+
+    distance: float
+    #: The layers' maps before their spatial means, brought to 48 x 48 and summed.
+    cells: Cells
 
 
 class Lpips(NetworkMetric):
@@ -52,15 +62,35 @@ class Lpips(NetworkMetric):
         """The unit-length activations of the five layers."""
         return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
+    def losses(self, source: Features, restored: Sequence[Image.Image]) -> list[Loss]:
+        """Distance and map of each restored picture, by one run of the network."""
+
+        def compare(images: Sequence[Image.Image]) -> list[Loss]:
+            return self._losses(moved(source, self.device), images)
+
+        found: list[Loss] = self.in_batches(restored, compare)
+        finite(self, [loss.distance for loss in found])
+        return found
+
     def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        total: Any = 0
+        return [loss.distance for loss in self._losses(source, images)]
+
+    def _losses(self, source: Features, images: Sequence[Image.Image]) -> list[Loss]:
+        from torch.nn.functional import interpolate
+
+        distances: Any = 0
+        cells: Any = 0
         for layer, wanted, head in zip(
             self._layers(images), source, self.network.lins, strict=True
         ):
             difference = layer.div_(_length(layer)).sub_(wanted).square_()
-            total = total + head(difference).mean((1, 2, 3), dtype=difference.dtype)
-        distances: list[float] = total.tolist()
-        return distances
+            loss = head(difference)
+            distances = distances + loss.mean((1, 2, 3))
+            cells = cells + interpolate(loss, (CELLS, CELLS), mode="bilinear").squeeze(1)
+        return [
+            Loss(distance, map_.numpy())
+            for distance, map_ in zip(distances.tolist(), cells.cpu(), strict=True)
+        ]
 
     def _layers(self, images: Sequence[Image.Image]) -> Any:
         inputs = as_tensor(images, self.device).div_(127.5).sub_(1)

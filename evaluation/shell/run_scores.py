@@ -8,13 +8,14 @@ from typing import Any, Self
 
 from evaluation.content.suites import Suite
 from evaluation.measuring.scoring import Calibration, Scorer, retention
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
-from evaluation.statistics.half_life import METHOD_VERSION, ChainResult
-from evaluation.statistics.standings import Place
+from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.half_life import METHOD_VERSION
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class RunScores:
             if not chain.outcome:
                 continue
             pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
-            place = Place(chain.picture, chain.pair, pair.category, kind, chain.repeat)
-            measured = chain.measured(place, metric, self.pictures[chain.picture].get(metric))
+            case = Case(chain.picture, chain.pair, pair.category, kind)
+            measured = chain.measured(case, metric, self.pictures[chain.picture].get(metric))
             if measured:
                 found.append(measured.result)
         return found
@@ -102,13 +103,15 @@ def score_run(
             pictures.setdefault(chain.picture, before.pictures[chain.picture])
             on_trip(len(restored))
             continue
-        source = folder.source(chain)
+        source, wanted = folder.source(chain), folder.suite.picture_by_slug[chain.picture]
         if chain.picture not in pictures:
-            key = folder.suite.picture_by_slug[chain.picture].sha256
+            key = wanted.sha256
             if key not in calibrations:
-                calibrations[key] = scorer.calibrate(source)
+                calibrations[key] = scorer.calibrate(source, chain_subject(wanted))
             pictures[chain.picture] = calibrations[key]
-        scored = score_chain(scorer, source, _trips(folder, chain, on_trip), folder.pair(chain))
+        scored = score_chain(
+            scorer, source, _trips(folder, chain, on_trip), folder.pair(chain), wanted
+        )
         chains[chain.slug] = replace(
             scored,
             picture=chain.picture,

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluation.statistics.half_life import ChainResult, Summary, summarise
+from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.half_life import Summary, summarise
 from evaluation.statistics.levels import DEFAULT_LEVEL
-
-ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
     """Chains by scope: "all", "category:x", "kind:x", "pair:x"."""
     parts: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
-        names = (f"category:{chain.category}", f"kind:{chain.kind}", f"pair:{chain.pair}")
-        for scope in (ALL, *names):
+        for scope in chain.case.scopes:
             parts[scope].append(chain)
     return {scope: parts[scope] for scope in sorted(parts)}
 
@@ -44,14 +42,11 @@ def case_summaries(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseSummary]:
     """Every case, the worst first: by usable trips, then AUC, then name."""
-    cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)
+    cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:
-            cases[chain.picture, chain.pair].append(chain)
-    found = [
-        CaseSummary(picture, pair, part[0].category, part[0].kind, summarise(part, trips, level))
-        for (picture, pair), part in cases.items()
-    ]
+            cases[chain.case].append(chain)
+    found = [CaseSummary(*case, summarise(part, trips, level)) for case, part in cases.items()]
     return sorted(found, key=_badness)
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain as joined
 from typing import Any, Self
 
-from evaluation.content.suites import EditPair
+from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.trip_measures import TripMeasures, half_errors, measure_trip
-from evaluation.statistics.half_life import COMPLETED
-from evaluation.statistics.standings import MeasuredChain, Place, ScoredTrip, measured_chain
+from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.trip_measures import (
+    TripMeasures,
+    found_by_scoring,
+    half_errors,
+    measure_trip,
+)
+from evaluation.statistics.events import COMPLETED, Case
+from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
 #: One trip: what was edited (None where it was not kept) and what came back.
 TripPictures = tuple[Picture | None, Picture]
@@ -43,9 +50,9 @@ class ChainScores:
         return cls(**fields)
 
     def measured(
-        self, place: Place, metric: str, calibration: Calibration | None
+        self, case: Case, metric: str, calibration: Calibration | None
     ) -> MeasuredChain | None:
-        """The chain by one metric; None where the metric was not run on it."""
+        """The chain by one metric; None where it was not run, or says nothing of this chain."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -55,25 +62,38 @@ class ChainScores:
                 zip(distances, self.trips, strict=True), start=1
             )
         ]
-        return measured_chain(place, self.outcome, trips, calibration.blank, calibration.ladder)
+        return measured_chain(
+            metric, case, self.repeat, self.outcome, trips, calibration.blank, calibration.ladder
+        )
 
 
 def score_chain(
-    scorer: Scorer, source: Picture, trips: Iterable[TripPictures], pair: EditPair
+    scorer: Scorer,
+    source: Picture,
+    trips: Iterable[TripPictures],
+    pair: EditPair,
+    picture: SourcePicture | None = None,
 ) -> ChainScores:
-    """The scores of one chain, whoever played it."""
+    """The scores of one chain, whoever played it; `picture` is what a suite says of its source."""
     measures: list[TripMeasures] = []
     restored: list[str] = []
+    rest = iter(trips)
+    first = next(rest, None)
+    subject = chain_subject(picture, source, first[0] if first else None, pair)
 
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
-        for edited, back in trips:
+        for edited, back in joined([first] if first else [], rest):
             measures.append(measure_trip(source, before, edited, back, pair))
             restored.append(back.sha256)
             before = back
             yield back
 
-    distances = scorer.score(source, measured_on_the_way())
+    scores = scorer.score(source, measured_on_the_way(), subject)
+    measures = [
+        replace(measure, **found_by_scoring(scores, index))
+        for index, measure in enumerate(measures)
+    ]
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
@@ -81,7 +101,7 @@ def score_chain(
         repeat=0,
         outcome=COMPLETED,
         restored=tuple(restored),
-        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
+        distances={n: None if v is None else tuple(v) for n, v in scores.distances.items()},
         trips=tuple(measures),
         signs=tuple(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"

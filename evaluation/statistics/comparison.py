@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from evaluation.statistics.half_life import ChainResult, Floats, Summary, summarise
-from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.ranking import (
-    CONFIDENCE,
-    MIN_PICTURES,
-    Interval,
-    Ranks,
-    board_key,
-    interval,
-)
-from evaluation.statistics.resampling import RESAMPLES, SEED, replicate
+from evaluation.statistics.case_values import CaseValues
+from evaluation.statistics.covariance import CONFIDENCE, Interval, t_probability, t_quantile
+from evaluation.statistics.events import TOLERANCE
+from evaluation.statistics.half_life import half_life
+from evaluation.statistics.power import POWER
 
-POWER = 0.8
 # Beyond this many times the suite, "equal for all we can tell" is the honest answer.
 MOST_TIMES = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, with its paired 95 % interval.
+    """First minus second, with its paired 95 % interval; None where cases are too few.
 
-    `more_cases` = how many more cases of the same mix would show a difference of
-    this size in four tries of five; 0 where it already shows, None where no number
-    of cases in reach would do.
+    `more_cases` = how many more cases of the same mix, with pictures and pairs of their
+    own, would show a difference of this size in four tries of five; 0 where it already
+    shows, None where no number of cases in reach would do.
     """
 
     estimate: float
@@ -41,87 +33,114 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One of the two, on the shared cases; a half-life of None is longer than the suite."""
+
+    usable_trips: float
+    half_life: float | None
+    auc: float | None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Two runs on their shared cases.
 
-    In the difference of half-lives one that was not reached counts as N, so the
-    true difference is at least as large. `p_ahead` = share of resamples in which the
-    first run stands before the second by the board's order, ties halved. `auc` is
-    None where too much was lost to tell.
+    In the difference of half-lives one that is longer than the suite counts as N, so the
+    true difference is at least as large; its interval is that of the usable trips,
+    transformed around the mean of the two. `p_ahead` = how likely the first is usable for
+    longer, None where cases are too few. `auc` is None where too much was lost to tell.
     """
 
     cases: int
     pictures: int
-    first: Summary
-    second: Summary
+    pairs: int
+    first: Side
+    second: Side
     half_life: Difference
     usable_trips: Difference
     auc: Difference | None
-    p_ahead: float
+    p_ahead: float | None
     separated: bool
 
 
-def compare(
-    first: Sequence[ChainResult],
-    second: Sequence[ChainResult],
-    trips: int,
-    level: float = DEFAULT_LEVEL,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Comparison:
+def compare(first: CaseValues, second: CaseValues) -> Comparison:
     """Paired differences of two runs; ValueError where they share no case."""
-    shared = {c.key for c in first if c.played} & {c.key for c in second if c.played}
+    shared = sorted(set(first.cases) & set(second.cases))
     if not shared:
         raise ValueError("the two runs have no case in common")
-    runs = {
-        "first": [chain for chain in first if chain.key in shared],
-        "second": [chain for chain in second if chain.key in shared],
-    }
-    one, two = (summarise(chains, trips, level) for chains in runs.values())
-    pictures = len({picture for picture, _, _ in shared})
-    drawn = replicate(runs, trips, level, resamples=resamples, seed=seed)
-    a, b = drawn["first"], drawn["second"]
-    ranks = Ranks([a, b], enough=pictures >= MIN_PICTURES)
-    leads = board_key(one) <= board_key(two)
-
-    def difference(estimate: float, values: Floats) -> Difference:
-        bounds = interval(values) if pictures >= MIN_PICTURES else None
-        return Difference(estimate, bounds, _more_cases(estimate, values, bounds, one.cases))
-
+    if first.trips != second.trips:
+        raise ValueError(f"one run has {first.trips} trips, the other {second.trips}")
+    first, second = first.only(shared), second.only(shared)
+    design, trips = first.design, first.trips
+    one, two = _side(first), _side(second)
+    apart = np.column_stack([first.usable - second.usable, first.auc - second.auc])
+    by_usable, by_auc = design.mean(apart).tolist()
+    errors = design.standard_errors(apart).tolist() if design.enough else [None, None]
+    usable = _difference(by_usable, errors[0], design.freedom, len(shared))
     return Comparison(
-        cases=one.cases,
-        pictures=pictures,
+        cases=len(shared),
+        pictures=design.pictures,
+        pairs=design.pairs,
         first=one,
         second=two,
-        half_life=difference(
-            _reached(one, trips) - _reached(two, trips),
-            np.minimum(a.half_life, trips) - np.minimum(b.half_life, trips),
-        ),
-        usable_trips=difference(
-            (one.usable_trips or 0.0) - (two.usable_trips or 0.0), a.usable_trips - b.usable_trips
-        ),
+        half_life=_of_half_life(usable, (one.usable_trips + two.usable_trips) / 2, trips),
+        usable_trips=usable,
         auc=None
-        if one.auc is None or two.auc is None
-        else difference(one.auc - two.auc, a.auc - b.auc),
-        p_ahead=float((1 + ranks.lead[0, 1] - ranks.lead[1, 0]) / 2),
-        separated=ranks.separated(0, 1) if leads else ranks.separated(1, 0),
+        if math.isnan(by_auc)
+        else _difference(by_auc, errors[1], design.freedom, len(shared)),
+        p_ahead=_p_ahead(by_usable, errors[0], design.freedom),
+        separated=usable.more_cases == 0,
     )
 
 
-def _reached(summary: Summary, trips: int) -> float:
-    return float(trips) if summary.half_life is None else summary.half_life
+def _side(values: CaseValues) -> Side:
+    usable, auc = (float(values.design.mean(own)) for own in (values.usable, values.auc))
+    return Side(usable, half_life(usable, values.trips), None if math.isnan(auc) else auc)
 
 
-def _more_cases(estimate: float, values: Floats, bounds: Interval | None, cases: int) -> int | None:
+def _difference(estimate: float, error: float | None, freedom: int, cases: int) -> Difference:
+    if error is None:
+        return Difference(estimate, None, None)
+    reach = t_quantile((1 + CONFIDENCE) / 2, freedom) * error
+    bounds = Interval(estimate - reach, estimate + reach)
+    return Difference(estimate, bounds, _more_cases(estimate, error, reach, cases))
+
+
+def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int | None:
     """By the square-root law: n cases give a standard error of s, n' give s * sqrt(n / n')."""
-    if bounds is None or bounds.low is None or bounds.high is None or not estimate:
+    if abs(estimate) <= TOLERANCE:
         return None
-    if bounds.low > 0 or bounds.high < 0:
+    if abs(estimate) > reach:
         return 0
     normal = NormalDist()
-    reach = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
-    needed = cases * (reach * float(np.nanstd(values)) / estimate) ** 2
+    wanted = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
+    needed = cases * (wanted * error / estimate) ** 2
     if needed > MOST_TIMES * cases:
         return None
     return max(1, math.ceil(needed - cases))
+
+
+def _of_half_life(usable: Difference, middle: float, trips: int) -> Difference:
+    def transformed(apart: float) -> float:
+        one, two = (
+            half_life(min(max(middle + side, 0.0), float(trips)), trips)
+            for side in (apart / 2, -apart / 2)
+        )
+        return (trips if one is None else one) - (trips if two is None else two)
+
+    bounds = usable.interval
+    return Difference(
+        transformed(usable.estimate),
+        None
+        if bounds is None or bounds.low is None or bounds.high is None
+        else Interval(transformed(bounds.low), transformed(bounds.high)),
+        usable.more_cases,
+    )
+
+
+def _p_ahead(estimate: float, error: float | None, freedom: int) -> float | None:
+    if error is None:
+        return None
+    if error <= TOLERANCE:
+        return 0.5 if abs(estimate) <= TOLERANCE else float(estimate > 0)
+    return t_probability(estimate / error, freedom)

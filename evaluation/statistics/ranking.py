@@ -1,37 +1,35 @@
-"""The board: intervals, shared ranks, rank intervals, and how sure the first place is."""
+"""The board: intervals, shared ranks, rank sets, and how sure the first place is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.statistics.half_life import TOLERANCE, ChainResult, Floats, Summary, summarise
+from evaluation.statistics.case_values import CaseValues
+from evaluation.statistics.covariance import (
+    CONFIDENCE,
+    SEED,
+    Design,
+    Interval,
+    t_quantile,
+)
+from evaluation.statistics.events import TOLERANCE, Case, ChainResult
+from evaluation.statistics.half_life import Summary, half_life, summary_and_values
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.resampling import RESAMPLES, SEED, Replicates, replicate
+from evaluation.statistics.survival import Floats
 
-CONFIDENCE = 0.95
-# With five pictures even a unanimous verdict has p = 2 / 2**5 = 6 %: nothing
-# can be told apart at 5 %, and a percentile interval would promise too much.
-MIN_PICTURES = 6
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval. A bound of a half-life is None where it lies beyond N ("> N")."""
-
-    low: float | None
-    high: float | None
+DRAWS = 10_000
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Intervals of a run's numbers, pointwise for the curve; None where pictures are too few."""
+    """Intervals of a run's numbers, pointwise for the curve; None where cases are too few."""
 
     half_life: Interval | None = None
     usable_trips: Interval | None = None
@@ -39,13 +37,122 @@ class Bounds:
     curve: tuple[Interval | None, ...] | None = None
 
     @classmethod
-    def of(cls, replicates: Replicates) -> Bounds:
+    def of(cls, values: CaseValues) -> Bounds:
+        design, trips = values.design, values.trips
+        if not design.enough:
+            return cls()
+        columns = np.column_stack([values.usable, values.auc, values.curve])
+        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * design.standard_errors(columns)
+        (usable, auc, *curve) = design.mean(columns).tolist()
+        (by_usable, by_auc, *by) = reach.tolist()
+        of_usable = Interval(max(0.0, usable - by_usable), min(float(trips), usable + by_usable))
         return cls(
-            half_life=interval(replicates.half_life),
-            usable_trips=interval(replicates.usable_trips),
-            auc=interval(replicates.auc),
-            curve=tuple(interval(values) for values in replicates.curve.T),
+            half_life=of_half_life(of_usable, trips),
+            usable_trips=of_usable,
+            auc=_within(auc, by_auc, 0.0),
+            curve=tuple(_within(q, own, -math.inf) for q, own in zip(curve, by, strict=True)),
         )
+
+
+def of_half_life(usable: Interval, trips: int) -> Interval:
+    """The half-life's interval: that of the usable trips, transformed."""
+    low, high = (bound if bound is not None else trips for bound in (usable.low, usable.high))
+    return Interval(half_life(low, trips), half_life(high, trips))
+
+
+def _within(value: float, reach: float, least: float) -> Interval | None:
+    if not math.isfinite(value + reach):
+        return None
+    return Interval(max(least, value - reach), min(1.0, value + reach))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks of the runs of a board, in the order the runs were given.
+
+    `sets` = the ranks that a run may have: 1 + how many are surely better ... M - how many
+    are surely worse, with 95 % for all runs at once. `shared` = the rank that is shown:
+    the lower end, but never a better one than that of a run before it on the board (whose
+    difference to the best may be the smaller one and yet the surer). `p_first` is None
+    where the cases are too few to tell anybody apart. `better[i, j]`: is i surely better
+    than j?
+    """
+
+    shared: tuple[int, ...]
+    sets: tuple[tuple[int, int], ...]
+    p_first: tuple[float | None, ...]
+    better: NDArray[np.bool_]
+
+
+def rank_board(
+    design: Design,
+    usable: Floats,
+    means: Sequence[float] | None = None,
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+) -> Ranks:
+    """Rank the runs whose usable trips by case are the columns of `usable`.
+
+    `means` = the runs' usable trips where they are not just the means of their columns:
+    in a part of a suite where chains were lost. Of equals the first is before the others.
+    """
+    if np.isnan(usable).any():
+        raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
+    levels = design.mean(usable) if means is None else np.asarray(means, dtype=float)
+    count = len(levels)
+    if design.enough and count:
+        differences = levels[:, None] - levels
+        errors, reach, p_first = _compared(design, usable, levels, draws, seed)
+        better = differences > np.maximum(reach * errors, TOLERANCE)
+    else:
+        better, p_first = np.zeros((count, count), dtype=bool), [None] * count
+    low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
+    shared = np.empty(count, dtype=int)
+    order = np.argsort(-levels, kind="stable")
+    shared[order] = list(accumulate(low[order].tolist(), max))
+    return Ranks(
+        shared=tuple(shared.tolist()),
+        sets=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        p_first=tuple(p_first),
+        better=better,
+    )
+
+
+def rank_scope(
+    cases: Sequence[Case], stored: Floats, scope: str, means: Sequence[float] | None = None
+) -> Ranks:
+    """Rank runs in one part of a suite from what was kept of them.
+
+    `cases` = those of the suite, in its order, `stored` = `CaseValues.aligned(cases)` of each
+    run as a column, `means` = the usable trips that the runs' standings in this scope show.
+    Cases that no run has (the metric does not apply to them) are left out.
+    """
+    missing = np.asarray(np.isnan(stored).all(axis=1))
+    rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
+    return rank_board(Design([cases[n] for n in rows]), stored[rows], means)
+
+
+def _compared(
+    design: Design, usable: Floats, levels: Floats, draws: int, seed: int
+) -> tuple[Floats, float, list[float | None]]:
+    """Errors of all differences, how many of them a sure difference takes, and P(first)."""
+    shares = design.shares(usable)
+    # Not from variances and covariance: of runs that are all but equal a rounding would be left.
+    errors = np.array([np.sqrt(np.square(shares.T - own).sum(axis=1)) for own in shares.T])
+    scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
+    drawn = design.draws(usable, draws, seed)
+    largest = np.zeros(draws)
+    by_run = np.ascontiguousarray(drawn.T)
+    for run, own in enumerate(by_run):
+        others = by_run[:run] - own
+        np.abs(others, out=others)
+        others *= scale[run, :run, None]
+        np.maximum(largest, others.max(axis=0, initial=0.0), out=largest)
+    values = levels + drawn
+    first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
+    p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    return errors, float(np.quantile(largest, CONFIDENCE)), p_first.tolist()
 
 
 @dataclass(frozen=True)
@@ -57,7 +164,7 @@ class Placing:
     summary: Summary
     bounds: Bounds
     rank: int | None
-    rank_interval: tuple[int, int] | None
+    rank_set: tuple[int, int] | None
     p_first: float | None
 
 
@@ -67,16 +174,12 @@ def board(
     level: float = DEFAULT_LEVEL,
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> list[Placing]:
     """All runs of a suite in the board's order: ranked ones first, then the unfinished.
 
-    `keys` = every (picture, pair, repeat) the suite asks for; by default, what
-    any of the runs has. A run that lacks one is not ranked.
+    `keys` = every (picture, pair, repeat) that the suite asks for and the metric applies
+    to; by default, what any of the runs has. A run that lacks one is not ranked.
     """
-    if not runs:
-        return []
     if keys is not None:
         asked = set(keys)
         runs = {name: [c for c in chains if c.key in asked] for name, chains in runs.items()}
@@ -84,104 +187,36 @@ def board(
     played = {name: {c.key for c in chains if c.played} for name, chains in runs.items()}
     wanted = set(keys) if keys is not None else set().union(*played.values())
     complete = {name for name in runs if wanted and wanted <= played[name]}
-    summaries = {name: summarise(chains, trips, level) for name, chains in runs.items()}
-    replicates = replicate(runs, trips, level, resamples=resamples, seed=seed)
-    order = sorted(runs, key=lambda name: (name not in complete, board_key(summaries[name]), name))
+    found = {name: summary_and_values(chains, trips, level) for name, chains in runs.items()}
+    order = sorted(runs, key=lambda name: (name not in complete, board_key(found[name][0]), name))
     ranked = [name for name in order if name in complete]
-    enough = len({picture for picture, _, _ in wanted}) >= MIN_PICTURES
-    ranks = Ranks([replicates[name] for name in ranked], enough=enough)
-    placings = []
-    for name in order:
-        place = ranked.index(name) if name in complete else None
-        pictures = {picture for picture, _, _ in played[name]}
-        bounds = Bounds.of(replicates[name]) if len(pictures) >= MIN_PICTURES else Bounds()
-        placings.append(
-            Placing(
-                run=name,
-                complete=name in complete,
-                summary=summaries[name],
-                bounds=bounds,
-                rank=None if place is None else ranks.shared[place],
-                rank_interval=None if place is None else ranks.intervals[place],
-                p_first=None if place is None else ranks.p_first[place],
+    ranks = {}
+    if ranked:
+        design = found[ranked[0]][1].design
+        table = np.column_stack([found[name][1].usable for name in ranked])
+        on_board = rank_board(design, table)
+        ranks = dict(
+            zip(
+                ranked,
+                zip(on_board.shared, on_board.sets, on_board.p_first, strict=True),
+                strict=True,
             )
         )
-    return placings
+    return [
+        Placing(
+            name,
+            name in complete,
+            found[name][0],
+            Bounds.of(found[name][1]),
+            *ranks.get(name, (None, None, None)),
+        )
+        for name in order
+    ]
 
 
-def board_key(summary: Any) -> tuple[float, float]:
-    """Sorts a board: longest half-life first, unreached before all, ties by usable trips.
+def board_key(summary: Any) -> float:
+    """Sorts a board: most usable trips first, unmeasured runs last.
 
-    Takes a Summary, or anything stored with its `half_life` and `usable_trips`.
+    Takes a Summary, or anything stored with its `usable_trips`.
     """
-    half_life = math.inf if summary.half_life is None else summary.half_life
-    if summary.usable_trips is None:
-        return math.inf, math.inf
-    return -half_life, -summary.usable_trips
-
-
-class Ranks:
-    """Ranks of runs that are given in the board's order, from their shared resamples."""
-
-    def __init__(self, replicates: Sequence[Replicates], *, enough: bool = True) -> None:
-        self.ahead = _ahead(replicates)
-        self.lead = self.ahead.mean(axis=2) if len(replicates) else self.ahead
-        self.enough = enough
-        places = self.ahead.sum(axis=0) + 1.0  # run x resample; ties share the better place
-        count = len(replicates)
-        spread = [(int(_low(own)), int(_high(own))) for own in places]
-        self.intervals = spread if enough else [(1, count)] * count
-        first = places == 1
-        shares = first / np.maximum(first.sum(axis=0), 1)
-        self.p_first = [float(own.mean()) for own in shares]
-
-    @cached_property
-    def shared(self) -> list[int]:
-        """Who cannot be told from the best shares rank 1; then the best of the rest, and on."""
-        ranks = [0] * len(self.p_first)
-        left = list(range(len(ranks)))
-        while left:
-            best, rank = left[0], len(ranks) - len(left) + 1
-            group = [run for run in left if not self.separated(best, run)]
-            for run in group:
-                ranks[run] = rank
-            left = [run for run in left if run not in group]
-        return ranks
-
-    def separated(self, better: int, worse: int) -> bool:
-        """Is `better` ahead in all but 2.5 % of the resamples?"""
-        return self.enough and bool(self.lead[better, worse] >= (1 + CONFIDENCE) / 2)
-
-
-def interval(values: Floats) -> Interval | None:
-    """The percentile interval; None where no resample gave a value."""
-    values = values[~np.isnan(values)]
-    if not values.size:
-        return None
-    low, high = _low(values), _high(values)
-    return Interval(*(bound if math.isfinite(bound) else None for bound in (low, high)))
-
-
-# Without interpolation: there is nothing between a trip and "not reached".
-def _low(values: Floats) -> float:
-    return float(np.quantile(values, (1 - CONFIDENCE) / 2, method="lower"))
-
-
-def _high(values: Floats) -> float:
-    return float(np.quantile(values, (1 + CONFIDENCE) / 2, method="higher"))
-
-
-def _ahead(replicates: Sequence[Replicates]) -> NDArray[np.bool_]:
-    """[i, j, b]: is run i strictly ahead of run j in resample b?"""
-    if not replicates:
-        return np.zeros((0, 0, 0), dtype=bool)
-    half_life = np.array([r.half_life for r in replicates])
-    usable = np.array([r.usable_trips for r in replicates])
-    ahead = np.empty((len(usable), *usable.shape), dtype=bool)
-    for run in range(len(usable)):
-        with np.errstate(invalid="ignore"):
-            longer = half_life[run] - half_life
-        tied = (half_life[run] == half_life) | (np.abs(longer) <= TOLERANCE)
-        more = usable[run] > usable + TOLERANCE
-        ahead[run] = np.where(tied, more, half_life[run] > half_life)
-    return ahead
+    return math.inf if summary.usable_trips is None else -summary.usable_trips

@@ -7,60 +7,53 @@ bundle is verified by computing it again.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
 from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.picture import WholePicture
 from evaluation.statistics.breakdown import scopes
-from evaluation.statistics.curve_shape import curve_shape
-from evaluation.statistics.dynamics import dynamics, summarise_dynamics
-from evaluation.statistics.half_life import (
+from evaluation.statistics.case_values import CaseValues, chain_auc
+from evaluation.statistics.covariance import Interval
+from evaluation.statistics.diagnostics.curve_shape import curve_shape
+from evaluation.statistics.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.statistics.diagnostics.repeats import repeat_spread
+from evaluation.statistics.events import (
     BROKEN,
     COMPLETED,
     LOST,
+    Case,
     ChainResult,
-    Summary,
-    area,
-    carried,
+    crossing_cause,
     event,
-    summarise,
 )
+from evaluation.statistics.half_life import Summary, summary_and_values
 from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.ranking import MIN_PICTURES, Bounds, Interval
-from evaluation.statistics.repeats import repeat_spread
-from evaluation.statistics.resampling import Replicates, replicate
+from evaluation.statistics.ranking import Bounds
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
-SHAPE_RESAMPLES = 100
+SHAPE_DRAWS = 100
 _NOTHING = Interval(None, None)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which chain of a suite this is."""
-
-    picture: str
-    pair: str
-    category: str
-    kind: str
-    repeat: int
-
-
-@dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
+    """One trip by one metric; a distance of None where it was `scored`: not by this metric.
+
+    `made` and `undone` are what witnesses say that may gate, None where none of them looked.
+    """
 
     number: int
     distance: float | None
     measures: Measured
     scored: bool = True
+    made: bool | None = None
+    undone: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,9 @@ class MeasuredChain:
 
 
 def measured_chain(
-    place: Place,
+    metric: str,
+    case: Case,
+    repeat: int,
     outcome: str,
     trips: Sequence[ScoredTrip],
     blank: float | None,
@@ -86,6 +81,8 @@ def measured_chain(
     """A chain by one metric; None where the metric could not score what was scored.
 
     `trips` come in order. A `blank` of None: the metric has no calibration for this picture.
+    Of a chain that the metric does not apply to (identity where there is no face) nobody
+    asks: it is no part of the metric's standings, nor of what makes a run complete.
     """
     distances: list[float] = []
     kept: list[float] = []
@@ -97,19 +94,22 @@ def measured_chain(
         kept.append(q)
     if len(kept) < sum(trip.scored for trip in trips):
         return None
-    judged = trips[: len(kept) + 1]
+    returned, judged = trips[: len(kept)], trips[: len(kept) + 1]
     steps, end = _steps(trips)
     return MeasuredChain(
         ChainResult(
-            picture=place.picture,
-            pair=place.pair,
-            category=place.category,
-            kind=place.kind,
-            repeat=place.repeat,
+            *case,
+            repeat,
             retention=tuple(kept),
             outcome=outcome,
             change_seen=tuple(trip.measures.change_seen for trip in judged),
             reframed=tuple(trip.measures.reframed for trip in judged),
+            because=tuple(crossing_cause(trip.measures.because) for trip in returned)
+            if metric == WholePicture.name
+            else (),
+            cause=crossing_cause(metric),
+            made=tuple(trip.made for trip in judged),
+            undone=tuple(trip.undone for trip in returned),
         ),
         tuple(distances),
         blank or 0.0,
@@ -136,13 +136,15 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
     events = {level: event(result, trips, level) for level in LEVELS}
     return {
         "retention": [round(q, 5) for q in result.retention],
+        "because": list(result.because),
+        "gate": result.gate,
         "distances": [round(d, 6) for d in chain.distances],
-        "auc": round(float(area(np.nan_to_num(carried(result, trips)))), 5),
+        "auc": round(chain_auc(result, trips), 5),
         "recovered": any(e.recovered for e in events.values()),
         "events": {
             f"{level:g}": {
                 "time": round(e.time, 4),
-                "kind": e.kind or ("lost" if result.outcome == "lost" else "censored"),
+                "cause": e.cause or ("lost" if e.time < trips else "censored"),
             }
             for level, e in events.items()
         },
@@ -150,42 +152,46 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
 
 
 def chain_of_numbers(
-    place: Place, outcome: str, numbers: Mapping[str, Any], trips: int
+    metric: str, case: Case, repeat: int, outcome: str, numbers: Mapping[str, Any], trips: int
 ) -> ChainResult:
     """The chain of which `chain_numbers` were kept; an `outcome` of "": it is still in play.
 
-    The trips without a seen change are not kept, but the event tells the first of them that
-    comes before the lowest level is crossed, and no other matters.
+    Of what gates a chain only the first is kept, and no other matters.
     """
-    retention = tuple(numbers["retention"])
+    retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
         outcome = LOST
-    last = numbers["events"].get(f"{min(LEVELS):g}", {})
-    unseen = last.get("kind") == "change_not_seen"
-    seen = (*[True] * int(last["time"]), False) if unseen else ()
+    number, gated = numbers["gate"] or (0, "")
+    flags = (*[None] * (number - 1), False)
     return ChainResult(
-        place.picture,
-        place.pair,
-        place.category,
-        place.kind,
-        place.repeat,
-        retention,
-        outcome,
-        change_seen=seen,
+        *case,
+        repeat,
+        retention=retention,
+        outcome=outcome,
+        because=tuple(numbers["because"]),
+        cause=crossing_cause(metric),
+        change_seen=flags if gated == "not_made" else (),
+        made=flags if gated == "not_the_edit" else (),
+        undone=flags if gated == "not_undone" else (),
     )
+
+
+def is_complete(chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]]) -> bool:
+    """Has a run played every (picture, pair, repeat) that the metric applies to?"""
+    return bool(wanted) and set(wanted) <= {c.result.key for c in chains if c.result.played}
 
 
 @dataclass(frozen=True)
 class ComputedStanding:
     """A run by one metric at one level in one scope; `numbers` by the names they are kept under.
 
-    Single pairs have no replicates: they have few pictures, and are many.
+    `values` by case come with the scope "all": those of any other are a selection of them.
     """
 
     level: float
     scope: str
     numbers: dict[str, Any]
-    replicates: Replicates | None
+    values: CaseValues | None
 
 
 def standings(
@@ -196,24 +202,20 @@ def standings(
     if not any(result.played for result in results):
         return
     for scope, part in scopes(results).items():
-        enough = len({result.picture for result in part if result.played}) >= MIN_PICTURES
         about: dict[str, Any] = {}
         for level in LEVELS:
-            summary = summarise(part, trips, level)
+            summary, values = summary_and_values(part, trips, level)
             if summary.usable_trips is None or summary.auc is None:
                 continue
-            single = scope.startswith("pair:")
-            replicates = None if single else replicate({"": part}, trips, level)[""]
-            bounds = Bounds.of(replicates) if replicates and enough else Bounds()
-            numbers = _numbers(summary, bounds)
-            if scope == "all" and replicates:
+            numbers = _numbers(summary, Bounds.of(values))
+            if scope == "all":
                 numbers["curve"]["shown"] = _own_scale(metric, chains, trips)
                 # The same at every level, so computed once.
-                about = about or _about(chains, summary, replicates)
-                repeated = any(result.repeat for result in results)
+                about = about or _about(chains, summary, values)
+                repeated = len({result.repeat for result in results}) > 1
                 spread = asdict(repeat_spread(results, trips, level)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
-            yield ComputedStanding(level, scope, numbers, replicates)
+            yield ComputedStanding(level, scope, numbers, values if scope == "all" else None)
 
 
 def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
@@ -226,9 +228,11 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
         "half_life_low": half.low,
         "half_life_high": half.high,
         "has_interval": bounds.half_life is not None,
+        "median": summary.median,
         "usable_trips": summary.usable_trips,
         "usable_trips_low": usable.low,
         "usable_trips_high": usable.high,
+        "usable_by_trip": _rounded(summary.usable_by_trip),
         "auc": summary.auc,
         "auc_low": auc.low,
         "auc_high": auc.high,
@@ -237,19 +241,17 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
             "low": _rounded(interval.low for interval in band),
             "high": _rounded(interval.high for interval in band),
         },
+        "survival": _rounded(summary.survival),
+        "incidence": {cause: _rounded(shares) for cause, shares in summary.incidence.items()},
         "counts": {
             "cases": summary.cases,
             "chains": summary.chains,
-            "completed": summary.outcomes["completed"],
-            "crossed": summary.events["crossed"],
-            "blank": summary.outcomes["blank"],
-            "failed": summary.outcomes["failed"],
-            "change_not_seen": summary.change_not_seen,
-            "refused": summary.refused,
-            "lost": summary.lost,
+            **summary.outcomes,
+            "causes": summary.causes,
             "censored": summary.censored,
             "reframed": summary.reframed,
             "recovered": summary.recovered,
+            "change_not_seen": summary.change_not_seen,
             "change_seen": summary.change_seen,
         },
         "details": {},
@@ -275,9 +277,7 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
     return _rounded(shown)
 
 
-def _about(
-    chains: Sequence[MeasuredChain], summary: Summary, replicates: Replicates
-) -> dict[str, Any]:
+def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues) -> dict[str, Any]:
     """Where the chains head, what shape the curve has, and the JPEG of equal loss."""
     moved = [
         dynamics(
@@ -288,10 +288,13 @@ def _about(
         for chain in chains
         if chain.steps
     ]
+    design = values.design
+    drawn = design.draws(values.curve, SHAPE_DRAWS) if design.enough else None
+    curves = [] if drawn is None else (design.mean(values.curve) + drawn).tolist()
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= summary.trips},
         "dynamics": asdict(summarise_dynamics(moved)),
-        "shape": asdict(curve_shape(summary.curve, replicates.curve[:SHAPE_RESAMPLES])),
+        "shape": asdict(curve_shape(summary.curve, curves)),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.events import Case, ChainResult
 
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")
@@ -30,10 +30,26 @@ def at_crossing(time: float) -> float:
     return math.ceil(time) - 1 + (before - 0.5) / (before - after)
 
 
+def made_up_cases(
+    count: int, pictures: int, pairs: int, categories: int, seed: int = 0
+) -> list[Case]:
+    """Cases in which every picture and every pair occurs, else drawn at random."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(pairs)
+    places = {(n % pictures, int(order[n % pairs])) for n in range(max(pictures, pairs))}
+    others = [(a, b) for a in range(pictures) for b in range(pairs) if (a, b) not in places]
+    drawn = random.choice(len(others), count - len(places), replace=False)
+    places.update(others[n] for n in drawn)
+    return [
+        Case(f"picture-{a:03}", f"pair-{b:03}", f"category-{b % categories}", KINDS[a % 3])
+        for a, b in sorted(places)
+    ]
+
+
 def run_of(
     times: np.ndarray, *, trips: int = 20, repeats: int = 1, loss: float = 0.0, seed: int = 0
 ) -> list[ChainResult]:
-    """A run with the shape of v1: every picture with a case in each of three categories.
+    """A run in which every picture has a case in each of three categories.
 
     `times` by picture, category (and repeat) are the halving times; `loss` is the
     share of chains that break or get lost on their way.

@@ -22,7 +22,7 @@ class HatChain:
     #: Of the PSNR, after the first and the last trip.
     kept: tuple[float, float]
     #: Of the SSIM, in trips.
-    half_life: float
+    ends: float
 
     @property
     def source(self) -> Picture:
@@ -42,7 +42,7 @@ class HatChain:
 
 def real(shared: Path) -> HatChain:
     """What a commercial editor made of a portrait."""
-    return HatChain(shared / "ecb/flux_portrait_02_hat", kept=(0.87, 0.79), half_life=1.4)
+    return HatChain(shared / "ecb/flux_portrait_02_hat", kept=(0.87, 0.79), ends=1.4)
 
 
 def drawn(folder: Path) -> HatChain:
@@ -55,7 +55,7 @@ def drawn(folder: Path) -> HatChain:
         pictures[f"I{number}_backward"] = image
     for name, picture in pictures.items():
         (folder / f"{name}.png").write_bytes(Picture.from_image(picture).data)
-    return HatChain(folder, kept=(0.99, 0.97), half_life=2.0)
+    return HatChain(folder, kept=(0.99, 0.97), ends=2.0)
 
 
 def _worn(image: Image.Image, seed: int) -> Image.Image:

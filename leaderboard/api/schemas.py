@@ -48,7 +48,7 @@ class StandingOut(Schema):
     level: float
     scope: str
     half_life: float | None = Field(
-        description="Round trips; None: not reached within the suite's."
+        description="Round trips, of the decay with as many usable trips; None: above the suite's."
     )
     half_life_interval: Interval | None = Field(description="95 %; None: too few pictures.")
     usable_trips: float
@@ -59,8 +59,13 @@ class StandingOut(Schema):
     rank_low: int | None
     rank_high: int | None
     p_first: float | None
-    counts: dict[str, float | None]
+    median: float | None = Field(description="Kaplan-Meier's median; None: not reached.")
+    counts: dict[str, float | dict[str, int] | None]
     curve: CurveOut
+    survival: list[float | None] = Field(description="Share of cases still usable at n = 0..N.")
+    incidence: dict[str, list[float | None]] = Field(
+        description="By cause: the share of cases that it has ended by trip n = 0..N."
+    )
     method_version: str
 
     @staticmethod
@@ -278,7 +283,9 @@ class TripOut(Schema):
     reframed: bool
     step: float | None
     from_source: float | None
-    worst_window: list[int] | None
+    because: str
+    worst_place: list[float] | None
+    undo: float | None
     distances: dict[str, float]
 
     @staticmethod

@@ -197,9 +197,9 @@ def semantic_of(rows: Iterable[BoardRow]) -> str | None:
     return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 
-def board_order(row: BoardRow) -> tuple[float, float, float]:
-    """The board's own order: half-life, then usable trips, then what is kept on average."""
-    return -(row.half_life or 0), -(row.usable_trips or 0), -(row.auc or 0)
+def board_order(row: BoardRow) -> tuple[float, float]:
+    """The board's own order: usable trips, then what is kept on average."""
+    return -(row.usable_trips or 0), -(row.auc or 0)
 
 
 def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
@@ -344,7 +344,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="half_life",
         value=lambda row: row.half_life,
-        help="Round trips until the chosen share of the picture is lost.",
+        help="How many round trips a picture lasts: the half-life of the decay with as many usable trips.",
         in_api=False,
         decimals=4,
         label="{life}",
@@ -411,7 +411,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="p_first",
         value=_standing("p_first"),
-        help="The share of resamples in which the model is first.",
+        help="How likely the model is the best of the board.",
         in_api=False,
     ),
     Column(

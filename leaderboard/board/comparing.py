@@ -14,9 +14,10 @@ from hashlib import sha256
 
 from django.core.cache import cache
 
+from evaluation.statistics.case_values import case_values
 from evaluation.statistics.comparison import Comparison, compare
-from evaluation.statistics.half_life import ChainResult
-from evaluation.statistics.standings import Place, chain_of_numbers
+from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.standings import chain_of_numbers
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow, board_order
 from leaderboard.board.filters import BoardFilters
@@ -64,7 +65,9 @@ def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Cont
 
 def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
     chains, kept = _results([row.run.pk for row in rows], filters)
-    measured = [row for row in rows if chains.get(row.run.pk)]
+    trips, level = filters.suite.trips, filters.level
+    values = {run: case_values(own, trips, level) for run, own in chains.items()}
+    measured = [row for row in rows if row.run.pk in values]
     if len(measured) < 2:
         return None
     leader = min(measured, key=board_order).run.pk
@@ -73,9 +76,7 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
         if row.run.pk == leader:
             continue
         try:
-            against[row.run.pk] = compare(
-                chains[leader], chains[row.run.pk], filters.suite.trips, filters.level
-            )
+            against[row.run.pk] = compare(values[leader], values[row.run.pk])
         except ValueError:  # no case in common
             continue
     shared = [Duel(case, auc) for case, auc in kept.items() if len(auc) == len(measured)]
@@ -96,9 +97,11 @@ def _results(
     for run, case, repeat, state, outcome, picture, pair, category, kind, result in rows:
         if not result:
             continue
-        place = Place(picture, pair, category, kind, repeat)
+        place = Case(picture, pair, category, kind)
         ended = outcome if state == ChainState.PLAYED else ""
-        chains[run].append(chain_of_numbers(place, ended, result, filters.suite.trips))
+        chains[run].append(
+            chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)
+        )
         areas[case][run].append(result["auc"])
     kept = {
         case: {run: sum(values) / len(values) for run, values in by_run.items()}
@@ -110,33 +113,30 @@ def _results(
 def verdict(comparison: Comparison, leader: str, other: str) -> str:
     """Who lasts longer and by how much, or that nobody can tell, in one sentence."""
     if comparison.separated:
-        better, worse = (leader, other) if comparison.p_ahead >= 0.5 else (other, leader)
-        by_life = abs(comparison.half_life.estimate)
-        by_use = abs(comparison.usable_trips.estimate)
-        if round(by_life, 1):
-            both = comparison.first.half_life, comparison.second.half_life
-            least = "at least " if None in both else ""
-            return f"{better} lasts {least}{formatting.in_trips(by_life, 0)} longer than {worse}"
-        if round(by_use, 1):
-            return f"{better} stays usable {formatting.in_trips(by_use, 0)} longer than {worse}"
+        estimate = comparison.usable_trips.estimate
+        better, worse = (leader, other) if estimate >= 0 else (other, leader)
+        if round(abs(estimate), 1):
+            longer = formatting.in_trips(abs(estimate), 0)
+            return f"{better} stays usable {longer} longer than {worse}"
         return f"{better} lasts a little longer than {worse}"
     return (
         f"{leader} and {other} cannot be told apart on {formatting.count(comparison.cases, 'case')}"
     )
 
 
-def nobody_reached(comparison: Comparison) -> bool:
+def nobody_reached(comparison: Comparison, trips: int) -> bool:
     """Whether both outlast the suite: then no number of cases tells which lasts longer."""
-    return comparison.first.half_life is None and comparison.second.half_life is None
+    both = comparison.first.usable_trips, comparison.second.usable_trips
+    return min(both) >= trips - 0.05
 
 
-def outlook(comparison: Comparison) -> str:
+def outlook(comparison: Comparison, trips: int) -> str:
     """What would settle it; empty where it is settled."""
     if comparison.separated:
         return ""
-    if nobody_reached(comparison):
+    if nobody_reached(comparison, trips):
         return "both outlast this suite: more trips would tell, or a stricter “until”"
-    decisive = comparison.half_life if comparison.half_life.estimate else comparison.usable_trips
+    decisive = comparison.usable_trips
     if decisive.interval is None:
         return "too few pictures to tell"
     if decisive.more_cases is None:

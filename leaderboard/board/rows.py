@@ -111,10 +111,13 @@ FROM leaderboard_run
 def _standings(
     runs: Iterable[Run], level: float, scope: str, names: Iterable[str]
 ) -> dict[str, dict[int, Standing]]:
-    """Standings by metric name and run; of a metric, only the version most runs have."""
+    """Standings by metric name and run: of a metric, only the version most runs have."""
     found = list(
         Standing.objects.filter(
-            run__in=[run.pk for run in runs], level=level, scope=scope, metric__name__in=names
+            run__in=[run.pk for run in runs],
+            level=level,
+            scope=scope,
+            metric__name__in=names,
         )
         .select_related("metric")
         .defer("details")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from evaluation.metrics import METRICS, in_order, scored_metrics
-from evaluation.statistics.half_life import ChainResult
-from evaluation.statistics.item_diagnostics import CaseDiagnosis, diagnose
-from evaluation.statistics.standings import Place, chain_of_numbers
+from evaluation.statistics.diagnostics.item_diagnostics import CaseDiagnosis, diagnose
+from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.standings import chain_of_numbers
 from leaderboard.models import Chain, Suite
 from leaderboard.models.runs import RunState
 
@@ -28,8 +28,8 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
         if numbers is None:
             continue
         case = chain.case
-        place = Place(case.picture.slug, case.pair_slug, case.category, case.kind, chain.repeat)
+        place = Case(case.picture.slug, case.pair_slug, case.category, case.kind)
         results[str(chain.run_id)].append(
-            chain_of_numbers(place, chain.outcome, numbers, suite.trips)
+            chain_of_numbers(metric, place, chain.repeat, chain.outcome, numbers, suite.trips)
         )
     return diagnose(results, suite.trips)

@@ -238,7 +238,9 @@ def _trips(
             change_measure=trip.change_measure,
             step=trip.step,
             from_source=trip.from_source,
-            worst_window=trip.worst_window,
+            because=trip.because,
+            worst_place=trip.worst_place,
+            undo=trip.undo,
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips

@@ -33,7 +33,7 @@ MODEL_FIELDS = (
 STANDING_FIELDS = (
     *("level", "scope", "half_life", "half_life_low", "half_life_high", "has_interval"),
     *("usable_trips", "usable_trips_low", "usable_trips_high", "auc", "auc_low", "auc_high"),
-    *("curve", "counts"),
+    *("median", "usable_by_trip", "curve", "survival", "incidence", "counts"),
 )
 #: Of a standing's details, those that need no other rows to be understood.
 DETAILS = ("jpeg", "dynamics", "shape", "repeats")
@@ -157,7 +157,9 @@ def _trip(
         "change_measure": trip.change_measure,
         "step": trip.step,
         "from_source": trip.from_source,
-        "worst_window": trip.worst_window,
+        "because": trip.because,
+        "worst_place": trip.worst_place,
+        "undo": trip.undo,
         "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
 

@@ -6,9 +6,9 @@ from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import Run
 from leaderboard.models.standings import (
     Calibration,
+    CaseValues,
     MetricVersion,
     PublishedFigure,
-    Resamples,
     Standing,
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
@@ -20,13 +20,13 @@ __all__ = [
     "Calibration",
     "Call",
     "Case",
+    "CaseValues",
     "Chain",
     "EditPair",
     "EditingModel",
     "MetricVersion",
     "Pace",
     "PublishedFigure",
-    "Resamples",
     "Run",
     "Score",
     "SecurityEvent",

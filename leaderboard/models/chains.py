@@ -183,7 +183,14 @@ class Trip(models.Model):
     change_measure = models.JSONField(default=dict)
     step = models.FloatField(null=True, help_text="RMSE between this return and the one before.")
     from_source = models.FloatField(null=True, help_text="RMSE between this return and the source.")
-    worst_window = models.JSONField(null=True, help_text="[x, y, side] of the largest local loss.")
+    because = models.CharField(
+        max_length=20, blank=True, help_text="The metric by which least of the picture is kept."
+    )
+    worst_place = models.JSONField(
+        null=True,
+        help_text="[left, top, right, bottom] as shares of the picture, and what is kept there.",
+    )
+    undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.models.runs import Run
 
 
@@ -43,12 +44,19 @@ class Calibration(models.Model):
         return f"{self.metric} of {self.pixels_sha256[:12]}"
 
 
+class TodaysMethod(models.Manager["Standing"]):
+    """Standings by today's method: no page shows two versions side by side."""
+
+    def get_queryset(self) -> models.QuerySet[Standing]:
+        return super().get_queryset().filter(method_version=METHOD_VERSION)
+
+
 class Standing(models.Model):
     """One run by one metric at one level in one scope, with intervals and rank.
 
-    A half-life of None means that it was not reached within the suite's trips
-    ("> N"); the same holds for the bounds of its interval. Scopes with too few
-    pictures have no interval: `has_interval` tells the two apart.
+    A half-life of None is longer than the suite's trips ("> N"); the same holds for the
+    bounds of its interval. Scopes with too few pictures or pairs have no interval:
+    `has_interval` tells the two apart.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
@@ -67,6 +75,12 @@ class Standing(models.Model):
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
     has_interval = models.BooleanField(default=False)
+    median = models.FloatField(null=True, help_text="Kaplan-Meier's median; None: not reached.")
+    usable_by_trip = models.JSONField(default=list, help_text="Usable trips of the first n = 0..N.")
+    survival = models.JSONField(default=list, help_text="Share of cases still usable at n = 0..N.")
+    incidence = models.JSONField(
+        default=dict, help_text="By cause: share of cases that it ended up to n = 0..N."
+    )
     rank = models.PositiveSmallIntegerField(null=True)
     rank_low = models.PositiveSmallIntegerField(null=True)
     rank_high = models.PositiveSmallIntegerField(null=True)
@@ -80,6 +94,9 @@ class Standing(models.Model):
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField(auto_now=True)
+
+    objects = TodaysMethod()
+    every = models.Manager["Standing"]()
 
     class Meta:
         constraints = [
@@ -95,19 +112,25 @@ class Standing(models.Model):
         return f"{self.run} by {self.metric} at {self.level:g}, {self.scope}"
 
 
-class Resamples(models.Model):
-    """A standing's numbers in every bootstrap resample, so that ranks need no recomputing.
+class CaseValues(models.Model):
+    """Usable trips of each case of a run, so that ranks and comparisons need no chains.
 
-    The resamples are the same for all runs of a suite. Kept apart from the
-    standing, which pages read.
+    In the order of `Suite.core.cases`, as float64; NaN where the metric says nothing of
+    the case. Kept apart from the standings, which pages read.
     """
 
-    standing = models.OneToOneField(Standing, models.CASCADE, related_name="resamples")
-    half_life = models.BinaryField()
+    run = models.ForeignKey(Run, models.CASCADE, related_name="case_values")
+    metric = models.ForeignKey(MetricVersion, models.PROTECT, related_name="+")
+    level = models.FloatField()
     usable_trips = models.BinaryField()
 
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=("run", "metric", "level"), name="case_values")
+        ]
+
     def __str__(self) -> str:
-        return f"resamples of {self.standing_id}"
+        return f"cases of {self.run_id} by {self.metric} at {self.level:g}"
 
 
 class PublishedFigure(models.Model):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.levels import DEFAULT_LEVEL, lost
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome
@@ -92,9 +92,21 @@ class Frame:
         return f"X{self.number}: {formatting.after(self.number)}, {self.words}"
 
     @property
-    def window(self) -> str:
-        """ "x y side" of the worst spot, for the viewer."""
-        return " ".join(str(value) for value in self.trip.worst_window or ())
+    def place(self) -> str:
+        """ "left top right bottom" of the worst place, for the viewer."""
+        return " ".join(f"{share:g}" for share in (self.trip.worst_place or ())[:4])
+
+    @property
+    def place_words(self) -> str:
+        """ "the worst place: 14 % kept"; empty where it was not measured."""
+        place = self.trip.worst_place
+        return f"the worst place: {formatting.share_kept(place[4])}" if place else ""
+
+    @property
+    def because_words(self) -> str:
+        """What is worst about the return, where the picture as a whole is judged."""
+        because = BECAUSE.get(self.trip.because, "")
+        return self.place_words if self.trip.because == "place" else because
 
     @property
     def change(self) -> str:
@@ -181,18 +193,18 @@ class Lived:
     """How long a chain's picture lived at a level: trips, and by what it ended."""
 
     time: float
-    kind: str
+    cause: str
 
     @property
     def order(self) -> tuple[bool, float]:
         """For sorting, the longest last: what was never lost is the longest."""
-        return self.kind == "censored", self.time
+        return self.cause == "censored", self.time
 
 
 def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | None:
     """When the chain stopped being usable; None while it is not scored."""
     event = chain.results.get(metric, {}).get("events", {}).get(f"{level:g}")
-    return Lived(event["time"], event["kind"]) if event else None
+    return Lived(event["time"], event["cause"]) if event else None
 
 
 def verdict(chain: Chain, metric: str, trips: int) -> str:
@@ -205,17 +217,28 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     if life is None:
         return ENDED.get(chain.outcome, "Not scored yet.")
     lasted, last = formatting.in_trips(life.time, trips), chain.results[metric]["retention"][-1:]
-    if life.kind == "censored":
+    if life.cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the picture is still there {formatting.after(trips)}."
-    if life.kind == "crossed":
-        return f"{lost().capitalize()} of the picture is lost after {lasted}."
+    if life.cause in CROSSED:
+        return f"{CROSSED[life.cause]} after {lasted}."
     over = f"after {lasted}" if life.time else "at once"
-    return f"{EVENTS[life.kind]} on trip {int(life.time) + 1}: it counts as over {over}."
+    return f"{EVENTS[life.cause]} on trip {int(life.time) + 1}: it counts as over {over}."
 
 
+#: What is kept least, by the metric that says so.
+BECAUSE = {"lpips": "all over", "colour": "by its colours", "identity": "by the face"}
+#: What a chain that fell below the level has lost, as the beginning of a sentence.
+CROSSED = {
+    "whole": "Half of the picture is lost",
+    "place": "One place of the picture is half lost",
+    "colour": "The colours are plainly others",
+    "identity": "It is another person",
+}
 EVENTS = {
-    "change_not_seen": "No change was seen",
+    "not_made": "The edit was not made",
+    "not_the_edit": "It was not the edit asked for",
+    "not_undone": "The edit was not undone",
     "refused": "The model refused",
     "blank": "The model answered with a blank picture",
     "failed": "No usable answer came",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from evaluation.statistics.half_life import ChainResult, Event, event, summarise
+from evaluation.statistics.events import ChainResult, Event, event
+from evaluation.statistics.half_life import summarise
 from evaluation.statistics.levels import DEFAULT_LEVEL, lost
 from leaderboard import formatting
 
@@ -51,20 +52,20 @@ def worked_example() -> WorkedExample:
     for story, chain in zip(_STORIES, chains, strict=True):
         found = event(chain, TRIPS, DEFAULT_LEVEL)
         kept = tuple(formatting.percent(q) for q in chain.retention)
-        lines.append(Line(story, kept, found, _WHY[found.kind]))
+        lines.append(Line(story, kept, found, _WHY[found.cause]))
     summary = summarise(chains, TRIPS)
     return WorkedExample(
         tuple(lines),
         formatting.half_life(summary.half_life, TRIPS),
         f"{summary.usable_trips:.1f}",
-        _steps(sorted((line.event.time, line.event.kind is not None) for line in lines)),
+        _steps(sorted((line.event.time, line.event.cause is not None) for line in lines)),
     )
 
 
 _WHY = {
-    "crossed": f"{lost()} is lost",
+    "whole": f"{lost()} is lost",
     "refused": "it refused",
-    "change_not_seen": "no change was seen",
+    "not_made": "the edit was not made",
     None: "never: counted as more than 10",
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluation.metrics import METRICS, metric_class
+from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.models import (
     Case,
@@ -32,8 +34,10 @@ PAIRS = {
 KINDS = ("face", "object", "scene")
 
 
-def make_suite(slug: str = "demo", trips: int = 20, pictures: int = 8, **fields: Any) -> Suite:
-    """A frozen suite of `pictures` pictures with every pair."""
+def make_suite(
+    slug: str = "demo", trips: int = 20, pictures: int = 8, pairs: int = 4, **fields: Any
+) -> Suite:
+    """A frozen suite of `pictures` pictures with every pair; 10 with 12 are enough for intervals."""
     suite = Suite.objects.create(
         slug=slug,
         title=fields.pop("title", slug.title()),
@@ -64,9 +68,17 @@ def make_suite(slug: str = "demo", trips: int = 20, pictures: int = 8, **fields:
                 backward=f"Undo {title}.",
                 position=next(places),
             )
-            for slug, (category, title) in PAIRS.items()
+            for slug, category, title in islice(_pairs(), pairs)
         )
     return suite
+
+
+def _pairs() -> Iterator[tuple[str, str, str]]:
+    """The pairs, then the same again under other names, for ever."""
+    yield from ((slug, *about) for slug, about in PAIRS.items())
+    for number in itertools.count(2):
+        for slug, (category, title) in PAIRS.items():
+            yield f"{slug}-{number}", category, f"{title} ({number})"
 
 
 def make_model(name: str, **fields: Any) -> EditingModel:
@@ -80,7 +92,7 @@ def make_run(
     suite: Suite,
     half_life: float = 5.0,
     *,
-    metrics: Sequence[str] = ("lpips", "imagenet"),
+    metrics: Sequence[str] = ("picture", "lpips", "imagenet"),
     levels: Iterable[float] = (DEFAULT_LEVEL,),
     scopes: Iterable[str] = ("all",),
     rank: int | None = None,
@@ -165,13 +177,19 @@ def make_standing(
             "high": [round(min(1, 1.07 * q), 4) for q in mean],
             "shown": [None, *mean[1:]],
         },
+        survival=mean,
+        incidence={
+            "place": [round(0.7 * (1 - q), 4) for q in mean],
+            "refused": [round(0.3 * (1 - q), 4) for q in mean],
+        },
         counts={
             "cases": run.chains_total,
             "chains": run.chains_total,
+            "causes": {"place": run.chains_total - 1, "refused": 1},
             "refused": 1,
             "change_seen": 0.97,
         },
-        method_version="1",
+        method_version=METHOD_VERSION,
     )
 
 
@@ -186,7 +204,7 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
         events = {
             f"{level:g}": {
                 "time": min(own, trips),
-                "kind": "crossed" if own <= trips else "censored",
+                "cause": "whole" if own <= trips else "censored",
             }
             for level in LEVELS
         }
@@ -195,6 +213,8 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
             "distances": [round(0.8 * (1 - q), 4) for q in kept],
             "auc": sum(kept) / trips,
             "recovered": False,
+            "because": [],
+            "gate": None,
             "events": events,
         }
         chains.append(

@@ -28,11 +28,11 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings import rebuild
 
-TRIPS, PICTURES, BLANK = 10, 8, 0.8
+TRIPS, PICTURES, BLANK = 10, 12, 0.8
 
 
 def losing_suite() -> Suite:
-    """A frozen suite of sixteen cases, calibrated for one metric."""
+    """A frozen suite of 24 cases, calibrated for one metric: just enough for intervals."""
     sources = [
         SourcePicture(
             *(f"p{n}", f"{n:064x}", 64, 64, ("face", "scene")[n % 2], "file:x", f"P{n}", "a"),
@@ -40,11 +40,20 @@ def losing_suite() -> Suite:
         )
         for n in range(PICTURES)
     ]
-    pairs = [
-        CorePair("hat", "accessories", "Add a hat.", "Remove the hat.", "local"),
-        CorePair("ball", "scene-objects", "Add a ball.", "Remove the ball.", "local"),
+    hats = [
+        CorePair(f"hat-{n}", "accessories", f"Add hat {n}.", "Remove the hat.", "local")
+        for n in range(PICTURES // 2)
     ]
-    cases = [CoreCase(source.slug, pair.slug) for source in sources for pair in pairs]
+    balls = [
+        CorePair(f"ball-{n}", "scene-objects", f"Add ball {n}.", "Remove the ball.", "local")
+        for n in range(PICTURES // 2)
+    ]
+    pairs = [*hats, *balls]
+    cases = [
+        CoreCase(source.slug, pair.slug)
+        for n, source in enumerate(sources)
+        for pair in (hats[n // 2], balls[n % len(balls)])
+    ]
     core = CoreSuite("s", 1, "S", TRIPS, 64, tuple(sources), tuple(pairs), tuple(cases))
     stored = {
         p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20, 9, 9)))

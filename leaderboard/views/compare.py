@@ -100,7 +100,7 @@ def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, An
             by_run[run],
             comparison,
             comparing.verdict(comparison, leader.model.name, by_run[run].model.name),
-            comparing.outlook(comparison),
+            comparing.outlook(comparison, filters.suite.trips),
         )
         for run, comparison in (found.against.items() if found else ())
     ]
@@ -125,7 +125,9 @@ def headline(
     if not against:
         return f"{formatting.count(count, 'model')} side by side"
     tied = [one.other.model.name for one in against if not one.comparison.separated]
-    if tied and all(comparing.nobody_reached(one.comparison) for one in against):
+    if tied and all(
+        comparing.nobody_reached(one.comparison, filters.suite.trips) for one in against
+    ):
         lost, trips = levels.lost(filters.level), filters.suite.trips
         return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:

@@ -113,9 +113,9 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     figures = []
     for name in names:
         found = metrics[name]["events"][f"{DEFAULT_LEVEL:g}"]
-        reached = found["time"] if found["kind"] else None
+        reached = found["time"] if found["cause"] else None
         figures.append(
-            (metrics[name]["label"], formatting.half_life(reached, trips), found["kind"])
+            (metrics[name]["label"], formatting.half_life(reached, trips), found["cause"])
         )
     rows = [
         {

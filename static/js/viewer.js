@@ -50,24 +50,25 @@ function start() {
 
   // The part of the picture that is looked at: all of it, or the worst spot with some room.
   function region() {
-    const spot = shown.zoom && (current()?.window ?? lastWindow());
-    if (!spot) return { x: 0, y: 0, width: size.width, height: size.height };
-    const [left, top, side] = spot;
-    const ratio = size.width / size.height;
-    const width = Math.min(size.width, Math.max(2 * side, 2 * side * ratio));
-    const height = width / ratio;
-    const x = Math.min(Math.max(0, left + side / 2 - width / 2), size.width - width);
-    const y = Math.min(Math.max(0, top + side / 2 - height / 2), size.height - height);
-    return { x, y, width, height, spot };
+    const place = current()?.place ?? lastPlace();
+    const whole = { x: 0, y: 0, width: size.width, height: size.height };
+    if (!place) return whole;
+    const [left, top, right, bottom] = place;
+    const spot = [left * size.width, top * size.height, (right - left) * size.width, (bottom - top) * size.height];
+    if (!shown.zoom) return { ...whole, spot: current() && !shown.edited ? spot : null };
+    const [width, height] = [2 * spot[2], 2 * spot[3]];
+    const x = Math.min(Math.max(0, spot[0] - spot[2] / 2), size.width - width);
+    const y = Math.min(Math.max(0, spot[1] - spot[3] / 2), size.height - height);
+    return { x, y, width, height, spot, zoomed: true };
   }
-  const lastWindow = () => trips.at(-1)?.window;
+  const lastPlace = () => trips.at(-1)?.place;
 
   // Whatever size an answer has, it is drawn at the source's, as it is scored.
   function paint(canvas, image, part) {
     const pen = canvas.getContext("2d");
     const across = image.naturalWidth / size.width;
     const down = image.naturalHeight / size.height;
-    pen.imageSmoothingEnabled = !part.spot;
+    pen.imageSmoothingEnabled = !part.zoomed;
     pen.drawImage(
       image, part.x * across, part.y * down, part.width * across, part.height * down,
       0, 0, canvas.width, canvas.height,
@@ -76,13 +77,13 @@ function start() {
 
   function frame(canvas, part) {
     if (!part.spot) return;
-    const [left, top, side] = part.spot;
+    const [left, top, width, height] = part.spot;
     const scale = canvas.width / part.width;
     const pen = canvas.getContext("2d");
     pen.lineWidth = 1;
     for (const [colour, off] of [["#000", 0.5], ["#fff", -0.5]]) {
       pen.strokeStyle = colour;
-      pen.strokeRect((left - part.x) * scale - off, (top - part.y) * scale - off, side * scale + 2 * off, side * scale + 2 * off);
+      pen.strokeRect((left - part.x) * scale - off, (top - part.y) * scale - off, width * scale + 2 * off, height * scale + 2 * off);
     }
   }
 
@@ -93,7 +94,7 @@ function start() {
     const after = best(shownNow);
     // Says that no thumbnail stands in any more.
     viewer.toggleAttribute("data-full", Boolean(awake && picture(source.full) && picture(shownNow.full)));
-    main.classList.toggle("pixels", Boolean(part.spot));
+    main.classList.toggle("pixels", Boolean(part.zoomed));
     if (before && after) {
       if (shown.difference) {
         drawDifference(before, after, part);
@@ -144,7 +145,7 @@ function start() {
   // Beside: the source saved as the JPEG that loses as much; at trip 0 the source.
   function drawBeside(part, before) {
     const now = current();
-    beside.classList.toggle("pixels", Boolean(part.spot));
+    beside.classList.toggle("pixels", Boolean(part.zoomed));
     const image = now?.jpeg ? picture(viewer.dataset.jpeg.replace(/1$/, now.jpeg)) : before;
     if (image) paint(beside, image, part);
     frame(beside, part);
@@ -260,12 +261,12 @@ function readTrip(figure) {
   const link = figure.querySelector("a");
   const edited = figure.parentElement.querySelector("figure.edited a");
   const pictures = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
-  const { window: spot, words, jpeg, like } = figure.dataset;
+  const { place, words, jpeg, like } = figure.dataset;
   return {
     figure, words, jpeg, like,
     restored: pictures(link) ?? pictures(edited),
     edited: pictures(edited),
-    window: spot ? spot.split(" ").map(Number) : null,
+    place: place ? place.split(" ").map(Number) : null,
   };
 }
 

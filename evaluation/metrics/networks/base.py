@@ -12,14 +12,14 @@ import numpy as np
 from PIL import Image
 
 from evaluation.metrics import weights
-from evaluation.metrics.base import Features, Metric, MetricError, finite
+from evaluation.metrics.base import DirectMetric, Features, MetricError, finite
 from evaluation.metrics.networks.quick import quicken
 
 if TYPE_CHECKING:
     import torch
 
 
-class NetworkMetric(Metric):
+class NetworkMetric(DirectMetric):
     """A metric that runs a network: on a CUDA device where there is one, else on the CPU."""
 
     #: The name of its weights in evaluation.metrics.weights.
@@ -66,15 +66,15 @@ class NetworkMetric(Metric):
         return super().missing() + ([problem] if problem else [])
 
     def prepare(self, source: Image.Image) -> Features:
-        return self._in_batches([source], lambda images: [self.features(images)])[0]
+        return self.in_batches([source], lambda images: [self.features(images)])[0]
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         def compare(images: Sequence[Image.Image]) -> list[float]:
-            return self.compare(_moved(source, self.device), images)
+            return self.compare(moved(source, self.device), images)
 
-        return finite(self, self._in_batches(restored, compare))
+        return finite(self, self.in_batches(restored, compare))
 
-    def _in_batches(
+    def in_batches(
         self, images: Sequence[Image.Image], work: Callable[[Sequence[Image.Image]], list[Any]]
     ) -> list[Any]:
         """The results of all images; out of memory halves the batch, then leaves the GPU."""
@@ -132,9 +132,9 @@ def _out_of_memory(error: Exception) -> bool:
     return "can't allocate memory" in str(error)  # the CPU's allocator has no type of its own
 
 
-def _moved(features: Features, device: str) -> Features:
+def moved(features: Features, device: str) -> Features:
     if isinstance(features, (list, tuple)):
-        return [_moved(feature, device) for feature in features]
+        return [moved(feature, device) for feature in features]
     return features.to(device)
 
 

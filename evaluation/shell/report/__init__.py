@@ -20,10 +20,12 @@ from evaluation.shell.results import compared, interval_text, shown
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.breakdown import breakdown, case_summaries
 from evaluation.statistics.chain_scores import ChainScores
-from evaluation.statistics.dynamics import dynamics, summarise_dynamics
-from evaluation.statistics.half_life import COMPLETED, Summary, survival_steps
+from evaluation.statistics.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.statistics.events import COMPLETED, event
+from evaluation.statistics.half_life import Summary
 from evaluation.statistics.levels import life, lost
 from evaluation.statistics.ranking import Placing
+from evaluation.statistics.survival import Survival
 
 THUMBNAIL = 208
 STRIPS = 6
@@ -294,10 +296,15 @@ class Report:
                 run.name,
                 by_run[run.name].summary,
                 by_run[run.name].bounds,
-                survival_steps(run.scores.results(self.suite, metric), self.suite.trips),
+                self._survival(run, metric).steps(),
             )
             for run in self.runs
         ]
+
+    def _survival(self, run: ReportedRun, metric: str) -> Survival:
+        trips = self.suite.trips
+        chains = [c for c in run.scores.results(self.suite, metric) if c.played]
+        return Survival.of(chains, [event(chain, trips) for chain in chains], trips)
 
     def _index(self, name: str) -> int:
         return [run.name for run in self.runs].index(name)

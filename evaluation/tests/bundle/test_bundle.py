@@ -28,7 +28,7 @@ def document(**changes: Any) -> dict[str, Any]:
     model = dict.fromkeys(("organisation", "access", "licence", "homepage", "paper_url"), "")
     model |= {"slug": "m", "name": "M", "provider": "", "editor": "noop", "code_url": ""}
     found = {
-        "format": 1,
+        "format": 2,
         "pictures": False,
         "suite": {"definition": {"format": 1, **suite, "pictures": [], "pairs": [], "cases": []}},
         "model": model
@@ -186,11 +186,11 @@ def written(folder: Path, text: str | bytes) -> Path:
         ("{", "not readable JSON"),
         ("[]", "not an object"),
         (b"\xff\xfe", "not readable JSON"),
-        ('{"format": 1, "format": 1}', "stands twice"),
+        ('{"format": 2, "format": 2}', "stands twice"),
         ('{"format": NaN}', "NaN is not a number"),
         ('{"format": 2}', "not a run bundle of format 1"),
         ("[" * 100_000, "not readable JSON"),
-        ('{"format": 1}', "Field required"),
+        ('{"format": 2}', "Field required"),
     ],
 )
 def test_what_is_not_our_json_is_refused(tmp_path, text, words):

@@ -268,7 +268,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, mon
 
 def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
     assert main(["score", str(played), "--metrics", "lpisp"]) == 1
-    assert "there is no metric 'lpisp'; there are lpips, clip" in capsys.readouterr().err
+    assert "there is no metric 'lpisp'; there are picture, lpips, place" in capsys.readouterr().err
 
 
 def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
@@ -335,7 +335,7 @@ def test_a_chain_is_scored_by_name_and_reported(tmp_path, capsys):
     psnr = data["metrics"]["psnr"]
     assert len(psnr["distances"]) == len(psnr["retention"]) == 2
     assert 1 > psnr["retention"][0] > psnr["retention"][1]
-    assert psnr["event"]["kind"] == "change_not_seen"
+    assert psnr["event"]["cause"] == "not_made"
     assert psnr["event"]["time"] == 0
     assert data["trips"][0]["change_seen"] is False
     assert Path(data["report"]).is_file()
@@ -433,5 +433,5 @@ def test_the_chain_of_an_editor_is_scored(hat_chain, capsys, tmp_path):
     kept = data["metrics"]["psnr"]["retention"]
     assert kept[0] > kept[1] > kept[2]
     assert (kept[0], kept[2]) == pytest.approx(hat_chain.kept, abs=0.02)
-    assert data["metrics"]["ssim"]["half_life"] == pytest.approx(hat_chain.half_life, abs=0.3)
+    assert data["metrics"]["ssim"]["event"]["time"] == pytest.approx(hat_chain.ends, abs=0.3)
     assert Path(data["report"]).is_file()

@@ -22,7 +22,7 @@ def test_each_part_is_summarised_for_itself():
     poor = [halving(3, picture=f"p{i}") for i in range(4)]
     found = breakdown([*good, *poor], 20)
     assert found["category:geometric"] == summarise(good, 20) == found["pair:flip"]
-    assert found["pair:hat"].half_life == pytest.approx(3)
+    assert found["pair:hat"].usable_trips == pytest.approx(3)
     assert found["all"].cases == found["kind:face"].cases == 8
 
 
@@ -36,4 +36,4 @@ def test_cases_come_worst_first_with_their_repeats_together():
     found = case_summaries(run, 20)
     assert [case.picture for case in found] == ["worst", "middling", "best"]
     assert [case.summary.chains for case in found] == [1, 1, 3]
-    assert found[1].summary.half_life == pytest.approx(9)
+    assert found[1].summary.usable_trips == pytest.approx(9)

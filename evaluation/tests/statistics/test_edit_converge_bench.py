@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from evaluation.statistics.case_values import case_values
 from evaluation.statistics.comparison import compare
-from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.events import ChainResult
 from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.ranking import board
+from evaluation.statistics.ranking import Bounds, board
 from evaluation.testing.published_tables import BLANK_SSIM, PARTIAL, TRIPS, WHOLE
 
 
@@ -63,7 +64,8 @@ def test_models_alike_are_tied(runs, shared_cases, published_table):
         placings = board(runs, TRIPS, level, keys=shared_cases)
         ranked = {p.run: p.rank for p in placings if p.complete}
         assert ranked == dict.fromkeys(WHOLE, 1)
-        assert all(p.rank_interval == (1, 3) for p in placings if p.complete)
+        assert all(p.rank_set == (1, 3) for p in placings if p.complete)
+        assert all(p.bounds == Bounds() for p in placings)  # six pictures
         assert {p.run for p in placings if not p.complete} == set(PARTIAL)
 
 
@@ -71,7 +73,14 @@ def test_without_shared_cases_nobody_is_ranked(runs):
     assert {p.rank for p in board(runs, TRIPS)} == {None}
 
 
-def test_two_of_them_are_compared_on_what_both_played(runs):
-    found = compare(runs["nano_banana"], runs["grok"], TRIPS)
+def test_the_order_of_the_complete_is_that_of_usable_trips(runs, shared_cases):
+    placings = [p for p in board(runs, TRIPS, keys=shared_cases) if p.complete]
+    usable = [p.summary.usable_trips for p in placings]
+    assert usable == sorted(usable, reverse=True)
+
+
+def test_two_of_them_are_compared_on_what_both_played(runs, published_table):
+    found = compare(case_values(runs["nano_banana"], TRIPS), case_values(runs["grok"], TRIPS))
+    assert found.cases >= published_table.common
     assert not found.separated
-    assert found.usable_trips.interval.low < 0 < found.usable_trips.interval.high
+    assert found.usable_trips.interval is None

@@ -1,64 +1,57 @@
-"""Do the intervals keep their promise? Populations with a known half-life, drawn 500 times."""
+"""Do intervals and ranks keep their promise? Boards of ten equal models, drawn anew.
+
+The small simulation; `python -m evaluation.benchmarks.ranking` has the whole table.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
-from evaluation.statistics.half_life import event
-from evaluation.statistics.ranking import Ranks, interval
-from evaluation.statistics.resampling import replicate
-from evaluation.testing.chains import at_crossing, halving, run_of, spread_times
+from evaluation.statistics.case_values import case_values
+from evaluation.statistics.covariance import Design
+from evaluation.statistics.half_life import half_life
+from evaluation.statistics.power import Lifetimes
+from evaluation.statistics.ranking import Bounds
+from evaluation.testing.chains import chain, made_up_cases
+from evaluation.testing.equal_models import simulate
 
-DRAWS = 500
-PICTURES, TRIPS, MEDIAN, SPREAD = 100, 20, 8.0, 0.4  # 300 cases: the size of v1
-
-pytestmark = pytest.mark.slow
-
-
-def draws(seed, batch=50):
-    """Replicates of runs drawn from the same population; batches bound the memory."""
-    random = np.random.default_rng(seed)
-    for _ in range(DRAWS // batch):
-        runs = {
-            f"draw-{i}": run_of(
-                spread_times(PICTURES, random, median=MEDIAN, picture=SPREAD, case=SPREAD)
-            )
-            for i in range(batch)
-        }
-        yield from replicate(runs, TRIPS).values()
+#: Cases, pictures, pairs, categories and trips of a self-test, a short suite and the board's.
+DESIGNS = [(24, 10, 12, 4, 10), (40, 16, 24, 6, 10), (300, 97, 36, 8, 20)]
 
 
-def test_the_intervals_cover_what_they_should():
-    half_life = at_crossing(MEDIAN)
-    grid = norm.ppf((np.arange(4000) + 0.5) / 4000) * SPREAD * np.sqrt(2)
-    usable = np.mean([event(halving(MEDIAN * np.exp(z)), TRIPS, 0.5).time for z in grid])
-    covered = np.zeros(2)
-    for drawn in draws(seed=1):
-        for i, (values, truth) in enumerate(
-            [(drawn.half_life, half_life), (drawn.usable_trips, usable)]
-        ):
-            bounds = interval(values)
-            high = np.inf if bounds.high is None else bounds.high
-            covered[i] += bounds.low <= truth <= high
-    assert 0.93 <= covered[0] / DRAWS <= 0.97, covered
-    assert 0.93 <= covered[1] / DRAWS <= 0.97, covered
+@pytest.mark.parametrize("own", [0.2, 0.3])
+@pytest.mark.parametrize(("cases", "pictures", "pairs", "categories", "trips"), DESIGNS)
+def test_intervals_cover_and_equal_models_are_not_told_apart(
+    cases, pictures, pairs, categories, trips, own
+):
+    design = Design(made_up_cases(cases, pictures, pairs, categories))
+    lifetimes = Lifetimes(0.4 * trips, own_picture=own, own_pair=own)
+    found = simulate(design, trips, lifetimes, boards=100)
+    assert found.kept, found
 
 
-def test_two_equal_models_share_a_rank():
-    """Two models of the same population, on pictures that are hard or easy for both."""
-    random = np.random.default_rng(2)
-    shared = 0
-    for _ in range(DRAWS // 50):
-        runs = {}
-        for i in range(50):
-            common = spread_times(PICTURES, random, median=MEDIAN, picture=SPREAD, case=SPREAD / 2)
-            for name in "ab":
-                own = spread_times(PICTURES, random, median=1, picture=0, case=SPREAD / 2)
-                runs[f"{name}-{i}"] = run_of(common * own)
-        drawn = replicate(runs, TRIPS, resamples=1_000)
-        for i in range(50):
-            ranks = Ranks([drawn[f"a-{i}"], drawn[f"b-{i}"]])
-            shared += not (ranks.separated(0, 1) or ranks.separated(1, 0))
-    assert shared / DRAWS >= 0.9
+def test_intervals_of_real_chains_cover_too():
+    """From retention to interval: chains that fall in a line, cross, and get lost on their way."""
+    trips, draws = 10, 200
+    cases = made_up_cases(60, 20, 20, 4)
+    lifetimes = Lifetimes(0.4 * trips)
+    truth = lifetimes.usable_trips(trips)
+    random = np.random.default_rng(0)
+    times = lifetimes.drawn(Design(cases), random, 1, draws)[:, :, 0]
+    covered = {"usable_trips": 0, "half_life": 0}
+    for own in times.T:
+        run = []
+        for case, time in zip(cases, own, strict=True):
+            curve = [1 - 0.5 * n / time for n in range(1, trips + 1)]
+            lost = random.random() < 0.1
+            kept = int(random.integers(1, trips)) if lost else trips
+            place = case._asdict()
+            outcome = "lost" if lost else "completed"
+            run.append(chain(*curve[:kept], outcome=outcome, **place))
+        bounds = Bounds.of(case_values(run, trips))
+        for name, true in (("usable_trips", truth), ("half_life", half_life(truth, trips))):
+            found = getattr(bounds, name)
+            covered[name] += found.low <= true <= (found.high or np.inf)
+    assert 0.92 <= covered["usable_trips"] / draws <= 1
+    assert covered["half_life"] == covered["usable_trips"]

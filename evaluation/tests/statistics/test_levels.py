@@ -66,7 +66,7 @@ def test_every_function_that_takes_a_level_has_the_one_default():
                     seen.add(name)
         print(*seen)
     """
-    assert {"summarise", "board", "compare", "run_results", "repeat_spread"} <= set(
+    assert {"summarise", "board", "case_values", "run_results", "repeat_spread"} <= set(
         run(code).split()
     )
 

@@ -131,7 +131,7 @@ class Command(BaseCommand):
         return {"prompt": pair.forward, "lines": lines}
 
     def _distances(self, source: Image.Image, other: Image.Image) -> dict[str, float]:
-        scores = self.scorer.score(source, [other])
+        scores = self.scorer.score(source, [other]).distances
         return {name: found[0] for name in METRICS if (found := scores[name])}
 
     def _shown(

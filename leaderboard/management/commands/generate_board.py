@@ -181,11 +181,18 @@ class Command(BaseCommand):
                 "high": [round(min(1, q * 1.05), 4) for q in mean],
                 "shown": [None, *(round(1 - q, 4) for q in mean[1:])],
             },
+            median=half if half <= trips else None,
+            usable_by_trip=[round(min(half, n) * 0.95, 4) for n in range(trips + 1)],
+            survival=mean,
+            incidence={
+                "whole": [round(0.6 * (1 - q), 4) for q in mean],
+                "place": [round(0.4 * (1 - q), 4) for q in mean],
+            },
             counts={
                 "cases": run.chains_total,
                 "chains": run.chains_total,
                 "completed": run.chains_total,
-                "crossed": run.chains_total,
+                "causes": {"whole": run.chains_total - 14, "place": 9, "not_made": 3, "refused": 2},
                 "change_not_seen": 3,
                 "refused": 2,
                 "blank": 0,
@@ -262,7 +269,7 @@ class Command(BaseCommand):
             standings = Standing.objects.filter(
                 run__suite=suite, metric__name=metric, level=level, scope="all"
             ).filter(run__editing_model__is_reference=False)
-            ordered = sorted(standings, key=lambda s: -(s.half_life or 1e9))
+            ordered = sorted(standings, key=lambda s: -s.usable_trips)
             for place, standing in enumerate(ordered):
                 standing.rank = place // 3 * 3 + 1
                 standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2
@@ -290,11 +297,13 @@ def _trips(chains: list[Chain], trips: int, pictures: list[StoredImage]) -> Iter
 def _results(kept: np.ndarray) -> dict[str, Any]:
     below = np.flatnonzero(kept <= 0.5)
     time = float(below[0]) + 0.5 if below.size else float(len(kept))
-    kind = "crossed" if below.size else "censored"
+    cause = "whole" if below.size else "censored"
     return {
         "retention": [round(float(q), 4) for q in kept],
         "distances": [round(float(0.8 * (1 - q)), 4) for q in kept],
         "auc": round(float(kept.mean()), 4),
         "recovered": False,
-        "events": {f"{level:g}": {"time": time, "kind": kind} for level in LEVELS},
+        "because": [],
+        "gate": None,
+        "events": {f"{level:g}": {"time": time, "cause": cause} for level in LEVELS},
     }

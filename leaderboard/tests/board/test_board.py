@@ -56,15 +56,15 @@ def test_a_suite_without_runs_says_that_nobody_is_ranked(client, suite):
     assert "No model is ranked here yet" in page(client)
 
 
-def test_order_is_half_life_unreached_first_ties_by_usable_trips(suite):
+def test_the_board_is_ordered_by_usable_trips_also_where_half_lives_are_out_of_reach(suite):
     make_run("Short", suite, 3)
-    make_run("Endless", suite, 500)
-    tied = [make_run(name, suite, 6) for name in ("Less usable", "More usable")]
-    tied[0].standings.update(usable_trips=4)
+    endless = [make_run(name, suite, 500) for name in ("Less usable", "More usable")]
+    endless[0].standings.update(usable_trips=15)
+    make_run("Middle", suite, 6)
     assert names(board_rows(BoardFilters(suite))) == [
-        "Endless",
         "More usable",
         "Less usable",
+        "Middle",
         "Short",
     ]
 
@@ -91,7 +91,7 @@ def test_reference_editors_stand_apart_and_have_no_rank(client, suite):
         ({"source": Run.Source.EXTERNAL}, "not checked yet"),
         ({"source": Run.Source.EXTERNAL, "verified": False}, "did not recompute"),
         ({"source": Run.Source.PUBLISHED}, "Published elsewhere"),
-        ({"metrics": ()}, "LPIPS not run"),
+        ({"metrics": ()}, "Picture not run"),
     ],
 )
 def test_a_run_that_cannot_rank_is_listed_with_the_reason(client, suite, fields, reason):
@@ -152,12 +152,22 @@ def test_versions_of_a_metric_never_mix(suite):
     for name in ("A", "B"):
         make_run(name, suite)
     old = make_run("Old", suite, 19)
-    older = MetricVersion.objects.create(name="lpips", version="old")
-    old.standings.filter(metric__name="lpips").update(metric=older)
+    older = MetricVersion.objects.create(name="picture", version="old")
+    old.standings.filter(metric__name="picture").update(metric=older)
     rows = board_rows(BoardFilters(suite))
     assert names(rows) == ["A", "B", "Old"]
     assert rows[2].standing is None
     assert "another version" in rows[2].reason
+
+
+def test_standings_of_another_method_are_not_shown_beside_today_s(suite):
+    make_run("Today", suite, 3)
+    make_run("Before", suite, 19).standings.update(method_version="1")
+    rows = board_rows(BoardFilters(suite))
+    assert [(row.model.name, row.group) for row in rows] == [
+        ("Today", RANKED),
+        ("Before", UNRANKED),
+    ]
 
 
 def test_the_board_opens_on_the_most_important_suite_that_has_results(client, suite):

@@ -35,7 +35,9 @@ def test_without_a_suite_or_results_the_page_says_what_to_do(client):
 def test_the_title_says_what_lasts_and_what_does_not(client, suite):
     run = make_run("A", suite, 5)
     for category, half_life in (("geometric", 9), ("accessories", 2)):
-        make_standing(run, metric_version("lpips"), half_life, scope=f"category:{category}").save()
+        make_standing(
+            run, metric_version("picture"), half_life, scope=f"category:{category}"
+        ).save()
     html = page(client)
     assert "Geometric edits keep a picture longest, accessory edits wear it out first" in html
 

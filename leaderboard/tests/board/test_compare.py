@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from evaluation.statistics.case_values import case_values
 from evaluation.statistics.comparison import compare
-from evaluation.statistics.half_life import ChainResult
+from evaluation.statistics.events import ChainResult
 from leaderboard.board import comparing
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.rows import board_rows, stamp
@@ -18,7 +19,7 @@ SCOPES = ("all", "category:accessories", "category:geometric", "kind:face")
 
 @pytest.fixture
 def suite():
-    return make_suite(pictures=8)
+    return make_suite(pictures=10, pairs=12)
 
 
 @pytest.fixture
@@ -53,9 +54,9 @@ def test_one_model_alone_asks_for_another(client, runs):
 
 def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     html = page(client, "?models=long,short")
-    assert re.search(r"Long lasts \d\.\d round trips longer than Short", html)
+    assert re.search(r"Long stays usable \d\.\d round trips longer than Short", html)
     assert "told apart" in html
-    assert "2 of 3" in html or "3 of 3" in html
+    assert "3 of 3" in html
     assert 'id="curves-figure"' in html
 
 
@@ -65,7 +66,7 @@ def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client
         chain.results = other.results
         chain.save()
     html = page(client, "?models=long,twin")
-    assert "cannot be told apart on 32 cases" in html
+    assert "cannot be told apart on 120 cases" in html
     assert "not told apart" in html
     assert "would show a difference of this size" in html or "would settle it" in html
 
@@ -101,36 +102,35 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
                 chain.case.category,
                 chain.case.kind,
                 chain.repeat,
-                tuple(chain.results["lpips"]["retention"]),
+                tuple(chain.results["picture"]["retention"]),
             )
             for chain in run.chains.select_related("case__picture")
         ]
         for run in runs[:2]
     ]
-    expected = compare(*chains, trips=suite.trips)
+    expected = compare(*(case_values(own, suite.trips) for own in chains))
     assert found.leader == runs[0].pk
     assert found.against[runs[1].pk] == expected
 
 
 def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, runs):
     for chain in runs[0].chains.all():
-        events = chain.results["lpips"]["events"]
-        events |= {level: {"time": 2.0, "kind": "change_not_seen"} for level in events}
+        chain.results["picture"]["gate"] = [3, "not_made"]
         chain.save()
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
     found = comparing.contest(rows, BoardFilters(suite), stamp())
     (comparison,) = found.against.values()
-    assert comparison.first.half_life == 2
+    assert comparison.first.usable_trips == pytest.approx(2)
 
 
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost", ""])
 def test_broken_chains_do_not_break_the_page(client, runs, outcome):
     for chain in runs[0].chains.all()[:10]:
-        chain.results["lpips"]["retention"] = [0.9, 0.8]
+        chain.results["picture"]["retention"] = [0.9, 0.8]
         chain.outcome = outcome
         chain.save()
     Chain.objects.filter(run=runs[1])[:1].get().delete()
-    assert re.search(r">\s*31\s*</td>", page(client, "?models=long,short"))
+    assert re.search(r">\s*119\s*</td>", page(client, "?models=long,short"))
 
 
 def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
@@ -142,7 +142,7 @@ def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
 def test_ticked_boxes_become_one_address_to_share(client, runs):
     response = client.get("/compare/?models=long&models=short&suite=demo-v1")
     assert response.status_code == 302
-    assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=lpips"
+    assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=picture"
 
 
 def test_unknown_and_too_many_models_are_named(client, suite, runs):
@@ -156,7 +156,7 @@ def test_unknown_and_too_many_models_are_named(client, suite, runs):
 
 def test_yardsticks_can_be_compared_too(client, suite, runs):
     make_run(make_model("Oracle", is_reference=True), suite, 1e6, chains=True)
-    assert "Oracle lasts at least" in page(client, "?models=long,oracle")
+    assert "Oracle stays usable" in page(client, "?models=long,oracle")
 
 
 def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from evaluation.statistics.levels import LEVELS
@@ -27,22 +29,26 @@ def headline(run: Run, scope: str = "all", level: float = 0.5) -> Standing:
     return Standing.objects.get(run=run, metric__name="lpips", level=level, scope=scope)
 
 
-def test_a_chain_that_loses_a_tenth_each_trip_has_a_half_life_of_five(suite):
+def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
     standing = headline(losing_run(suite, "tenth", 0.1))
-    assert standing.half_life == pytest.approx(5)
-    assert (standing.half_life_low, standing.half_life_high) == pytest.approx((5, 5))
     assert standing.usable_trips == pytest.approx(5)
+    assert (standing.usable_trips_low, standing.usable_trips_high) == pytest.approx((5, 5))
+    assert standing.median == pytest.approx(5)
+    # The exponential decay with as many usable trips of ten: U = (h / ln 2)(1 - 2^(-N/h)).
+    h = standing.half_life
+    assert h / math.log(2) * (1 - 2 ** (-TRIPS / h)) == pytest.approx(5)
+    assert standing.incidence["whole"][4:6] == [0.0, 1.0]
     assert standing.curve["mean"][:3] == [1.0, 0.9, 0.8]
     assert standing.curve["shown"][1] == pytest.approx(0.08, abs=1e-4)
-    assert standing.counts["crossed"] == 16
-    assert standing.details["dynamics"]["chains"] == 16
+    assert standing.counts["causes"]["whole"] == 24
+    assert standing.details["dynamics"]["chains"] == 24
     assert standing.details["jpeg"]["1"] > standing.details["jpeg"]["3"]
 
 
 def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
     run = losing_run(suite, "m", 0.1)
     scopes = {"all", "category:accessories", "category:scene-objects", "kind:face", "kind:scene"}
-    scopes |= {"pair:hat", "pair:ball"}
+    scopes |= {f"pair:{thing}-{n}" for thing in ("hat", "ball") for n in range(6)}
     rows = set(run.standings.values_list("scope", "level"))
     assert rows == {(scope, level) for scope in scopes for level in LEVELS}
     assert not run.standings.filter(metric__name="clip").exists()
@@ -126,8 +132,8 @@ def test_a_broken_chain_and_an_unseen_change_end_where_they_happened(suite):
     rebuild(run)
     first.refresh_from_db()
     second.refresh_from_db()
-    assert first.results["lpips"]["events"]["0.5"] == {"time": 3.0, "kind": "refused"}
-    assert second.results["lpips"]["events"]["0.5"] == {"time": 2.0, "kind": "change_not_seen"}
+    assert first.results["lpips"]["events"]["0.5"] == {"time": 3.0, "cause": "refused"}
+    assert second.results["lpips"]["events"]["0.5"] == {"time": 2.0, "cause": "not_made"}
     counts = headline(run).counts
     assert (counts["refused"], counts["change_not_seen"]) == (1, 1)
 
@@ -139,4 +145,4 @@ def test_a_run_still_playing_is_censored_where_it_stands(suite):
     Chain.objects.filter(pk=chain.pk).update(state=ChainState.PLAYING, outcome="")
     rebuild(run)
     chain.refresh_from_db()
-    assert chain.results["lpips"]["events"]["0.5"] == {"time": 4.0, "kind": "lost"}
+    assert chain.results["lpips"]["events"]["0.5"] == {"time": 4.0, "cause": "lost"}

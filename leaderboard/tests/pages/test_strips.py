@@ -87,7 +87,7 @@ def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
     page = client.get(reverse("case", args=[suite.cases.first().pk])).content.decode()
     places = [page.index(f">{name}</a>") for name in ("Oracle", "Thumbnail")]
     assert places == sorted(places)
-    assert "No change was seen on trip 1: it counts as over at once." in page
+    assert "The edit was not made on trip 1: it counts as over at once." in page
 
 
 def test_a_private_run_is_not_there_for_strangers(client, admin_client, run):
@@ -129,8 +129,8 @@ def test_a_broken_chain_says_how_it_ended(client, run, outcome, words):
     for numbers in results.values():
         numbers["retention"] = numbers["retention"][:2]
         numbers["distances"] = numbers["distances"][:2]
-        kind = "censored" if outcome == Outcome.LOST else outcome.value
-        numbers["events"]["0.5"] = {"time": 2.0, "kind": kind}
+        cause = "censored" if outcome == Outcome.LOST else outcome.value
+        numbers["events"]["0.5"] = {"time": 2.0, "cause": cause}
     Chain.objects.filter(pk=chain.pk).update(
         outcome=outcome, outcome_text=HOSTILE, trips_played=2, results=results
     )
@@ -191,11 +191,12 @@ def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
     assert client.get(f"{address}?repeat=1")["X-Robots-Tag"] == "noindex"
 
 
-def test_the_worst_spot_is_handed_to_the_viewer(client, run):
-    trip = Trip.objects.filter(chain=run.chains.first()).first()
-    assert trip.worst_window
-    words = " ".join(map(str, trip.worst_window))
-    assert f'data-window="{words}"' in client.get(strip_of(run)).content.decode()
+def test_the_worst_place_is_framed_by_the_viewer_and_said_in_words(client, run):
+    trips = Trip.objects.filter(chain=run.chains.first())
+    trips.update(worst_place=[0.25, 0.5, 0.41667, 0.66667, 0.14], because="place")
+    page = client.get(strip_of(run)).content.decode()
+    assert 'data-place="0.25 0.5 0.41667 0.66667"' in page
+    assert "the worst place: 14 % kept" in page.replace("\u00a0", " ")
 
 
 # The JPEG of equal loss

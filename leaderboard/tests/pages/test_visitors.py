@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.test import RequestFactory
 from ninja.throttling import AnonRateThrottle
 
+from leaderboard.views.errors import server_error
 from leaderboard.visitors import client_address
 
 PEER = "198.51.100.9"
@@ -32,3 +33,9 @@ def test_what_is_no_address_is_never_stored_as_one(settings):
     settings.TRUSTED_PROXIES = 1
     assert client_address(asks("203.0.113.1:5000")) == PEER
     assert client_address(asks("unknown", peer="")) is None
+
+
+def test_the_page_for_our_own_faults_needs_nothing_that_may_have_failed(rf):
+    page = server_error(rf.get("/"))
+    assert page.status_code == 500
+    assert b"ConvergeBench" in page.content

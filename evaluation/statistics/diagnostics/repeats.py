@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.half_life import LOST, ChainResult, event
+from evaluation.statistics.events import LOST, Case, ChainResult, event
 from evaluation.statistics.levels import DEFAULT_LEVEL
 
 
@@ -35,7 +35,7 @@ def repeat_spread(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> RepeatSpread:
     """Rerun spread beside case spread (one-way variance components), and Friedman's test."""
-    times: dict[str, dict[int, float]] = defaultdict(dict)
+    times: dict[Case, dict[int, float]] = defaultdict(dict)
     for chain in chains:
         if chain.outcome != LOST:
             times[chain.case][chain.repeat] = event(chain, trips, level).time

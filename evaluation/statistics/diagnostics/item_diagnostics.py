@@ -8,16 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.half_life import (
-    COMPLETED,
-    LOST,
-    TOLERANCE,
-    ChainResult,
-    Floats,
-    carried,
-    event,
-)
+from evaluation.statistics.case_values import carried
+from evaluation.statistics.events import COMPLETED, LOST, TOLERANCE, ChainResult, event
 from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.statistics.survival import Floats
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
 MIN_RUNS = 3  # "shared by all" means little of two

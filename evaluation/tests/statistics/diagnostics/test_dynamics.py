@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.statistics.dynamics import REGIMES, dynamics, summarise_dynamics
+from evaluation.statistics.diagnostics.dynamics import REGIMES, dynamics, summarise_dynamics
 
 N = 20
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.half_life import Floats
+from evaluation.statistics.survival import Floats
 
 LINEAR, EXPONENTIAL, PLATEAU, UNDETERMINED = "linear", "exponential", "plateau", "undetermined"
 SHAPES = (LINEAR, EXPONENTIAL, PLATEAU)
@@ -17,7 +17,8 @@ SURE = 0.9
 MIN_TRIPS = 6  # the corrected criterion needs more points than a plateau has parameters
 # Retention is not exact to more than this, so no fit is better than it.
 NOISE = 1e-3
-RATES = np.geomspace(1e-4, 10, 40)
+ALIKE = 1e-6
+RATES = np.geomspace(1e-5, 10, 48)
 # A floor worth the name. It also keeps the shapes apart: with a floor of 0 a plateau
 # is an exponential, and no criterion could ever prefer the simpler one for sure.
 LEAST_FLOOR = 0.1
@@ -27,10 +28,10 @@ LEAST_FLOOR = 0.1
 class CurveShape:
     """The shape that explains a curve best, and how sure that is.
 
-    `weights` by shape sum to 1: Akaike weights, or, where resampled curves
-    were given, the share of them that each shape wins. `shape` is "undetermined"
-    below 90 %. `rate` = loss per trip (linear: of the whole; else of what is
-    left to lose) and `floor` = where a plateau ends.
+    `weights` = the share of the drawn curves that each shape explains best; a curve that
+    two of them explain alike counts for none. `shape` is "undetermined" below 90 %.
+    `rate` = loss per trip (linear: of the whole; else of what is left to lose) and
+    `floor` = where a plateau ends.
     """
 
     shape: str
@@ -53,37 +54,31 @@ class _Fit:
         return points * math.log(spread) + 2 * count * points / (points - count - 1)
 
 
-def curve_shape(
-    curve: Sequence[float | None], resampled: Iterable[Sequence[float]] | None = None
-) -> CurveShape:
+def curve_shape(curve: Sequence[float | None], draws: Iterable[Sequence[float]]) -> CurveShape:
     """The shape of Q(0..N), by the corrected Akaike criterion.
 
-    Neighbouring points of a curve share their cases, so Akaike weights are
-    too sure of themselves; the share of bootstrap curves (`Replicates.curve`) is not.
+    How sure it is, `draws` of the curve within its error say: neighbouring points share
+    their cases, so Akaike's own weights would be too sure of themselves.
     """
+    weights = dict.fromkeys(SHAPES, 0.0)
     if len(curve) <= MIN_TRIPS or any(q is None for q in curve):
-        return CurveShape(UNDETERMINED, dict.fromkeys(SHAPES, 1 / len(SHAPES)), None, None)
-    fits = _fits(np.array(curve, dtype=float))
+        return CurveShape(UNDETERMINED, weights, None, None)
     points = len(curve) - 1
-    if resampled is None:
-        weights = _akaike({shape: fit.criterion(points) for shape, fit in fits.items()})
-    else:
-        wins = Counter(_best(_fits(np.asarray(own, dtype=float)), points) for own in resampled)
-        weights = {shape: wins[shape] / max(1, wins.total()) for shape in SHAPES}
+    wins = Counter(_best(_fits(np.asarray(own, dtype=float)), points) for own in draws)
+    if wins:
+        weights = {shape: wins[shape] / wins.total() for shape in SHAPES}
     shape = max(SHAPES, key=lambda name: weights[name])
     if weights[shape] < SURE:
         return CurveShape(UNDETERMINED, weights, None, None)
-    return CurveShape(shape, weights, fits[shape].rate, fits[shape].floor)
+    fit = _fits(np.array(curve, dtype=float))[shape]
+    return CurveShape(shape, weights, fit.rate, fit.floor)
 
 
 def _best(fits: dict[str, _Fit], points: int) -> str:
-    return min(SHAPES, key=lambda shape: fits[shape].criterion(points))
-
-
-def _akaike(criteria: dict[str, float]) -> dict[str, float]:
-    best = min(criteria.values())
-    raw = {shape: math.exp((best - value) / 2) for shape, value in criteria.items()}
-    return {shape: value / sum(raw.values()) for shape, value in raw.items()}
+    criteria = {shape: fit.criterion(points) for shape, fit in fits.items()}
+    best, second = sorted(SHAPES, key=lambda shape: criteria[shape])[:2]
+    # What hardly falls at all is a line as well as an exponential.
+    return best if criteria[second] - criteria[best] > ALIKE else UNDETERMINED
 
 
 def _fits(curve: Floats) -> dict[str, _Fit]:

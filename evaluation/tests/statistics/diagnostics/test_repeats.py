@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare
 
-from evaluation.statistics.half_life import event
-from evaluation.statistics.repeats import repeat_spread
+from evaluation.statistics.diagnostics.repeats import repeat_spread
+from evaluation.statistics.events import event
 from evaluation.testing.chains import chain, halving, run_of
 
 

@@ -1,0 +1,259 @@
+"""What a model did to the whole picture beside the edit: moved, recoloured, blurred, redrew it.
+
+An editor that makes its edit and shifts everything by a pixel, or warms the light,
+changes every pixel. What is accounted for here is not the edit (method §4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from PIL import Image
+
+from evaluation.images import fit
+from evaluation.measuring.registration import Floats, Values, registrations
+
+BLOCK = 32
+# From this side on pictures are judged at half their size, from twice it at a quarter: blocks
+# are means anyway, and it takes a quarter of the time.
+LARGE = 1024
+# An edit fills the few blocks that differ most; the rest tells what fits best.
+REST = 0.8
+# Colours are fitted on a small copy, to the part that fits best: the edit is not in it.
+COLOUR_SIDE = 64
+FITTING = 0.6
+GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
+# A gain is believed as far as there is contrast to tell it by.
+PRIOR = 1e-3
+BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
+SHARP = 0.95
+# A wobble is found first on a small, then on a larger copy; shares of the longer side.
+FLOW_SIDES = (256, 512)
+FLOW_SMOOTHING = 1 / 40
+MAX_WOBBLE = 0.06
+# A flow is believed less where it leaves such a difference: there something was edited.
+FLOW_DOUBT = 0.03
+# It must explain a tenth of what differs. Then edges a pixel apart are not told apart.
+FLOW_WORTH = 0.9
+FLOW_BLUR = 1.5 / 512
+# Smaller pictures have nothing to tell a wobble by.
+FLOW_LEAST = 64
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Two pictures of one size, before and after an edit; what is still unlike is the edit."""
+
+    before: Values
+    after: Values
+    #: 1 where `after` has a pixel, 0 where it was moved away.
+    inside: Values
+    #: The side of a block, in pixels.
+    block: int
+    moved: bool = False
+
+    @cached_property
+    def difference(self) -> Values:
+        """The mean absolute difference over the channels, of the full range."""
+        difference: Values = np.abs(self.after - self.before).mean(axis=2) * self.inside
+        return difference
+
+    @cached_property
+    def blocks(self) -> Floats:
+        """The mean difference of every block that lies at least half inside both pictures."""
+        sums, counts = (per_block(v, self.block) for v in (self.difference, self.inside))
+        # Of a picture smaller than a block, what there is is the block.
+        whole = counts >= min(self.block**2, self.inside.size) / 2
+        return sums[whole] / counts[whole] if whole.any() else np.zeros(1)
+
+    @property
+    def rest(self) -> float:
+        """The mean of the blocks that differ least."""
+        return float(np.sort(self.blocks)[: max(1, int(REST * len(self.blocks)))].mean())
+
+
+def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
+    """The two pictures as they are, at the size of the first, or a half, a quarter of it."""
+    factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
+    factor = min(factor, BLOCK, *before.size)
+    x, y = (_reduced(image, factor) for image in (before, fit(after, before.size)))
+    return Aligned(x, y, np.ones(x.shape[:2], np.float32), BLOCK // factor)
+
+
+def _reduced(image: Image.Image, factor: int) -> Values:
+    small = image.reduce(factor) if factor > 1 else image
+    return np.asarray(small, dtype=np.float32) / np.float32(255)
+
+
+def registered(pictures: Aligned) -> Aligned:
+    """With the shift and zoom, and with the colours, that fit best."""
+    warps = registrations(pictures.before, pictures.after)
+    return min(
+        (
+            recoloured(pictures if warp is None else moved(pictures, warp))
+            for warp in (None, *warps)
+        ),
+        key=lambda found: found.rest,
+    )
+
+
+def moved(pictures: Aligned, warp: Floats) -> Aligned:
+    """With the second picture moved by the warp, which maps points of the first to its points."""
+    import cv2
+
+    height, width = pictures.inside.shape
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    edge = cv2.BORDER_REPLICATE
+    after = cv2.warpAffine(pictures.after, warp, (width, height), flags=flags, borderMode=edge)
+    flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
+    inside = cv2.warpAffine(pictures.inside, warp, (width, height), flags=flags)
+    return replace(pictures, after=np.clip(after, 0, 1), inside=np.asarray(inside), moved=True)
+
+
+def recoloured(pictures: Aligned) -> Aligned:
+    """With the first picture's channels in the second's light: a gain and an offset each."""
+    import cv2
+
+    height, width = pictures.inside.shape
+    size = (min(width, COLOUR_SIDE), min(height, COLOUR_SIDE))
+    x, y, inside = (
+        np.asarray(cv2.resize(v, size, interpolation=cv2.INTER_AREA), dtype=np.float64)
+        for v in (pictures.before, pictures.after, pictures.inside)
+    )
+    usable = inside > 0.99
+    # What is white or black after may have been anything before.
+    unclipped = usable & ((y > 0.03) & (y < 0.97)).all(axis=2)
+    if unclipped.mean() >= 0.3:
+        usable = unclipped
+    gain, offset = _colour_fit(x[usable], y[usable]) if usable.any() else (np.ones(3), np.zeros(3))
+    before = np.clip(gain.astype(np.float32) * pictures.before + offset.astype(np.float32), 0, 1)
+    return replace(pictures, before=before)
+
+
+def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Each channel's gain and offset from x to y, by the pixels that fit best."""
+    found = []
+    # Least squares go astray where an edit is large: they start once from no change, and
+    # once from all pixels, and the better end counts.
+    for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
+        for _ in range(8):
+            error = _colour_error(x, y, gain, offset)
+            fitting = error <= np.quantile(error, FITTING)
+            gain, offset = _least_squares(x[fitting], y[fitting])
+        error = np.sort(_colour_error(x, y, gain, offset))
+        left = float(error[: max(1, int(FITTING * len(error)))].mean())
+        found.append((left, gain, offset))
+    _, gain, offset = min(found, key=lambda fit: fit[0])
+    return gain, offset
+
+
+def _colour_error(x: Floats, y: Floats, gain: Floats, offset: Floats) -> Floats:
+    error: Floats = np.abs(np.clip(gain * x + offset, 0, 1) - y).sum(axis=1)
+    return error
+
+
+def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
+    together = ((x - middle_x) * (y - middle_y)).mean(axis=0)
+    gain = (together + PRIOR) / (np.square(x - middle_x).mean(axis=0) + PRIOR)
+    gain = np.clip(gain, *GAINS)
+    return gain, np.clip(middle_y - gain * middle_x, *OFFSETS)
+
+
+def equally_sharp(pictures: Aligned) -> Aligned:
+    """With the first picture as blurred as the second, where most of that lost fine detail."""
+    import cv2
+
+    before, after = (
+        per_block(np.abs(cv2.Laplacian(v.mean(axis=2), cv2.CV_32F)), pictures.block)
+        for v in (pictures.before, pictures.after)
+    )
+    # An edit changes that only where it is.
+    if float(np.median(after / (before + 1e-6))) >= SHARP:
+        return pictures
+    blurred = (
+        replace(pictures, before=np.asarray(cv2.GaussianBlur(pictures.before, (0, 0), sigma)))
+        for sigma in BLURS
+    )
+    return min((pictures, *blurred), key=lambda found: found.rest)
+
+
+def unwobbled(pictures: Aligned) -> Aligned:
+    """With the second picture pulled straight, where a smooth wobble explains what differs.
+
+    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth:
+    no object can be made or hidden by it.
+    """
+    import cv2
+
+    height, width = pictures.inside.shape
+    side = max(height, width)
+    if side < FLOW_LEAST:
+        return pictures
+    flow = np.zeros((height, width, 2), np.float32)
+    for small_side in FLOW_SIDES:
+        flow = _refined(pictures, flow, min(1.0, small_side / side))
+    straight = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
+    if straight.rest >= FLOW_WORTH * pictures.rest:
+        return pictures
+    blurred = (
+        cv2.GaussianBlur(v, (0, 0), FLOW_BLUR * side) for v in (straight.before, straight.after)
+    )
+    before, after = map(np.asarray, blurred)
+    return replace(straight, before=before, after=after)
+
+
+def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
+    """The flow (from `before` to `after`) with what a copy at this scale still shows of it."""
+    import cv2
+
+    height, width = pictures.inside.shape
+    size = (max(16, round(width * scale)), max(16, round(height * scale)))
+    side = max(size)
+    ratio = np.array([width / size[0], height / size[1]], np.float32)
+    x, y = (
+        cv2.resize(v.mean(axis=2), size, interpolation=cv2.INTER_AREA)
+        for v in (pictures.before, pictures.after)
+    )
+    small = cv2.resize(flow, size) / ratio
+    y = _pulled(y, small)
+    search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    before, after = ((255 * np.clip(v, 0, 1)).astype(np.uint8) for v in (x, y))
+    more = search.calc(before, after, cast(Any, None))
+    left = cv2.GaussianBlur(np.abs(_pulled(y, more) - x), (0, 0), side / 85)
+    trust = 1 / (1 + np.square(left / FLOW_DOUBT))
+    weights, weighted = (
+        cv2.GaussianBlur(v, (0, 0), FLOW_SMOOTHING * side) for v in (trust, more * trust[..., None])
+    )
+    small += weighted / (weights[..., None] + 1e-6)
+    length = np.linalg.norm(small, axis=2, keepdims=True)
+    small *= np.minimum(1, MAX_WOBBLE * side / (length + 1e-6))
+    enlarged: Values = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC) * ratio
+    return enlarged
+
+
+def _pulled(values: Values, flow: Values) -> Values:
+    """The picture whose every pixel is fetched from where the flow points."""
+    import cv2
+
+    height, width = values.shape[:2]
+    x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
+    pulled = cv2.remap(
+        values,
+        x + flow[..., 0],
+        y + flow[..., 1],
+        cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    return np.asarray(pulled)
+
+
+def per_block(values: Values, block: int) -> Floats:
+    """The sum of every block; those at the right and lower border may be smaller."""
+    rows, columns = (np.arange(0, side, block) for side in values.shape)
+    sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), columns, axis=1)
+    return sums.astype(np.float64)

@@ -1,0 +1,239 @@
+"""How often "change seen" errs: honest edits it misses, and changes it sees where none was made.
+
+Measured on shipped pictures, with the drawings and flips of the reference editors under
+everything else that a model may do to the whole picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from evaluation.content import operators, sources
+from evaluation.content.suites import EditPair, Suite
+from evaluation.editors.drawings import draw
+from evaluation.images import Picture, encode_jpeg, fit
+from evaluation.measuring.change_seen import change_seen
+from evaluation.measuring.registration import Floats
+
+Drift = Callable[[Image.Image], Image.Image]
+#: What becomes of a picture (first) that should have become its flip (second).
+Answer = Callable[[Image.Image, Image.Image], Image.Image]
+
+WARMTH = (25, 0, -25)
+SEED = 5
+
+
+@dataclass(frozen=True)
+class ErrorRate:
+    """How often a change was seen where one should (not) be."""
+
+    pairs: str  # local or exact
+    what: str
+    should_be_seen: bool
+    judged: int
+    seen: int
+    wrong: tuple[str, ...]  # the cases in which it erred
+
+    @property
+    def rate(self) -> float:
+        return len(self.wrong) / self.judged if self.judged else 0.0
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A case of a suite with its picture."""
+
+    slug: str
+    image: Image.Image
+    pair: EditPair
+
+
+def shipped_cases(suites: Iterable[Suite], change: str) -> list[Shipped]:
+    """The suites' cases whose pairs are judged this way."""
+    found = []
+    for suite in suites:
+        images: dict[str, Image.Image] = {}
+        for case in suite.cases:
+            pair = suite.pair_by_slug[case.pair]
+            if pair.change != change:
+                continue
+            if case.picture not in images:
+                picture = suite.picture_by_slug[case.picture]
+                images[case.picture] = sources.prepared(picture, suite.size)
+            found.append(Shipped(f"{suite.slug}/{case.slug}", images[case.picture], pair))
+    return found
+
+
+def error_rates(suites: Iterable[Suite]) -> Iterator[ErrorRate]:
+    """Every row of the table, one after the other."""
+    suites = list(suites)
+    local, exact = (shipped_cases(suites, change) for change in ("local", "exact"))
+    for name, drift in DRIFTS.items():
+        yield with_drawing(name, drift, local)
+    for name, drift in DRIFTS.items():
+        yield without_edit(name, drift, local)
+    for name, drift in DAMAGES.items():
+        yield with_flip(name, partial(_flipped_and_damaged, drift), exact, seen=True)
+    for name, answer in FALSE_FLIPS.items():
+        yield with_flip(name, answer, exact, seen=False)
+
+
+def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Image.Image:
+    return drift(truth)
+
+
+def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
+    """How often a drawing is missed in a picture that drifted."""
+    verdicts = {
+        case.slug: change_seen(case.image, drift(draw(case.pair.object, case.image)), case.pair)
+        for case in cases
+    }
+    return _rate("local", name, True, {slug: v.seen for slug, v in verdicts.items()})
+
+
+def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
+    """How often a drawing is seen that nobody made; every picture once."""
+    pictures = {case.slug.partition("--")[0]: case for case in cases}
+    verdicts = {
+        slug: change_seen(case.image, drift(case.image), case.pair).seen
+        for slug, case in pictures.items()
+    }
+    return _rate("local", name, False, verdicts)
+
+
+def with_flip(name: str, answer: Answer, cases: Iterable[Shipped], *, seen: bool) -> ErrorRate:
+    """How often a flip or a turn is judged wrongly."""
+    verdicts = {}
+    for case in cases:
+        truth = operators.apply(case.pair.operator, case.image)
+        verdicts[case.slug] = change_seen(case.image, answer(case.image, truth), case.pair).seen
+    return _rate("exact", name, seen, verdicts)
+
+
+def _rate(pairs: str, what: str, should: bool, verdicts: Mapping[str, bool | None]) -> ErrorRate:
+    wrong = tuple(slug for slug, seen in verdicts.items() if seen is not should)
+    seen = sum(seen is True for seen in verdicts.values())
+    return ErrorRate(pairs, what, should, len(verdicts), seen, wrong)
+
+
+# What a model may do to the whole picture.
+
+
+def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
+    return Picture.from_bytes(encode_jpeg(image, quality)).image
+
+
+def noisy(image: Image.Image, strength: float) -> Image.Image:
+    random = np.random.default_rng(SEED)
+    return _image(_array(image) + random.normal(0, strength, (*image.size[::-1], 3)))
+
+
+def lit(
+    image: Image.Image, gain: float = 1.0, offset: tuple[int, int, int] = (0, 0, 0)
+) -> Image.Image:
+    return _image(gain * _array(image) + np.array(offset))
+
+
+def wobbly(image: Image.Image, strength: float, smooth: float = 32) -> Image.Image:
+    """The picture as if redrawn: every point moved by so many pixels (standard deviation)."""
+    import cv2
+
+    width, height = image.size
+    random = np.random.default_rng(SEED)
+    flow = []
+    for _ in range(2):
+        field = cv2.GaussianBlur(random.normal(size=(height, width)), (0, 0), smooth)
+        flow.append(field * strength / field.std())
+    x, y = np.meshgrid(np.arange(width), np.arange(height))
+    xs, ys = ((a + b).astype(np.float32) for a, b in zip((x, y), flow, strict=True))
+    edge = cv2.BORDER_REFLECT
+    return Image.fromarray(cv2.remap(np.asarray(image), xs, ys, cv2.INTER_CUBIC, borderMode=edge))
+
+
+def moved(image: Image.Image, right: float = 0, down: float = 0, zoom: float = 1.0) -> Image.Image:
+    """The picture as a camera sees it that moved a little; beyond the border, its mean colour."""
+    middle = np.array(image.size) / 2
+    shift = middle - (middle + np.array([right, down])) / zoom
+    red, green, blue = (int(value) for value in _array(image).mean(axis=(0, 1)))
+    return image.transform(
+        image.size,
+        Image.Transform.AFFINE,
+        (1 / zoom, 0, shift[0], 0, 1 / zoom, shift[1]),
+        Image.Resampling.BICUBIC,
+        fillcolor=(red, green, blue),
+    )
+
+
+def _array(image: Image.Image) -> Floats:
+    return np.asarray(image, dtype=np.float64)
+
+
+def _image(values: Floats) -> Image.Image:
+    return Image.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8))
+
+
+def _blurred(image: Image.Image, radius: float) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(radius))
+
+
+DRIFTS: dict[str, Drift] = {
+    "nothing else": lambda image: image,
+    "a fifth lighter": lambda image: lit(image, 1.2),
+    "a fifth darker": lambda image: lit(image, 0.8),
+    "warmer": lambda image: lit(image, offset=WARMTH),
+    "colder": lambda image: lit(image, offset=(-25, 0, 25)),
+    "40 levels greener": lambda image: lit(image, offset=(0, 40, 0)),
+    "turned grey": lambda image: image.convert("L").convert("RGB"),
+    "a wobble of 2 px": lambda image: wobbly(image, 2),
+    "a wobble of 4 px": lambda image: wobbly(image, 4),
+    "a finer wobble of 4 px": lambda image: wobbly(image, 4, smooth=16),
+    "JPEG 85": lambda image: as_jpeg(image, 85),
+    "JPEG 30": lambda image: as_jpeg(image, 30),
+    "noise of 12 levels": lambda image: noisy(image, 12),
+    "a blur of 3 px": lambda image: _blurred(image, 3),
+    "2 % zoomed in": lambda image: moved(image, zoom=1.02),
+    "2 % zoomed out": lambda image: moved(image, zoom=0.98),
+    "shifted by 3 px": lambda image: moved(image, right=3, down=-2),
+    "lighter, wobbly, JPEG 85": lambda image: as_jpeg(wobbly(lit(image, 1.12), 2), 85),
+}
+DAMAGES: dict[str, Drift] = {
+    "nothing else": lambda image: image,
+    "JPEG 20": lambda image: as_jpeg(image, 20),
+    "a blur of 4 px": lambda image: _blurred(image, 4),
+    "noise of 40 levels": lambda image: noisy(image, 40),
+    "shifted by 8 px": lambda image: moved(image, right=8),
+    "5 % zoomed in": lambda image: moved(image, zoom=1.05),
+    "5 % zoomed out": lambda image: moved(image, zoom=0.95),
+    "a fifth lighter": lambda image: lit(image, 1.2),
+    "warmer": lambda image: lit(image, offset=WARMTH),
+    "turned grey": lambda image: image.convert("L").convert("RGB"),
+    "a wobble of 2 px": lambda image: wobbly(image, 2),
+}
+
+
+def _left_half(image: Image.Image, truth: Image.Image) -> Image.Image:
+    answer = fit(image, truth.size).copy()
+    answer.paste(truth.crop((0, 0, truth.width // 2, truth.height)))
+    return answer
+
+
+def _upper_half(image: Image.Image, truth: Image.Image) -> Image.Image:
+    answer = fit(image, truth.size).copy()
+    answer.paste(truth.crop((0, 0, truth.width, truth.height // 2)))
+    return answer
+
+
+FALSE_FLIPS: dict[str, Answer] = {
+    "the picture untouched": lambda image, _: image,
+    "a double exposure, 55 to 45": lambda image, truth: Image.blend(
+        fit(image, truth.size), truth, 0.55
+    ),
+    "only the left half": _left_half,
+    "only the upper half": _upper_half,
+    "a blank card": lambda _, truth: Image.new("RGB", truth.size, (90, 90, 90)),
+}

