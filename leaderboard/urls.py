@@ -33,6 +33,7 @@ urlpatterns = [
     path("runs/<int:run_id>/bundle.zip", downloads.bundle, name="run_bundle"),
     path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
     path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
+    path("robustness/", suites.robustness, name="robustness"),
     path("suites/", suites.index, name="suites"),
     path("suites/<slug:slug>/", suites.latest, name="suite_latest"),
     path("suites/<slug:slug>/<int:version>/", suites.detail, name="suite"),

@@ -27,7 +27,7 @@ from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES
 from evaluation.metrics import scored_metrics
 
-FORMAT = 1
+FORMAT = 2
 DOCUMENT = "bundle.json"
 NAME = re.compile(r"pictures/([0-9a-f]{64})\.(png|jpg|webp)")
 # A suite of 300 cases and 20 trips makes 12,000 pictures and about 10 MB of JSON.

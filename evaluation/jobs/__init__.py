@@ -24,6 +24,7 @@ from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
 from leaderboard import score_files
 from leaderboard.models import Suite
+from leaderboard.standings import reports
 
 __all__ = [
     "CannotMove",
@@ -44,7 +45,8 @@ __all__ = [
 
 
 def export(suite_id: int) -> None:
-    """Write the public scores of a suite as a file."""
-    suite = Suite.objects.defer("definition").filter(pk=suite_id).first()
+    """Write what is said of a suite's whole board, and its public scores as a file."""
+    suite = Suite.objects.filter(pk=suite_id).first()
     if suite is not None:
+        reports.write(suite)
         score_files.write(suite)

@@ -12,6 +12,7 @@ from evaluation.jobs import control
 from leaderboard import queue, score_files
 from leaderboard.models import Chain, Run, Submission, UploadedChain
 from leaderboard.models.runs import RunState
+from leaderboard.standings import reports
 
 log = structlog.get_logger(__name__)
 
@@ -34,5 +35,5 @@ def sweep() -> None:
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
     UploadedChain.objects.expired().delete()
-    for suite in score_files.stale():
+    for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

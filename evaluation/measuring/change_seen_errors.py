@@ -18,6 +18,7 @@ from evaluation.content.suites import EditPair, Suite
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture, encode_jpeg, fit
 from evaluation.measuring.change_seen import change_seen
+from evaluation.measuring.error_rates import ErrorRate
 from evaluation.measuring.registration import Floats
 
 Drift = Callable[[Image.Image], Image.Image]
@@ -26,22 +27,6 @@ Answer = Callable[[Image.Image, Image.Image], Image.Image]
 
 WARMTH = (25, 0, -25)
 SEED = 5
-
-
-@dataclass(frozen=True)
-class ErrorRate:
-    """How often a change was seen where one should (not) be."""
-
-    pairs: str  # local or exact
-    what: str
-    should_be_seen: bool
-    judged: int
-    seen: int
-    wrong: tuple[str, ...]  # the cases in which it erred
-
-    @property
-    def rate(self) -> float:
-        return len(self.wrong) / self.judged if self.judged else 0.0
 
 
 @dataclass(frozen=True)
@@ -115,10 +100,10 @@ def with_flip(name: str, answer: Answer, cases: Iterable[Shipped], *, seen: bool
     return _rate("exact", name, seen, verdicts)
 
 
-def _rate(pairs: str, what: str, should: bool, verdicts: Mapping[str, bool | None]) -> ErrorRate:
+def _rate(of: str, what: str, should: bool, verdicts: Mapping[str, bool | None]) -> ErrorRate:
     wrong = tuple(slug for slug, seen in verdicts.items() if seen is not should)
     seen = sum(seen is True for seen in verdicts.values())
-    return ErrorRate(pairs, what, should, len(verdicts), seen, wrong)
+    return ErrorRate(of, what, should, len(verdicts), seen, wrong)
 
 
 # What a model may do to the whole picture.

@@ -281,13 +281,12 @@ class _Chain:
 
     def _retentions(self) -> dict[str, list[float]]:
         """What each part of `picture` says is kept, trip by trip."""
-        kept = {}
-        for name in WholePicture.parts:
-            if name not in self.distances:
-                continue
-            blank = self.metrics[name].blank or self.features["place"].distance
-            kept[name] = [1 - distance / blank for distance in self.distances[name]]
-        return kept
+        card: Any = self.features.get("place")  # None where there was no picture to measure
+        return {
+            name: [1 - d / (self.metrics[name].blank or card.distance) for d in distances]
+            for name, distances in self.distances.items()
+            if name in WholePicture.parts
+        }
 
 
 def _with_parts(names: Iterable[str]) -> list[str]:

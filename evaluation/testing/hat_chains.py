@@ -7,11 +7,13 @@ from pathlib import Path
 
 from PIL import Image, ImageFilter
 
+from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture
 from evaluation.testing.reference_pictures import small, worn
 
 TRIPS = 3
+HAT = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local", object="hat")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,16 @@ class Pages(Sitemap):
     """The pages there is one of."""
 
     def items(self) -> list[str]:
-        return ["board", "compare", "categories", "suites", "methodology", "about", "changelog"]
+        return [
+            "board",
+            "compare",
+            "categories",
+            "robustness",
+            "suites",
+            "methodology",
+            "about",
+            "changelog",
+        ]
 
     def location(self, item: str) -> str:
         return reverse(item)

@@ -10,6 +10,7 @@ from leaderboard.models.standings import (
     MetricVersion,
     PublishedFigure,
     Standing,
+    SuiteReport,
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
@@ -36,6 +37,7 @@ __all__ = [
     "Submission",
     "Suite",
     "SuitePicture",
+    "SuiteReport",
     "Trip",
     "UploadedChain",
     "UploadedPicture",

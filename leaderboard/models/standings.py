@@ -6,6 +6,7 @@ from django.db import models
 
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.models.runs import Run
+from leaderboard.models.suites import Suite
 
 
 class MetricVersion(models.Model):
@@ -156,3 +157,20 @@ class PublishedFigure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model_name}: {self.metric} {self.value:g} after {self.trip}"
+
+
+class SuiteReport(models.Model):
+    """What is said of a suite's whole board: its power, and how robust its order is."""
+
+    suite = models.OneToOneField(Suite, models.CASCADE, related_name="report")
+    power = models.JSONField(
+        default=dict, help_text="The difference in usable trips that 80 % of boards show."
+    )
+    robustness = models.JSONField(
+        default=dict, help_text="Kendall's tau with the orders by other choices, and test-retest."
+    )
+    method_version = models.CharField(max_length=20)
+    computed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"report on {self.suite}"

@@ -39,6 +39,19 @@ OUTCOMES = {
 }
 
 
+def answer(standing: Standing, trips: int) -> str:
+    """How long a picture lasts, in one sentence that is true at both ends of the scale."""
+    usable = standing.usable_trips
+    if usable >= trips - 0.05:
+        return f"Every picture is still usable after {formatting.count(trips, 'round trip')}."
+    if usable < 0.05:
+        return "No picture outlasts its first round trip."
+    return (
+        f"A picture stays usable for {usable:.1f} of {formatting.count(trips, 'round trip')} "
+        "on average."
+    )
+
+
 @dataclass(frozen=True)
 class MetricLine:
     """One metric on the page: its standing, or none where it was not run."""
@@ -251,7 +264,7 @@ def shape_sentence(details: Mapping[str, Any]) -> str:
     return ""
 
 
-def endings(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
+def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     """How the chains ended and what happened in them: (name, how many, words)."""
     return [(name, counts[name], words) for name, words in OUTCOMES.items() if name in counts]
 

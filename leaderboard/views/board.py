@@ -116,7 +116,13 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     if not best or not best[0].standing:
         return ""
     trips, first = filters.suite.trips, best[0].standing
-    lasts = formatting.in_trips(first.half_life, trips)
+    if first.usable_trips < 0.05:
+        return "No model keeps a picture through its first round trip."
+    lasts = (
+        f"more than {formatting.in_trips(trips, trips)}"
+        if first.half_life is None
+        else formatting.in_trips(first.half_life, trips)
+    )
     rivals = [row for row in best[1:] if row.standing and row.standing.rank == 1]
     if rivals and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[: len(rivals) + 1]])

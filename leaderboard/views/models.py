@@ -15,7 +15,7 @@ from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import inline_svg, model_page, published, strips
+from leaderboard.pages import endings, inline_svg, model_page, published, strips
 from leaderboard.pages.charts import Chart
 from leaderboard.views.crawlers import noindex_variants
 
@@ -91,6 +91,7 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         ),
         "ranked": _ranked(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
+        "answer": model_page.answer(standing, trips),
         "lines": lines,
         "chart": model_page.curves_chart(standings, chosen, trips),
         "published": _published(run, standing),
@@ -104,7 +105,9 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "motion": model_page.motion(standing.details),
         "shape": model_page.shape_sentence(standing.details),
         "repeats": model_page.repeats_sentence(standing.details),
-        "endings": model_page.endings(standing.counts),
+        "endings_chart": endings.chart(standing, trips),
+        "causes": endings.causes(run, standing),
+        "outcomes": model_page.outcomes(standing.counts),
         "axis": inline_svg.axis_ticks(trips),
     }
 

@@ -13,11 +13,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from leaderboard.board.rows import stamp
-from leaderboard.models import Case, Run, Suite, SuitePicture
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard.board.query import find_suite
+from leaderboard.board.rows import stamp, suites
+from leaderboard.models import Case, Run, Suite, SuitePicture, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages import robustness as robustness_page
 from leaderboard.pages.model_page import shell_name
+from leaderboard.views.crawlers import noindex_variants
 
 
 @require_safe
@@ -62,8 +66,36 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "licences": Counter(picture.licence for picture in pictures).most_common(),
         "versions": versions,
         "runs": Run.objects.public().filter(suite=suite).count(),
+        "power": _power(suite),
     }
     return render(request, "leaderboard/suite.html", context)
+
+
+@require_safe
+@keep_page(stamp, ("suite",))
+@noindex_variants
+def robustness(request: HttpRequest) -> HttpResponse:
+    """Would another choice have given another order? Of the suite asked for, else the board's."""
+    offered = [suite for suite in suites() if not suite.published_elsewhere]
+    suite = find_suite(request.GET.get("suite", ""), offered) or next(iter(offered), None)
+    context: dict[str, Any] = {"suite": suite, "suites": offered}
+    if suite:
+        report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
+        found = report.robustness if report else {}
+        groups = robustness_page.groups(found, suite, _titles(suite))
+        context |= {
+            "report": found,
+            "groups": groups,
+            "finding": robustness_page.finding(groups),
+        }
+    response = render(request, "leaderboard/robustness.html", context)
+    asked = request.GET.get("suite", "")
+    return not_kept(response) if asked and (not suite or suite.key != asked) else response
+
+
+def _titles(suite: Suite) -> dict[str, str]:
+    cases = Case.objects.filter(suite=suite)
+    return dict(cases.values_list("pair_slug", "pair_title").distinct())
 
 
 @require_safe
@@ -76,6 +108,12 @@ def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     response = HttpResponse(text, content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="{suite.key}.json"'
     return response
+
+
+def _power(suite: Suite) -> dict[str, float | None]:
+    """What the suite can tell apart; empty until a worker has worked it out."""
+    report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
+    return report.power if report else {}
 
 
 def _counted(suites: Any) -> Any:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
-from evaluation.measuring.change_seen_errors import (
-    DAMAGES,
-    DRIFTS,
-    FALSE_FLIPS,
-    ErrorRate,
-    error_rates,
-)
+from evaluation.measuring.change_seen_errors import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
+from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.shell.commands.printing import progress, say, say_json, table
 from evaluation.shell.commands.suites import find_suite
 
@@ -32,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"whose pictures and pairs; may be given again (default: {', '.join(SUITES)})",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.add_argument(
+        "--store", action="store_true", help="keep the table as the one that the site shows"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,13 +40,11 @@ def run(args: argparse.Namespace) -> int:
         for rate in error_rates(suites):
             rates.append(rate)
             bar.update()
+    measured = ErrorTable({suite.slug: suite.content_hash for suite in suites}, tuple(rates))
+    if args.store:
+        measured.store("change_seen")
     if args.json:
-        say_json(
-            {
-                "suites": {suite.slug: suite.content_hash for suite in suites},
-                "rows": [asdict(rate) | {"error_rate": rate.rate} for rate in rates],
-            }
-        )
+        say_json(measured.to_dict())
         return 0
     head = ["edit", "and beside it", "judged", "seen", "wrong", "which"]
     say(table(head, [_row(rate) for rate in rates]))
@@ -57,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _row(rate: ErrorRate) -> list[str]:
-    made = {"local": "a drawing", "exact": "a flip or turn"}[rate.pairs]
+    made = {"local": "a drawing", "exact": "a flip or turn"}[rate.of]
     few = ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")
     return [
         made if rate.should_be_seen else "none",

@@ -137,7 +137,8 @@ def test_global_changes_are_judged_against_the_models_own_drift(smoke_sources):
 
 
 def test_a_model_that_does_not_drift_at_all_is_judged_as_well():
-    assert judge_global({"moved": 0.01}, 0.0).seen is True
+    assert judge_global({"moved": 0.021}, 0.0).seen is True
+    assert judge_global({"moved": 0.019}, 0.0).seen is False
     assert judge_global({"moved": 0.0}, 0.0).seen is False
 
 

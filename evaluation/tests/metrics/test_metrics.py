@@ -22,9 +22,8 @@ from evaluation.metrics import (
     semantic_metrics,
     weights,
 )
-from evaluation.metrics.base import finite
+from evaluation.metrics.base import DirectMetric, finite
 from evaluation.metrics.psnr import mse
-from evaluation.metrics.worst_window import worst, worst_place
 from evaluation.testing.reference_pictures import ASTRONAUT, CHANGED, as_image, small, worn
 
 GOLDEN = {
@@ -52,7 +51,14 @@ def ready(name):
     return metric
 
 
-RUNNING = [name for name in METRICS if name != "clip"]
+# Those that measure any two pictures themselves; CLIP's weights are not to be had here.
+RUNNING = [
+    name
+    for name in METRICS
+    if issubclass(metric_class(name), DirectMetric)
+    and not metric_class(name).selective
+    and name != "clip"
+]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -163,62 +169,6 @@ def test_the_mean_squared_error_is_exact(pair):
     assert mse(*pair) == pytest.approx(np.square(one - other).mean() / 255**2, rel=1e-12)
 
 
-@given(st.integers(1, 150), st.integers(1, 150), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
-def test_the_worst_window_is_the_worst_of_all_windows(height, width, seed):
-    rng = np.random.default_rng(seed)
-    one, other = rng.integers(0, 256, (2, height, width, 3), dtype=np.uint8)
-
-    def starts(length):
-        last = max(length - 64, 0)
-        return {*range(0, last, 32), last}
-
-    squares = np.square(one / 255 - other / 255)
-    expected = max(
-        squares[top : top + 64, left : left + 64].mean()
-        for top in starts(height)
-        for left in starts(width)
-    )
-    assert worst(one, other) == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_place_of_the_worst_window_holds_the_spot_that_was_lost():
-    source = np.full((200, 150, 3), 90, dtype=np.uint8)
-    other = source.copy()
-    other[180:190, 120:130] = 255
-    x, y, side = worst_place(source, other)
-    assert x <= 120
-    assert x + side >= 130
-    assert y <= 180
-    assert y + side >= 190
-    assert worst(source[y : y + side, x : x + side], other[y : y + side, x : x + side]) == (
-        pytest.approx(worst(source, other))
-    )
-
-
-def test_one_lost_corner_shows_in_the_worst_window_and_hardly_in_psnr():
-    image = small(512 - 1, 512 - 1)
-    values = np.array(image)
-    values[-64:, -64:] = 255 - values[-64:, -64:]
-    local, whole = load_metric("worst_window"), load_metric("psnr")
-    (near,) = local.distances(local.prepare(image), [as_image(values)])
-    (mean,) = whole.distances(whole.prepare(image), [as_image(values)])
-    assert near == pytest.approx(mean * 511**2 / 64**2)
-
-
-@pytest.mark.parametrize(("width", "height"), [(200, 150), (64, 64), (40, 90), (333, 65)])
-def test_the_worst_place_is_where_the_picture_was_spoilt(width, height):
-    image = small(width, height)
-    values = np.array(image)
-    values[-5:, -5:] = 255 - values[-5:, -5:]
-    left, top, side = worst_place(np.asarray(image), values)
-    assert side == min(64, width, height)
-    assert 0 <= left <= width - side
-    assert 0 <= top <= height - side
-    assert left + min(64, width) == width
-    assert top + min(64, height) == height
-
-
 def test_psnr_is_shown_as_decibels_capped_at_60_and_in_words_where_identical():
     psnr = metric_class("psnr")()
     assert psnr.shown(0.0) == 60
@@ -260,7 +210,7 @@ def test_a_value_that_is_no_number_is_an_error_and_rounding_below_zero_is_zero()
 
 
 def test_an_unknown_metric_names_the_known_ones():
-    with pytest.raises(MetricError, match="known are lpips, clip"):
+    with pytest.raises(MetricError, match="known are picture, lpips, place"):
         load_metric("vmaf")
 
 
@@ -270,8 +220,9 @@ def test_people_are_told_what_each_metric_looks_at_and_no_two_look_alike():
     assert len(set(told)) == len(told)
 
 
-def test_the_headline_comes_first_and_the_semantic_metrics_next():
-    assert [*METRICS][: 1 + len(semantic_metrics())] == [HEADLINE, *semantic_metrics()]
+def test_the_headline_comes_first_then_what_it_is_made_of_then_the_semantic_metrics():
+    parts = metric_class(HEADLINE).parts
+    assert [*METRICS][: 1 + len(parts) + 2] == [HEADLINE, *parts, *semantic_metrics()]
     assert semantic_metrics() == ("clip", "imagenet")
 
 

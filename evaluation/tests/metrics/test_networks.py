@@ -173,7 +173,7 @@ def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypat
     scorer = Scorer(["psnr", "clip"])
     assert "Set CLIP_WEIGHTS" in scorer.not_run["clip"]
     scores = scorer.score(small(), [small()])
-    assert scores == {"psnr": [0.0], "clip": None}
+    assert scores.distances == {"psnr": [0.0], "clip": None}
 
 
 def test_a_file_of_something_else_is_refused_by_name(tmp_path, monkeypatch, tiny_weights):

@@ -64,10 +64,10 @@ def test_every_score_of_a_run_comes_as_csv_and_json(client, suite):
     run = losing_run(suite, "m", 0.1)
     lines = b"".join(client.get(f"/runs/{run.pk}/scores.csv").streaming_content).decode()
     rows = list(csv.DictReader(io.StringIO(lines)))
-    assert len(rows) == 16 * 10
+    assert len(rows) == 24 * 10
     assert float(rows[0]["retention"]) == pytest.approx(0.9)
     data = json.loads(b"".join(client.get(f"/runs/{run.pk}/scores.json").streaming_content))
-    assert len(data) == 160
+    assert len(data) == 240
     assert data[0]["distance"] == pytest.approx(0.08)
 
 
@@ -85,7 +85,7 @@ def models_in(client, suite) -> set[str]:
         return set()
     found = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
     assert found.schema.metadata[b"content_hash"].decode() == suite.content_hash
-    assert found.num_rows == 160 * len(set(found["model"].to_pylist()))
+    assert found.num_rows == 240 * len(set(found["model"].to_pylist()))
     return set(found["model"].to_pylist())
 
 

@@ -29,7 +29,7 @@ def test_inserted_rows_read_back_with_defaults_for_what_was_not_said(run: Run) -
     trip = Trip.objects.get()
     assert trip.edited_notes == notes
     assert (trip.restored_notes, trip.change_measure, trip.reframed) == ({}, {}, False)
-    assert (trip.edited, trip.step, trip.worst_window) == (None, None, None)
+    assert (trip.edited, trip.step, trip.worst_place) == (None, None, None)
     assert abs((timezone.now() - trip.created_at).total_seconds()) < 60
 
 

@@ -7,6 +7,7 @@ be repeated at any time and give the same rows.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from django.utils import timezone
 
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.breakdown import CaseSummary, case_summaries
+from evaluation.statistics.events import CROSSINGS, event
 from evaluation.statistics.events import Case as CoreCase
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.ranking import rank_scope
@@ -45,6 +47,8 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
 EXTREMES = 6
+#: Cases kept per cause of an end.
+ENDINGS = 8
 
 
 @transaction.atomic
@@ -113,6 +117,12 @@ def suite_cases(suite: Suite) -> list[CoreCase]:
     ]
 
 
+def core_case(chain: Chain) -> CoreCase:
+    """The chain's case as the statistics know it."""
+    case = chain.case
+    return CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind)
+
+
 def _is_selective(metric: str) -> bool:
     """Whether a metric speaks of some pictures only, such as those with a face."""
     return metric in METRICS and metric_class(metric).selective
@@ -146,12 +156,12 @@ def _measure(
     distances = dict(scores.values_list("trip_id", "distance"))
     measured = []
     for chain in chains:
-        case, calibration = chain.case, calibrations.get(chain.case.picture.pixels_sha256)
+        calibration = calibrations.get(chain.case.picture.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
         one = measured_chain(
             metric.name,
-            CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind),
+            core_case(chain),
             chain.repeat,
             # A chain still in play is censored where it stands.
             (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
@@ -189,6 +199,7 @@ def _write_standings(
         )
         if found.scope == "all":
             standing.details |= _extremes(measured, trips, found.level)
+            standing.details["endings"] = _endings(measured, trips, found.level)
         standings.append(standing)
         if found.values:
             usable = found.values.aligned(cases)
@@ -217,6 +228,25 @@ def _extremes(
         ]
 
     return {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
+
+
+def _endings(
+    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, level: float
+) -> dict[str, list[dict[str, int]]]:
+    """By cause, the first few cases that it ended, each with the trip on which it did."""
+    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for chain, one in measured:
+        ended = event(one.result, trips, level)
+        if ended.cause and chain.repeat == 0:
+            found[ended.cause].append((ended.time, chain.case_id))
+    return {
+        cause: [
+            # A crossing falls within its trip, all else ends a chain before it.
+            {"case": case, "trip": max(1, math.ceil(time) if cause in CROSSINGS else int(time) + 1)}
+            for time, case in sorted(rows)[:ENDINGS]
+        ]
+        for cause, rows in found.items()
+    }
 
 
 def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:

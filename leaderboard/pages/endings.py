@@ -1,0 +1,152 @@
+"""How a run's chains end: the share ended by each cause, trip by trip, and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.content.suites import ticks
+from evaluation.statistics.events import CAUSES
+from leaderboard import formatting
+from leaderboard.models import Case, Run, Standing, Trip
+from leaderboard.pages.charts import Chart, Figure, Table, layout, rounded
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One chain where it ended: its source, and what came back then (None: nothing did)."""
+
+    case: Case
+    number: int
+    trip: Trip | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.case.pair_title}, trip {self.number}"
+
+    @property
+    def place(self) -> Sequence[float]:
+        """x, y, width and height of the worst place as shares; empty where it was not that."""
+        found = self.trip.worst_place if self.trip else None
+        if not found:
+            return ()
+        left, top, right, bottom = found[:4]
+        return left, top, right - left, bottom - top
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What ended some of the chains, how many, and a few of them."""
+
+    name: str
+    count: int
+    share: float
+    endings: Sequence[Ending]
+
+    @property
+    def words(self) -> str:
+        return CAUSES[self.name]
+
+
+def causes(run: Run, standing: Standing) -> list[Cause]:
+    """What ended the run's chains, the most frequent first, each with the first ones it ended."""
+    counts = standing.counts.get("causes") or {}
+    known: Mapping[str, Sequence[Mapping[str, Any]]] = standing.details.get("endings") or {}
+    wanted = [row for rows in known.values() for row in rows]
+    cases = Case.objects.select_related("picture__stored").in_bulk([row["case"] for row in wanted])
+    trips = Trip.objects.filter(
+        chain__run=run,
+        chain__case__in=cases,
+        chain__repeat=0,
+        number__in={row["trip"] for row in wanted},
+    ).select_related("chain", "restored", "edited")
+    by_place = {(trip.chain.case_id, trip.number): trip for trip in trips}
+    found = [
+        Cause(
+            name,
+            counts[name],
+            counts[name] / standing.counts["chains"],
+            [
+                Ending(cases[row["case"]], row["trip"], by_place.get((row["case"], row["trip"])))
+                for row in known.get(name, ())
+                if row["case"] in cases
+            ],
+        )
+        for name in CAUSES
+        if counts.get(name)
+    ]
+    return sorted(found, key=lambda cause: -cause.count)
+
+
+def chart(standing: Standing, trips: int) -> Chart | None:
+    """The share of cases ended by each cause up to each trip; None where nothing ended."""
+    incidence: dict[str, Sequence[float | None]] = {
+        name: shares for name in CAUSES if any(shares := standing.incidence.get(name) or ())
+    }
+    if not incidence:
+        return None
+    return Chart(
+        id="endings",
+        title=_finding(incidence, trips),
+        subtitle="Share of the cases that each cause has ended, up to each round trip; what is "
+        "above all of them is still usable.",
+        figure=_figure(incidence, trips),
+        table=_table(incidence, trips),
+    )
+
+
+def _finding(incidence: Mapping[str, Sequence[float | None]], trips: int) -> str:
+    ended = {name: shares[-1] or 0.0 for name, shares in incidence.items()}
+    most = max(ended, key=lambda name: ended[name])
+    share = formatting.percent(min(1.0, sum(ended.values())))
+    return (
+        f"{share} of the cases end within {formatting.count(trips, 'round trip')}, "
+        f"most often because {CAUSES[most]}"
+    )
+
+
+def _figure(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Figure:
+    places = {name: place for place, name in enumerate(CAUSES)}
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": CAUSES[name],
+            "legendgroup": name,
+            "stackgroup": "ended",
+            "y": rounded(shares),
+            "hovertemplate": "<b>%{fullData.name}</b><br>%{y:.0%} after %{x}<extra></extra>",
+            "line": {"color": f"var({_colour(places[name])})", "width": 1.5},
+            "fillcolor": f"var({_colour(places[name])} / 0.45)",
+        }
+        for name, shares in incidence.items()
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis={
+                "title": {"text": "round trips"},
+                "tickvals": [0, *ticks(trips)],
+                "range": [0, trips],
+            },
+            yaxis={
+                "title": {"text": "cases ended"},
+                "tickformat": ".0%",
+                "range": [0, 1],
+            },
+        ),
+    }
+
+
+def _colour(place: int) -> str:
+    return f"--series-{place % 8 + 1}"
+
+
+def _table(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Table:
+    numbers = ticks(trips)
+    rows = [
+        [CAUSES[name], *(formatting.percent(shares[number]) for number in numbers)]
+        for name, shares in incidence.items()
+    ]
+    return Table(["Ended because", *(formatting.after(number) for number in numbers)], rows)

@@ -1,0 +1,127 @@
+"""What is said of a suite as a whole: what it can tell apart, and how robust its order is.
+
+Written by a worker when ranks have changed; pages only read it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from django.db.models import Max
+from django.utils import timezone
+
+from evaluation.metrics import in_order
+from evaluation.statistics.case_values import CaseValues as CoreValues
+from evaluation.statistics.diagnostics.robustness import Choice, retest, robustness
+from evaluation.statistics.events import ChainResult
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.statistics.power import power, suite_design
+from evaluation.statistics.standings import chain_of_numbers
+from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
+from leaderboard.standings.stored import core_case, suite_cases
+
+
+def stale() -> list[Suite]:
+    """Frozen suites of ours whose report is not there, or older than their standings."""
+    suites = Suite.objects.playable().defer("definition").select_related("report")
+    written = Standing.objects.values_list("run__suite").annotate(Max("computed_at"))
+    newest = dict(written.order_by())
+    return [
+        suite
+        for suite in suites
+        if not hasattr(suite, "report")
+        or suite.report.method_version != METHOD_VERSION
+        or (suite.pk in newest and suite.report.computed_at < newest[suite.pk])
+    ]
+
+
+def write(suite: Suite) -> None:
+    """Write the suite's report anew; its power is worked out once, since suites are frozen."""
+    began = timezone.now()
+    known = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
+    SuiteReport.objects.update_or_create(
+        suite=suite,
+        defaults={
+            "power": known.power if known else _power(suite),
+            "robustness": _robustness(suite),
+            "method_version": METHOD_VERSION,
+            "computed_at": began,
+        },
+    )
+    # Kept pages are told apart by this.
+    Suite.objects.filter(pk=suite.pk).update(updated_at=timezone.now())
+
+
+def _power(suite: Suite) -> dict[str, float | None]:
+    if not suite.definition:
+        return {}
+    return asdict(power(suite_design(suite.core), suite.trips))
+
+
+def _robustness(suite: Suite) -> dict[str, Any]:
+    """Kendall's tau of the board's order with every other; of yardsticks while nobody is ranked."""
+    runs = list(Run.objects.on_the_board().filter(suite=suite, complete=True, current=True))
+    entrants = [run for run in runs if not run.editing_model.is_reference]
+    compared = entrants if len(entrants) > 1 else runs
+    boards = _boards(suite, compared)
+    metrics = in_order({metric for metric, _ in boards})
+    headline = (metrics[0], DEFAULT_LEVEL) if metrics else None
+    if headline is None or len(boards.get(headline, {})) < 2:
+        return {}
+    by_trip = Standing.objects.filter(
+        run__in=compared, metric__name=headline[0], level=headline[1], scope="all"
+    )
+    usable = {str(run): shares for run, shares in by_trip.values_list("run", "usable_by_trip")}
+    again = retest(_chains(suite, compared, headline[0]), suite.trips)
+    return {
+        "metric": headline[0],
+        "level": headline[1],
+        "yardsticks": compared is not entrants,
+        "runs": len(boards[headline]),
+        "agreements": [asdict(found) for found in robustness(boards, headline, usable)],
+        "retest": asdict(again) if again else None,
+    }
+
+
+def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]]:
+    """Usable trips by case of each run, by metric and level."""
+    cases = suite_cases(suite)
+    boards: dict[Choice, dict[str, CoreValues]] = defaultdict(dict)
+    rows = CaseValues.objects.filter(run__in=runs).values_list(
+        "metric__name", "level", "run", "usable_trips"
+    )
+    for metric, level, run, data in rows:
+        usable = np.frombuffer(bytes(data), dtype=np.float64)
+        if len(usable) != len(cases):
+            continue  # of a suite that was changed by hand
+        there = np.flatnonzero(~np.isnan(usable))
+        if not len(there):
+            continue
+        nothing = np.full(len(there), np.nan)
+        boards[metric, level][str(run)] = CoreValues(
+            tuple(cases[row] for row in there),
+            suite.trips,
+            usable[there],
+            nothing,
+            np.full((len(there), suite.trips + 1), np.nan),
+        )
+    return boards
+
+
+def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainResult]]:
+    """The chains of cases that were played repeatedly, by run."""
+    again = Chain.objects.filter(run__in=runs, repeat__gt=0).values("case")
+    chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__picture")
+    found: dict[str, list[ChainResult]] = defaultdict(list)
+    for chain in chains:
+        if numbers := chain.results.get(metric):
+            found[str(chain.run_id)].append(
+                chain_of_numbers(
+                    metric, core_case(chain), chain.repeat, chain.outcome, numbers, suite.trips
+                )
+            )
+    return found
