@@ -266,6 +266,8 @@ OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
+# Cases of a run that are audited, at least (or one in ten); 0 audits none.
+AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 #: Chains of their own that one address can have scored.
 UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)

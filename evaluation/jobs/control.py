@@ -15,11 +15,12 @@ from django.core.mail import mail_admins
 from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
+from evaluation.audits.plan import plan
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.run_secret import drawn, new_secret, shuffled
 from leaderboard import endpoints, queue
-from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
+from leaderboard.models import Audit, Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,7 @@ def start(
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     secret = secret or new_secret()
+    audits = plan(secret, suite.core, settings.AUDITS) if _is_audited(editing_model) else []
     asked = [(case, repeat) for repeat in range(suite.repeats) for case in suite.cases.all()]
     run = Run.objects.create(
         editing_model=editing_model,
@@ -61,15 +63,25 @@ def start(
         budget_calls=budget_calls,
         budget_usd=budget_usd,
         chains_total=len(asked),
-        edits_total=len(asked) * suite.trips * 2,
+        edits_total=len(asked) * suite.trips * 2 + len(audits),
     )
     # They are played in the order of their keys, and that must not tell which case it is.
     order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
-    Chain.objects.bulk_create(
-        (Chain(run=run, case=case, repeat=repeat) for case, repeat in order), batch_size=500
+    chains = Chain.objects.bulk_create(
+        [Chain(run=run, case=case, repeat=repeat) for case, repeat in order], batch_size=500
+    )
+    by_name = {(chain.case.slug, chain.repeat): chain for chain in chains}
+    Audit.objects.bulk_create(
+        Audit(chain=by_name[audit.case, audit.repeat], number=audit.number, kind=audit.kind)
+        for audit in audits
     )
     enqueue(run)
     return run
+
+
+def _is_audited(editing_model: EditingModel) -> bool:
+    """Whether a model's runs are audited: all but the yardsticks'."""
+    return bool(settings.AUDITS) and not editing_model.is_reference
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
@@ -128,6 +140,7 @@ def score_again(run: Run) -> None:
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
     # Without their tokens, so that a job still at it cannot write scores of the old metrics.
     run.chains.update(trips_scored=0, score_token=None, score_lease_until=None)
+    Audit.objects.filter(chain__run=run).update(finding={})
     run.metrics, run.trips_scored = {}, 0
     run.save(update_fields=["metrics", "trips_scored"])
     run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
@@ -154,7 +167,8 @@ def recount(run: Run) -> None:
     halves = Trip.objects.filter(chain__run=run).aggregate(
         edited=Count("edited"), restored=Count("restored")
     )
-    run.edits_done = halves["edited"] + halves["restored"]
+    audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
+    run.edits_done = halves["edited"] + halves["restored"] + audits
     fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]
     run.save(update_fields=fields)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -16,6 +16,7 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
+from evaluation.audits.touch import Touch
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -32,6 +33,8 @@ from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.jobs.writer import (
     Alarm,
     AnswerReceived,
+    AuditAnswered,
+    AuditBroken,
     CallFailed,
     CallRequested,
     ChainBlocked,
@@ -44,10 +47,10 @@ from evaluation.jobs.writer import (
     ThreadStopped,
 )
 from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Position, round_trips
+from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
 from leaderboard import queue
-from leaderboard.models import Call, Chain, Run, StoredImage, Trip
+from leaderboard.models import Audit, Call, Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -139,6 +142,7 @@ class PlayJob:
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
         self.trips = run.suite.trips
+        self.pairs = dict(run.suite.core.pair_by_slug)
         self.stop = threading.Event()
         self.cancelled = False
         self.last_answer = 0.0
@@ -253,13 +257,19 @@ class PlayJob:
         """The claimed chains with the picture each goes on from."""
         played = {chain.pk: chain.trips_played for chain in chains}
         last: dict[tuple[int, int], Trip] = {}
+        audits: dict[int, dict[int, Audit]] = defaultdict(dict)
+        for audit in Audit.objects.filter(chain__in=played, outcome=Audit.Outcome.PLANNED):
+            audits[audit.chain_id][audit.number] = audit
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
         for trip in trips.filter(number__gte=min(played.values(), default=0)):
             last[trip.chain_id, trip.number] = trip
-        return [
+        works = [
             self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
             for chain in chains
         ]
+        for work in works:
+            work.audits = audits[work.chain.pk]
+        return works
 
     def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
         """The chain after its last whole trip and the half of the next, where there are any."""
@@ -293,7 +303,7 @@ class PlayJob:
         return ThreadStopped(work)
 
     def _tries(self, work: ChainInPlay) -> int:
-        same = {"chain": work.chain, "number": work.number, "direction": work.direction}
+        same = {"chain": work.chain, "number": work.number, "direction": work.asks_for}
         return Call.objects.filter(**same).count()
 
     def _pause(self, reason: str, text: str, seconds: float | None = None) -> None:
@@ -315,15 +325,20 @@ class PlayJob:
 
     def _play(self, work: ChainInPlay) -> None:
         put = self.writer.inbox.put
+        edit = with_retries(partial(self._attempt, work), LIMITS, stop=self.stop)
         try:
+            position = Position(
+                stored_safely(work.picture.read),
+                work.number,
+                work.direction,
+                stored_safely(work.before.read) if work.before else None,
+            )
+            if position.before:
+                self._audit(work, edit, position.before, position.picture)
+            before = position.picture
             halves = round_trips(
-                with_retries(partial(self._attempt, work), LIMITS, stop=self.stop),
-                Position(
-                    stored_safely(work.picture.read),
-                    work.number,
-                    work.direction,
-                    stored_safely(work.before.read) if work.before else None,
-                ),
+                edit,
+                position,
                 forward=work.chain.case.forward,
                 backward=work.chain.case.backward,
                 trips=self.trips,
@@ -339,6 +354,9 @@ class PlayJob:
                     put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
                     return
                 work.step_on()
+                if half.direction == "forward":
+                    self._audit(work, edit, before, picture)
+                before = picture
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:
             put(ThreadStopped(work))
@@ -355,6 +373,34 @@ class PlayJob:
             )
         except Exception as error:  # the main thread decides what it means
             put(ChainBlocked(work, error))
+
+    def _audit(self, work: ChainInPlay, edit: Edit, before: Picture, edited: Picture) -> None:
+        """Before the backward call of an audited trip, the same call on a touched picture."""
+        if not (audit := work.audits.get(work.number)):
+            return
+        case, put = work.chain.case, self.writer.inbox.put
+        audit.chain = work.chain  # with its case: no thread but the main one asks the database
+        planned = audit.planned
+        touch = Touch(planned, self.run.secret, self.pairs[case.pair_slug], before, edited)
+        audit.seed, audit.words = planned.seed(self.run.secret), touch.words
+        work.auditing = True
+        try:
+            answer = edit(touch.sent, case.backward, seed=audit.seed)
+        except (Refused, EditorError) as error:
+            if isinstance(error, EditorError) and not error.fault.breaks_chain:
+                raise
+            refused = isinstance(error, Refused)
+            audit.outcome = Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED
+            put(AuditBroken(work, audit))
+        else:
+            audit.seconds = answer.seconds
+            sent, stored = (
+                stored_safely(partial(StoredImage.objects.write_bytes, picture))
+                for picture in (touch.sent, answer.picture)
+            )
+            put(AuditAnswered(work, work.open_call, audit, sent, stored))
+        work.auditing, work.attempt = False, 0
+        del work.audits[audit.number]
 
     def _attempt(
         self,

@@ -17,7 +17,6 @@ from django.utils import timezone
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases
-from evaluation.jobs.cheating_flags import find_flags
 from evaluation.jobs.job_errors import (
     PausesRun,
     PictureGone,
@@ -25,6 +24,7 @@ from evaluation.jobs.job_errors import (
     retry_database,
     stored_safely,
 )
+from evaluation.jobs.review import review
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.measuring.subject import chain_subject
@@ -319,8 +319,7 @@ class ScoreJob:
         run.metrics = self.run.metrics
         _judge_global_pairs(run, self.pairs)
         if not run.editing_model.is_reference:
-            run.flags = find_flags(run, self.pairs)
-            run.save(update_fields=["flags"])
+            review(run, self.pairs, self.scorer)
         control.recount(run)
         standings.rebuild(run)
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE

@@ -28,7 +28,7 @@ from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database
 from evaluation.round_trips import Half, following
 from evaluation.run_secret import Direction, Seed
-from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
+from leaderboard.models import Audit, Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
 log = structlog.get_logger(__name__)
@@ -64,6 +64,10 @@ class ChainInPlay:
     seed: Seed
     #: What the trip began with, where the chain goes on in the middle of one.
     before: StoredImage | None = None
+    #: Its audits that are still to be made, by trip.
+    audits: dict[int, Audit] = field(default_factory=dict)
+    #: Whether the call that it asks for belongs to an audit.
+    auditing: bool = False
     attempt: int = 0
     call: OpenCall | None = None
     expected: Decimal = Decimal(0)
@@ -76,6 +80,11 @@ class ChainInPlay:
         """To the next edit."""
         self.attempt = 0
         self.number, self.direction = following(self.number, self.direction)
+
+    @property
+    def asks_for(self) -> str:
+        """What its next call is, as the ledger has it."""
+        return "audit" if self.auditing else self.direction
 
     @property
     def open_call(self) -> OpenCall:
@@ -112,6 +121,23 @@ class AnswerReceived(Event):
     half: Half
     stored: StoredImage
     usable: bool = True
+
+
+@dataclass(frozen=True)
+class AuditAnswered(Event):
+    """An audit's picture came, and the bytes of what was sent and answered are in storage."""
+
+    call: OpenCall
+    audit: Audit
+    sent: StoredImage
+    stored: StoredImage
+
+
+@dataclass(frozen=True)
+class AuditBroken(Event):
+    """An audit ended without a picture; its chain goes on."""
+
+    audit: Audit
 
 
 @dataclass(frozen=True)
@@ -194,7 +220,8 @@ class RunWriter:
     ) -> dict[ChainInPlay, float | None]:
         with transaction.atomic():
             held = self._held({e.work for e in (*events, *asked) if isinstance(e, Event)})
-            failed, answered = _of(CallFailed, events), _of(AnswerReceived, events)
+            failed = _of(CallFailed, events)
+            answered = [*_of(AnswerReceived, events), *_of(AuditAnswered, events)]
             errors = [event.error for event in failed if event.error]
             self.pace.note(errors, answered=len(failed) + len(answered) > len(errors))
             sums = self._write_chains(
@@ -211,14 +238,17 @@ class RunWriter:
     def _write_chains(self, events: Sequence[Event]) -> Sums:
         """Write what happened to chains that are ours; what that changes in the run's sums."""
         arrived, ended = _of(AnswerReceived, events), _of(ChainEnded, events)
-        sums = self._close_calls([*_of(CallFailed, events), *arrived])
+        audited = _of(AuditAnswered, events)
+        sums = self._close_calls([*_of(CallFailed, events), *arrived, *audited])
         self._keep(arrived)
+        self._keep_audits(audited, _of(AuditBroken, events))
         self._end(ended)
         if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
             Chain.objects.release(self.token, left)
-        sums["edits_done"] += len(arrived)
+        sums["edits_done"] += len(arrived) + len(audited)
         sums["chains_done"] += len(ended)
         sums["edit_seconds"] += sum(event.half.answer.seconds for event in arrived)
+        sums["edit_seconds"] += sum(event.audit.seconds or 0.0 for event in audited)
         return sums
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
@@ -244,15 +274,30 @@ class RunWriter:
                 backward.append(trip | {"restored_seed": event.half.seed, "restored_notes": notes})
                 if event.usable:
                     returned.append({"id": chain.pk, "trips_played": number})
-        pictures = {event.stored.pk: event.stored for event in arrived}
-        names = ("sha256", "mime", "width", "height", "bytes")
-        # In one order, so that two jobs with the same pictures never wait for each other.
-        stored = [pictures[key] for key in sorted(pictures)]
-        rows = [{name: getattr(picture, name) for name in names} for picture in stored]
-        bulk.insert(StoredImage, rows, touch="created_at")
+        _keep_pictures([event.stored for event in arrived])
         bulk.insert(Trip, forward, ignore=True)
         bulk.update(Trip, backward, by=("chain", "number"))
         bulk.update(Chain, returned, by=("id",))
+
+    def _keep_audits(
+        self, answered: Sequence[AuditAnswered], broken: Sequence[AuditBroken]
+    ) -> None:
+        _keep_pictures([picture for e in answered for picture in (e.sent, e.stored)])
+        rows: list[dict[str, Any]] = [
+            {
+                "outcome": Audit.Outcome.ANSWERED.value,
+                "words": event.audit.words,
+                "sent": event.sent.pk,
+                "answer": event.stored.pk,
+                "seed": event.audit.seed,
+                "seconds": event.audit.seconds,
+                "id": event.audit.pk,
+            }
+            for event in answered
+        ]
+        bulk.update(Audit, rows, by=("id",))
+        ends = [{"outcome": event.audit.outcome, "id": event.audit.pk} for event in broken]
+        bulk.update(Audit, ends, by=("id",))
 
     def _end(self, ended: Sequence[ChainEnded]) -> None:
         groups: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -267,7 +312,7 @@ class RunWriter:
                 lease_until=None,
             )
 
-    def _close_calls(self, closed: Sequence[CallFailed | AnswerReceived]) -> Sums:
+    def _close_calls(self, closed: Sequence[CallFailed | AnswerReceived | AuditAnswered]) -> Sums:
         """Complete the ledger's rows; what that changes in the run's counters.
 
         The call of a chain that was taken over is marked lost by then, and stays so: its
@@ -317,7 +362,7 @@ class RunWriter:
                     "run": self.run.pk,
                     "chain": work.chain.pk,
                     "number": work.number,
-                    "direction": work.direction,
+                    "direction": work.asks_for,
                     "attempt": work.attempt + 1,
                     "outcome": Call.CALLING,
                     "cost": cost,
@@ -355,6 +400,16 @@ class RunWriter:
             new["progress_at"] = timezone.now()
         if new or any(sums.values()):
             bulk.add(Run, self.run.pk, {name: sums[name] for name in _SUMS}, **new)
+
+
+def _keep_pictures(pictures: Sequence[StoredImage]) -> None:
+    """Rows of pictures whose bytes are in storage."""
+    names = ("sha256", "mime", "width", "height", "bytes")
+    by_key = {picture.pk: picture for picture in pictures}
+    # In one order, so that two jobs with the same pictures never wait for each other.
+    stored = [by_key[key] for key in sorted(by_key)]
+    rows = [{name: getattr(picture, name) for name in names} for picture in stored]
+    bulk.insert(StoredImage, rows, touch="created_at")
 
 
 def _of(kind: type[T], events: Sequence[object]) -> list[T]:

@@ -1,4 +1,4 @@
-"""Signs that answers are not honest edits: reasons to look, never a verdict.
+"""Signs that answers are not honest edits: hints for admins, which touch no rank.
 
 A model may see from the backward prompt that it is on a round trip and return
 the source it has kept; or answer every case alike.
@@ -50,8 +50,11 @@ class HalfErrors:
 
 
 def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
-    """What looks wrong in a chain, by the errors of its answers; of an identity pair nothing can."""
-    if pair.change == "none":
+    """What looks wrong in a chain, by the errors of its answers.
+
+    Of a copy nothing can; and a flip is honestly undone to the last pixel, or forgotten once.
+    """
+    if pair.change in ("none", "exact"):
         return []
     found = []
     last_error = 0.0

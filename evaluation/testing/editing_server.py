@@ -30,6 +30,7 @@ class Call:
     edit: str
     prompt: str
     key: str
+    seed: int
 
 
 @dataclass
@@ -88,7 +89,7 @@ class EditingServer:
         picture, parameters = base64.b64decode(data["inputs"]), data["parameters"]
         seed = parameters.get("seed", 0)
         name = hashlib.sha256(picture + f"{parameters['prompt']}/{seed}".encode()).hexdigest()
-        call = Call(name, parameters["prompt"], headers.get("idempotency-key", ""))
+        call = Call(name, parameters["prompt"], headers.get("idempotency-key", ""), seed)
         self.calls.append(call)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from evaluation import jobs
-from leaderboard.models import Call, Run, Suite
+from leaderboard.admin.base import picture
+from leaderboard.models import Call, Run, Suite, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.standings import refresh_ranks
+
+
+class RunForm(forms.ModelForm):
+    """An admin's word on flags needs a reason, which is public."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
+            raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
+        return cleaned
 
 
 @admin.register(Run)
@@ -27,19 +40,17 @@ class RunAdmin(admin.ModelAdmin):
     list_select_related = ("editing_model", "suite")
     search_fields = ("editing_model__name", "editing_model__slug", "suite__slug")
     date_hierarchy = "created_at"
-    actions = (
-        *("resume", "pause", "cancel", "play_again", "score_again", "publish", "withdraw"),
-        "clear_flags",
-    )
+    actions = ("resume", "pause", "cancel", "play_again", "score_again", "publish", "withdraw")
     fieldsets = (
         (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
         ("State", {"fields": ("state", "why", "progress", "last_error", "resume_at", "published")}),
-        ("Signs of cheating", {"fields": ("flag_list", "cleared")}),
+        ("Review", {"fields": ("flag_list", "hint_list", "cleared", "decision")}),
         ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
     )
-    change_only = ("budget_calls", "budget_usd", "published", "cleared")
+    change_only = ("budget_calls", "budget_usd", "published", "cleared", "decision")
+    form = RunForm
 
     def get_fieldsets(self, request: HttpRequest, obj: Run | None = None) -> Any:
         if obj is None:
@@ -69,7 +80,7 @@ class RunAdmin(admin.ModelAdmin):
         if change:
             # Only what the form holds: a worker writes the rest of the row meanwhile.
             obj.save(update_fields=[name for name in form.changed_data if name in self.change_only])
-            if {"published", "cleared"} & set(form.changed_data):
+            if {"published", "cleared", "decision"} & set(form.changed_data):
                 refresh_ranks(obj.suite)
             return
         started = jobs.start(
@@ -101,16 +112,41 @@ class RunAdmin(admin.ModelAdmin):
     def cost_estimate(self, run: Run) -> str:
         return str(run.editing_model.estimate(run.edits_total, run.chains_total))
 
-    @admin.display(description="signs")
+    @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:
-        if not run.flags:
+        items = [(flag.get("text"),) for flag in run.flags if isinstance(flag, dict)]
+        if not items:
+            return "it is not"
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
+
+    @admin.display(description="hints, which touch no rank")
+    def hint_list(self, run: Run) -> str:
+        """Every hint in words, with the pictures that gave it."""
+        if not run.hints:
             return "none"
         items = [
-            (flag.get("kind", "sign"), flag.get("text") or flag.get("detail") or str(flag))
-            for flag in run.flags
-            if isinstance(flag, dict)
+            (
+                hint["kind"],
+                hint["text"],
+                format_html_join(" ", "{}", self._evidence(run, hint.get("evidence", ()))),
+            )
+            for hint in run.hints
         ]
-        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}: {}</li>", items))
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}: {}<br>{}</li>", items))
+
+    def _evidence(self, run: Run, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str]]:
+        for row in rows:
+            trips = Trip.objects.filter(
+                chain__run=run, chain__case=row["case"], number=row["trip"]
+            ).select_related("chain__case__picture__stored", "edited", "restored")
+            trip = trips.first()
+            if trip is None:
+                continue
+            answer = trip.edited if row["direction"] == "forward" else trip.restored
+            source = trip.chain.case.picture.stored
+            shown = format_html("{}{}", picture(source, 96), picture(answer, 96))
+            link = reverse("run_case", args=[run.pk, row["case"]])
+            yield (format_html('<a href="{}">{} {}</a>', link, shown, row["detail"]),)
 
     def _each(
         self,
@@ -157,10 +193,6 @@ class RunAdmin(admin.ModelAdmin):
     @admin.action(description="Withdraw from the board", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
         self._show(request, queryset, published=False)
-
-    @admin.action(description="Flags are harmless: let the run rank", permissions=["change"])
-    def clear_flags(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._show(request, queryset, cleared=True)
 
     def _show(self, request: HttpRequest, queryset: QuerySet[Run], **fields: bool) -> None:
         if not self.has_change_permission(request):

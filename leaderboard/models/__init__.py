@@ -1,5 +1,6 @@
 """Everything the site keeps: the benchmark, who is measured, and what came out."""
 
+from leaderboard.models.audits import Audit
 from leaderboard.models.chains import Call, Chain, Score, Trip
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.pictures import StoredImage
@@ -18,6 +19,7 @@ from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
 
 __all__ = [
     "ApiToken",
+    "Audit",
     "Calibration",
     "Call",
     "Case",

@@ -152,10 +152,22 @@ class Run(models.Model):
     )
     complete = models.BooleanField(default=False, help_text="Every case of the suite has a result.")
     flags = models.JSONField(
-        default=list, blank=True, help_text="Signs of cheating, with their evidence."
+        default=list, blank=True, help_text="Why it is out of the ranks until a person has looked."
+    )
+    hints = models.JSONField(
+        default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
     )
     cleared = models.BooleanField(
         default=False, help_text="An admin looked at the flags and lets the run rank."
+    )
+    decision = models.CharField(
+        max_length=500, blank=True, help_text="Why an admin decided so on the flags; public."
+    )
+    marks_kept = models.FloatField(
+        null=True, editable=False, help_text="Median share of painted marks that came back."
+    )
+    loss_under_audit = models.FloatField(
+        null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
     )
     # Progress, cheap to poll: kept up by whoever writes trips and scores.
     chains_total = models.PositiveIntegerField(default=0, editable=False)

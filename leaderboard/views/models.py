@@ -15,7 +15,7 @@ from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import endings, inline_svg, model_page, published, strips
+from leaderboard.pages import endings, inline_svg, model_page, published, review, strips
 from leaderboard.pages.charts import Chart
 from leaderboard.views.crawlers import noindex_variants
 
@@ -73,6 +73,7 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "trips": trips,
         "metrics": names,
         "reproduce": model_page.reproduce(run),
+        "tries": review.tries(run.editing_model, run.suite),
     }
     if not names:
         return common

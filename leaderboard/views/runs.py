@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Call, Chain, Run, Trip
-from leaderboard.pages import model_page, run_status, strips
+from leaderboard.pages import model_page, review, run_status, strips
 from leaderboard.views.crawlers import noindex_variants
 
 #: Chains on one page.
@@ -50,6 +50,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "order": order if order in ORDERS else "worst",
         "orders": ORDERS,
         "ledger": _ledger(run),
+        "audits": review.audits(run),
         "reproduce": model_page.reproduce(run),
     }
     response = render(request, "leaderboard/run.html", context)

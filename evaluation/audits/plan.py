@@ -1,0 +1,70 @@
+"""Which chains of a run are audited, at which trip, and how: drawn by the run's secret.
+
+An audit is one extra backward call on a forward answer that was touched on the way (method
+§9). It comes before the chain's own backward call, so that nothing but the touch tells them
+apart, and enters no chain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evaluation.content.suites import Suite
+from evaluation.run_secret import drawn, generator, shuffled
+
+Kind = Literal["mark", "fragility"]
+LEAST = 12
+SHARE = 0.1
+#: From this trip on, where the suite has so many: a first answer is a good answer's copy.
+FIRST_TRIP = 2
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One audit; `case` is a slug, repeats count from 0."""
+
+    case: str
+    repeat: int
+    number: int
+    kind: Kind
+
+    def seed(self, secret: str) -> int:
+        """The seed that is sent with it, 31 bits."""
+        name = drawn(secret, self.case, self.repeat, self.number, "audit")
+        return int.from_bytes(name[:4]) >> 1
+
+    def random(self, secret: str) -> np.random.Generator:
+        """What its touch is drawn with."""
+        return generator(secret, "touch", self.case, self.repeat, self.number)
+
+
+def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
+    """The audits of a run: so many cases at least, or one in ten; half of them marks.
+
+    A change of style takes a mark along, so those cases are never marked.
+    """
+    changes = {case.slug: suite.pair_by_slug[case.pair].change for case in suite.cases}
+    count = min(len(changes), max(least, math.ceil(SHARE * len(changes))))
+    chosen = shuffled(secret, changes, lambda slug: f"audit/{slug}")[:count]
+    marked = set([slug for slug in chosen if changes[slug] != "global"][: (count + 1) // 2])
+    return [
+        Audit(slug, *_where(secret, slug, suite), "mark" if slug in marked else "fragility")
+        for slug in chosen
+    ]
+
+
+def _where(secret: str, case: str, suite: Suite) -> tuple[int, int]:
+    """Of a case, which repeat and which trip."""
+    random = generator(secret, "audited", case)
+    first = min(FIRST_TRIP, suite.trips)
+    return int(random.integers(suite.repeats)), int(random.integers(first, suite.trips + 1))
+
+
+def of_chain(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:
+    """The audits of one chain, by trip."""
+    return {a.number: a for a in audits if (a.case, a.repeat) == (case, repeat)}

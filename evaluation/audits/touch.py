@@ -1,0 +1,96 @@
+"""What an audit does to a forward answer on its way, and to everything it is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from evaluation.audits import marks
+from evaluation.audits.plan import Audit
+from evaluation.content import operators
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture, clean_wire, encode_jpeg, fit
+
+Values = npt.NDArray[np.float32]
+
+JPEG_QUALITY = 85
+CROPPED = 0.02  # of each side's length
+GAIN = 0.03
+
+
+class Touch:
+    """The touch that the secret draws for one audit, and what it makes of pictures.
+
+    `edited` is the forward answer of the audited trip, `before` the picture that trip began
+    with. The same two give the same touch, after any crash.
+    """
+
+    def __init__(
+        self, audit: Audit, secret: str, pair: EditPair, before: Picture, edited: Picture
+    ) -> None:
+        self.pair, random = pair, audit.random(secret)
+        self._edited = clean_wire(edited)
+        self._operation = ""
+        if audit.kind == "mark":
+            changed = _changed(before, edited) if pair.change == "local" else None
+            touched = marks.painted(self._edited.image, changed, random)
+        else:
+            self._operation = str(random.choice(["jpeg", "crop", "gain"]))
+            self._gain = 1 + GAIN * (1 if random.random() < 0.5 else -1)
+            touched = self._harmed(self._edited.image)
+        #: What is sent instead of the forward answer.
+        self.sent = clean_wire(Picture.from_image(touched))
+
+    @property
+    def words(self) -> str:
+        """What was done, for people."""
+        if not self._operation:
+            return "a mark was painted on it"
+        return {
+            "jpeg": f"it was saved as JPEG {JPEG_QUALITY}",
+            "crop": f"{CROPPED:.0%} of it were cut off",
+            "gain": f"its brightness was changed by {self._gain - 1:+.0%}",
+        }[self._operation]
+
+    def painted(self, size: tuple[int, int]) -> Values:
+        """What the mark changes in a return of this size, in levels of the full range."""
+        with_mark, without = (
+            np.asarray(fit(self._back(image), size), dtype=np.float32) / np.float32(255)
+            for image in (self.sent.image, self._edited.image)
+        )
+        # Nothing else differs: the wire leaves alone what went over it before.
+        difference: Values = with_mark - without
+        return difference
+
+    def expected(self, image: Image.Image) -> Image.Image:
+        """A return, or the source, as it would be had it been touched like this itself."""
+        if self._operation:
+            return self._harmed(image)
+        values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size)
+        return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
+
+    def _back(self, image: Image.Image) -> Image.Image:
+        """The way back of a flip or a turn; other edits move nothing."""
+        if self.pair.change != "exact":
+            return image
+        return operators.undo(self.pair.operator, image)
+
+    def _harmed(self, image: Image.Image) -> Image.Image:
+        if self._operation == "jpeg":
+            return Picture.from_bytes(encode_jpeg(image, JPEG_QUALITY)).image
+        if self._operation == "gain":
+            scaled = np.asarray(image, dtype=np.float32) * self._gain
+            return Image.fromarray(np.rint(np.clip(scaled, 0, 255)).astype(np.uint8))
+        width, height = image.size
+        box = (width * CROPPED / 2, height * CROPPED / 2)
+        corners = (*box, width - box[0], height - box[1])
+        return image.resize(image.size, Image.Resampling.BICUBIC, box=corners)
+
+
+def _changed(before: Picture, edited: Picture) -> Values:
+    """How much the forward edit changed each place, on a small copy."""
+    size = (64, 64)
+    x, y = (np.asarray(fit(p.image, size), dtype=np.float32) / 255 for p in (before, edited))
+    difference: Values = np.abs(x - y).mean(axis=2)
+    return difference

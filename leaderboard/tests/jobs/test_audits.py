@@ -1,0 +1,194 @@
+"""Audits of a run: planned, called once, survived, measured, and what follows from them."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation import jobs
+from evaluation.errors import Fault
+from evaluation.jobs import control
+from evaluation.jobs.play_job import PlayJob
+from evaluation.testing.editing_server import Call as ServerCall
+from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
+from leaderboard.models import Audit, Call, Run
+from leaderboard.models.runs import RunState
+from leaderboard.testing.served_runs import error, interfere, played, scored, started
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+
+CHAINS, TRIPS = 8, 3
+EDITS = 2 * CHAINS * TRIPS
+
+
+@pytest.fixture(autouse=True)
+def _audited(settings: Any) -> None:
+    settings.AUDITS = 12
+
+
+def of(run: Run) -> list[Audit]:
+    return list(Audit.objects.filter(chain__run=run).select_related("chain__case"))
+
+
+def start(server: EditingServer, **fields: Any) -> Run:
+    return started(server, TRIPS, pictures=4, **fields)
+
+
+def keeps_sources(server: EditingServer) -> Callable[[bytes, str, int], bytes]:
+    """A cheat: turns a picture it has turned before back to what it was, by likeness."""
+    kept: list[tuple[np.ndarray, bytes]] = []
+
+    def small(data: bytes) -> np.ndarray:
+        image = Image.open(io.BytesIO(data)).convert("RGB").resize((8, 8))
+        return np.asarray(image, dtype=float)
+
+    def edit(picture: bytes, prompt: str, seed: int) -> bytes:
+        for answered, source in kept:
+            if np.abs(answered - small(picture)).mean() < 12:
+                return source
+        answer = noisy_turn(picture, prompt, seed)
+        kept.append((small(answer), picture))
+        return answer
+
+    return edit
+
+
+def test_every_case_of_a_small_suite_is_audited_half_by_marks(server: EditingServer) -> None:
+    run = start(server)
+    audits = of(run)
+    assert Counter(audit.kind for audit in audits) == {"mark": 4, "fragility": 4}
+    assert len({audit.chain_id for audit in audits}) == CHAINS
+    assert {audit.number for audit in audits} <= {2, 3}
+    assert run.edits_total == EDITS + CHAINS
+
+
+def test_a_yardstick_is_not_audited(server: EditingServer) -> None:
+    assert of(start(server, is_reference=True)) == []
+
+
+def test_an_audit_is_one_more_call_in_the_ledger_and_enters_no_chain(
+    server: EditingServer,
+) -> None:
+    run = played(start(server))
+    assert len(server.calls) == run.calls == run.edits_done == EDITS + CHAINS
+    assert run.ledger.filter(direction="audit", outcome=Call.ANSWERED).count() == CHAINS
+    assert {audit.outcome for audit in of(run)} == {"answered"}
+    assert all(audit.sent and audit.answer and audit.words for audit in of(run))
+    trips = {picture for chain in run.chains.all() for trip in chain.trips.all()
+             for picture in (trip.edited_id, trip.restored_id)}  # fmt: skip
+    assert not trips & {audit.answer_id for audit in of(run)}
+    control.recount(run)
+    assert run.edits_done == EDITS + CHAINS
+
+
+def test_the_audit_comes_before_the_chains_own_call(server: EditingServer) -> None:
+    run = played(start(server))
+    for audit in of(run):
+        calls = audit.chain.ledger.filter(number=audit.number).order_by("started_at")
+        order = list(calls.values_list("direction", flat=True))
+        assert order == ["forward", "audit", "backward"]
+
+
+def test_an_honest_run_is_clean_and_tells_what_came_back(server: EditingServer) -> None:
+    run = scored(played(start(server)))
+    assert run.state == RunState.FINISHED
+    assert run.flags == []
+    assert run.marks_kept == pytest.approx(1, abs=0.1)
+    assert abs(run.loss_under_audit or 0) < 0.05
+    assert all(audit.finding for audit in of(run))
+
+
+def test_a_model_that_returns_what_it_kept_is_out_of_the_ranks_with_a_reason(
+    server: EditingServer,
+) -> None:
+    server.edit = keeps_sources(server)
+    run = scored(played(start(server, max_in_flight=1)))
+    assert run.marks_kept is not None
+    assert run.marks_kept < 0.5
+    assert "came back" in run.flags[0]["text"]
+    assert run.complete
+    assert not run.is_ranked
+    run.cleared = True
+    assert run.is_ranked
+
+
+def test_a_killed_run_makes_no_audit_twice(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """No handler of ours may see it, as with a kill."""
+
+    run = start(server)
+    turns = iter(range(10_000))
+
+    def kill(job: PlayJob) -> bool:
+        if next(turns) % 9 == 8:
+            raise Killed
+        return False
+
+    interfere("_turn", kill, monkeypatch)
+    kills = 0
+    while run.state in (RunState.QUEUED, RunState.PLAYING):
+        try:
+            played(run)
+        except Killed:
+            kills += 1
+    assert kills >= 2
+    answered = run.ledger.filter(direction="audit", outcome=Call.ANSWERED)
+    assert answered.count() == CHAINS
+    assert answered.values("chain", "number").distinct().count() == CHAINS
+    # A call that was in flight at a kill is asked again under the key that it had.
+    audits = Counter(call.key for call in server.calls)
+    assert len(audits) == EDITS + CHAINS
+    assert run.calls >= len(server.calls)
+
+
+def test_a_budget_pauses_before_an_audit_too(server: EditingServer) -> None:
+    run = played(start(server, budget_calls=EDITS + CHAINS - 1, max_in_flight=1))
+    assert (run.state, run.reason) == (RunState.PAUSED, "budget")
+    assert run.calls == EDITS + CHAINS - 1
+
+
+def test_a_refused_audit_ends_no_chain(server: EditingServer) -> None:
+    run = start(server)
+    audit = of(run)[0]
+    seed = audit.planned.seed(run.secret)
+
+    def refuse(picture: bytes, prompt: str, asked: int) -> bytes:
+        if asked == seed:
+            raise AssertionError
+        return noisy_turn(picture, prompt, asked)
+
+    def instead(call: ServerCall) -> Reply | None:
+        return (
+            error(400, body=b'{"error": "content policy violation"}') if call.seed == seed else None
+        )
+
+    server.edit, server.instead = refuse, instead
+    played(run)
+    audit.refresh_from_db()
+    assert audit.outcome in (Audit.Outcome.REFUSED, Audit.Outcome.FAILED)
+    assert set(run.chains.values_list("outcome", flat=True)) == {"completed"}
+    scored(run)
+    assert run.flags == []
+
+
+def test_an_outage_at_an_audit_pauses_the_run_and_it_is_made_later(
+    server: EditingServer,
+) -> None:
+    run = start(server, max_in_flight=1)
+    seeds = {audit.planned.seed(run.secret) for audit in of(run)}
+    server.instead = lambda call: error(401) if call.seed in seeds else None
+    played(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, Fault.KEY_REJECTED.value)
+    server.instead = lambda call: None
+    jobs.resume(run)
+    played(run)
+    assert {audit.outcome for audit in of(run)} == {"answered"}
+    assert run.edits_done == EDITS + CHAINS
