@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "evaluation.shell.commands.report",
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
+    "audit": "evaluation.shell.commands.audit",
     "verify": "evaluation.shell.commands.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
 }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from evaluation.editors.base import Editor, Refused
+from evaluation.audits.plan import Audit, of_chain
+from evaluation.audits.touch import Touch
+from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
-from evaluation.round_trips import Half, following, round_trips
+from evaluation.round_trips import Edit, Half, following, round_trips
 from evaluation.run_secret import chain_seeds, shuffled
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 
@@ -33,6 +35,7 @@ class Player:
     limits: Limits = field(default_factory=Limits)
     budget: float | None = None
     price: float | None = None
+    audits: Sequence[Audit] = ()
     on_half: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     on_interrupt: Callable[[], None] = lambda: None
@@ -94,6 +97,7 @@ class Player:
         halves = self._halves(chain)
         while not self.stop.is_set():
             try:
+                self._audit(slug)
                 with self._promised(slug):
                     half = next(halves, None)
             except Refused as refusal:
@@ -115,18 +119,10 @@ class Player:
     def _halves(self, chain: PlayedChain) -> Iterator[Half]:
         """The edits the chain still lacks, each paid for when it is asked for."""
         folder, pair, position = self.folder, self.folder.pair(chain), self.folder.position(chain)
-        at = (position.number, position.direction)
-
-        def told(attempt: Attempt) -> None:
-            folder.log_call(chain.slug, at, attempt)
-            with self._counting:
-                cost = attempt.cost
-                self.spent += (self.price or 0.0) if cost is None else cost
-                self._promises.discard(chain.slug)  # from promised to spent, at once
-            self.on_attempt(chain.slug, attempt)
-
+        at: tuple[int, str] = (position.number, position.direction)
+        edit = self._edit(chain.slug, lambda: at)
         for half in round_trips(
-            with_retries(self.editor.send, self.limits, on_attempt=told, stop=self.stop),
+            edit,
             position,
             forward=pair.forward,
             backward=pair.backward,
@@ -135,6 +131,45 @@ class Player:
         ):
             yield half
             at = following(half.number, half.direction)
+
+    def _audit(self, slug: str) -> None:
+        """Where the next edit is the backward one of an audited trip, the audit before it."""
+        chain = self.folder.chains[slug]
+        if len(chain.halves) % 2 == 0:
+            return
+        audit = of_chain(self.audits, chain.case, chain.repeat).get(chain.halves[-1].number)
+        if audit is None or any(made.number == audit.number for made in chain.audits):
+            return
+        position, pair = self.folder.position(chain), self.folder.pair(chain)
+        if position.before is None:
+            return
+        secret = self.folder.secret
+        touch = Touch(audit, secret, pair, position.before, position.picture)
+        edit, seed = self._edit(slug, lambda: (audit.number, "audit")), audit.seed(secret)
+        ended: Answer | Refused | EditorError
+        try:
+            with self._promised(slug):
+                ended = edit(touch.sent, pair.backward, seed=seed)
+        except Refused as refusal:
+            ended = refusal
+        except EditorError as error:
+            if not error.fault.breaks_chain:
+                raise
+            ended = error
+        self.folder.add_audit(slug, audit, touch, seed, ended)
+
+    def _edit(self, slug: str, at: Callable[[], tuple[int, str]]) -> Edit:
+        """The editor with retries; every call is written down and counted."""
+
+        def told(attempt: Attempt) -> None:
+            self.folder.log_call(slug, at(), attempt)
+            with self._counting:
+                cost = attempt.cost
+                self.spent += (self.price or 0.0) if cost is None else cost
+                self._promises.discard(slug)  # from promised to spent, at once
+            self.on_attempt(slug, attempt)
+
+        return with_retries(self.editor.send, self.limits, on_attempt=told, stop=self.stop)
 
     def _pause(self, message: str) -> Paused:
         self.stop.set()  # at once: a thread that is free would begin the next chain

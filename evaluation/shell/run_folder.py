@@ -5,6 +5,7 @@
     RUN/scores.json                               written by `convergebench score`
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
+    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, where it was audited
 
 Files are written aside and renamed, a picture before the line that names it, so
 whatever a crash leaves can be played on.
@@ -19,17 +20,20 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.audits.plan import Audit, Kind
+from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
-from evaluation.errors import UserFacingError
-from evaluation.images import ImageError, Picture
+from evaluation.editors.base import Answer, Refused
+from evaluation.errors import EditorError, UserFacingError
+from evaluation.images import EXTENSIONS, ImageError, Picture
 from evaluation.retries import Attempt
 from evaluation.round_trips import Half, Position, following
 from evaluation.run_secret import Direction, new_secret
@@ -59,6 +63,22 @@ class PlayedHalf:
 
 
 @dataclass(frozen=True)
+class PlayedAudit:
+    """One audit of a chain; `file` and its hash are empty where no picture came back."""
+
+    number: int
+    kind: Kind
+    words: str
+    seed: int
+    sent: str
+    outcome: str
+    file: str = ""
+    sha256: str = ""
+    seconds: float = 0.0
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
 class PlayedChain:
     """What there is of a chain; `outcome` is empty while it is still to be played."""
 
@@ -68,6 +88,7 @@ class PlayedChain:
     outcome: str = ""
     reason: str = ""
     halves: tuple[PlayedHalf, ...] = ()
+    audits: tuple[PlayedAudit, ...] = ()
 
     @property
     def case(self) -> str:
@@ -87,6 +108,7 @@ class PlayedChain:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         fields = dict(data)
         fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
+        fields["audits"] = tuple(PlayedAudit(**audit) for audit in fields.get("audits", ()))
         return cls(**fields)
 
 
@@ -219,7 +241,7 @@ class RunFolder:
                     return picture
         return None
 
-    def read(self, chain: PlayedChain, half: PlayedHalf) -> Picture:
+    def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> Picture:
         """An answer, checked against its hash."""
         file = self._folder(chain) / half.file
         picture = _read_picture(file)
@@ -269,6 +291,34 @@ class RunFolder:
             dict(half.answer.notes),
         )
         return self._put(chain, halves=(*chain.halves, played))
+
+    def add_audit(
+        self,
+        slug: str,
+        audit: Audit,
+        touch: Touch,
+        seed: int,
+        ended: Answer | Refused | EditorError,
+    ) -> PlayedChain:
+        """Keep an audit: what was sent, and what came back."""
+        chain = self.chains[slug]
+        sent = f"A{audit.number}_sent.png"
+        _write(self._folder(chain) / sent, touch.sent.data)
+        played = PlayedAudit(audit.number, audit.kind, touch.words, seed, sent, "answered")
+        if isinstance(ended, Answer):
+            picture = ended.picture
+            file = f"A{audit.number}_answer.{EXTENSIONS[picture.mime]}"
+            _write(self._folder(chain) / file, picture.data)
+            played = replace(
+                played,
+                file=file,
+                sha256=picture.sha256,
+                seconds=round(ended.seconds, 3),
+                cost=ended.cost,
+            )
+        else:
+            played = replace(played, outcome="refused" if isinstance(ended, Refused) else "failed")
+        return self._put(chain, audits=(*chain.audits, played))
 
     def end(self, slug: str, outcome: str, reason: str = "") -> PlayedChain:
         return self._put(self.chains[slug], outcome=outcome, reason=reason)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from evaluation.content import catalog
 from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.editors.contracts import CONTRACTS
 from evaluation.editors.reference import RuleEditor
 from evaluation.editors.rows import find_row, load_row
 from evaluation.errors import EditorError
@@ -121,6 +125,72 @@ def find_editor(name: str, options: dict[str, Any]) -> tuple[Editor, dict[str, A
         "in_flight": int(row.get("max_in_flight") or 1),
         "calls_per_minute": row.get("calls_per_minute"),
     }
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say who is to edit: an editor by name, or an endpoint by its address."""
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--editor", metavar="NAME", help="a name of `convergebench editors`")
+    who.add_argument("--endpoint", metavar="URL", help="the base of an API, or its full address")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the editor or endpoint; may be repeated",
+    )
+    parser.add_argument(
+        "--contract", choices=list(CONTRACTS), default="openai-edits", help="of an endpoint"
+    )
+    parser.add_argument(
+        "--key-env", metavar="NAME", help="the environment variable with an endpoint's key"
+    )
+    parser.add_argument(
+        "--allow-local",
+        action="store_true",
+        help="an endpoint by http, on this machine or the local network",
+    )
+
+
+def chosen_editor(args: argparse.Namespace) -> tuple[Editor, dict[str, Any]]:
+    """The editor that these arguments name, and what the run's record says of it."""
+    options = _options(args.option)
+    if args.editor:
+        return find_editor(args.editor, options)
+    options = {"url": args.endpoint, "contract": args.contract, **options}
+    key = os.environ.get(args.key_env, "") if args.key_env else ""
+    if args.key_env and not key:
+        raise CommandError(f"the environment variable {args.key_env} is not set")
+    try:
+        editor = load_editor("endpoint", **options, api_key=key, allow_local=args.allow_local)
+    except TypeError as error:
+        message = str(error).partition("__init__() ")[2] or str(error)
+        raise CommandError(f"the endpoint {message}; see --option") from None
+    name = urlsplit(args.endpoint).netloc.replace(":", "-") or "endpoint"
+    return editor, {
+        "editor": "endpoint",
+        "options": options,
+        "slug": name,
+        "name": name,
+        "price": None,
+        "free": args.allow_local,
+        "in_flight": 1,
+        "calls_per_minute": None,
+    }
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """NAME=VALUE; a value that reads as JSON is that, else it is text."""
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CommandError(f"--option {pair!r} is not NAME=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from evaluation.content.suites import Suite
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
 from evaluation.retries import Attempt, Limits
-from evaluation.shell.commands.editors import find_editor
+from evaluation.shell.commands.editors import add_choice, chosen_editor
 from evaluation.shell.commands.printing import CommandError, note, progress, say, say_json
 from evaluation.shell.commands.suites import find_suite
 from evaluation.shell.player import Player
@@ -31,25 +30,19 @@ EPILOG = """\
 examples:
   convergebench play --editor jpeg --suite smoke
   convergebench play --editor jpeg --option quality=30 --suite smoke --out jpeg-30
-  convergebench play --editor gemini-3-pro-image --suite smoke --budget 5 --parallel 4"""
+  convergebench play --editor gemini-3-pro-image --suite smoke --budget 5 --parallel 4
+  convergebench play --endpoint http://localhost:8000/v1 --allow-local --suite smoke"""
 # Asking costs more than it saves below this, in USD.
 ASK_FROM = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--editor", required=True, help="a name of `convergebench editors`")
+    add_choice(parser)
     parser.add_argument(
         "--suite", required=True, help="a name of `convergebench suites`, or a file"
     )
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (EDITOR-SUITE)")
     parser.add_argument("--trips", type=int, metavar="N", help="play fewer trips than the suite")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the editor; may be repeated",
-    )
     parser.add_argument(
         "--secret",
         metavar="HEX",
@@ -68,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(f"--{name} must be at least 1")
     if args.budget is not None and args.budget < 0:
         raise CommandError("--budget cannot be negative")
-    editor, record = find_editor(args.editor, _options(args.option))
-    suite = _shortened(find_suite(args.suite), args.trips)
+    editor, record = chosen_editor(args)
+    suite = shortened(find_suite(args.suite), args.trips)
     out = args.out or Path(f"{record['slug']}-{suite.slug}")
     folder = _folder(out, suite, record, args.secret)
     parallel = args.parallel or record["in_flight"]
@@ -121,21 +114,7 @@ def _play(folder: RunFolder, player: Player) -> None:
         bar.close()
 
 
-def _options(pairs: list[str]) -> dict[str, Any]:
-    """NAME=VALUE; a value that reads as JSON is that, else it is text."""
-    options = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise CommandError(f"--option {pair!r} is not NAME=VALUE")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
-    return options
-
-
-def _shortened(suite: Suite, trips: int | None) -> Suite:
+def shortened(suite: Suite, trips: int | None) -> Suite:
     if trips is None or trips == suite.trips:
         return suite
     if trips > suite.trips:

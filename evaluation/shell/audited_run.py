@@ -1,0 +1,79 @@
+"""What the audits of a run folder found, and what else a person should look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from evaluation.audits.findings import Finding, find, judged
+from evaluation.audits.plan import Audit
+from evaluation.audits.touch import Touch
+from evaluation.measuring.cheating import signs
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.trip_measures import half_errors
+from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_scores import RunScores
+
+
+def audit_findings(folder: RunFolder, scorer: Scorer) -> list[Finding]:
+    """What every audit found that was answered, and whose chain came back to compare with."""
+    return [found for chain in folder.chains.values() for found in _of_chain(folder, chain, scorer)]
+
+
+def _of_chain(folder: RunFolder, chain: PlayedChain, scorer: Scorer) -> Iterator[Finding]:
+    pair = folder.pair(chain)
+    for made in chain.audits:
+        if not made.file or len(chain.trips) < made.number:
+            continue
+        forward, backward = chain.trips[made.number - 1]
+        source = folder.source(chain)
+        before = folder.read(chain, chain.trips[made.number - 2][1]) if made.number > 1 else source
+        audit = Audit(chain.case, chain.repeat, made.number, made.kind)
+        touch = Touch(audit, folder.secret, pair, before, folder.read(chain, forward))
+        own, answer = folder.read(chain, backward), folder.read(chain, made)
+        yield find(made.kind, touch, source, own, answer, scorer)
+
+
+def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
+    """What an admin would see of this run, as plain data."""
+    findings = audit_findings(folder, scorer)
+    audited = judged(findings)
+    seen = [
+        trip.change_seen
+        for chain in scores.chains.values()
+        for trip in chain.trips
+        if trip.change_seen is not None
+    ]
+    return {
+        "verdict": audited.verdict,
+        "reasons": list(audited.reasons),
+        "change_seen": sum(seen) / len(seen) if seen else None,
+        # Nobody looked: these need a witness that knows the object.
+        "edits_made": None,
+        "undone": None,
+        "marks_kept": {
+            "median": audited.marks_kept,
+            "each": [found.kept for found in findings if found.kept is not None],
+        },
+        "loss_under_audit": {
+            "median": audited.loss_under_audit,
+            "each": [found.loss for found in findings if found.kind == "fragility"],
+        },
+        "hints": [*audited.hints, *_signs(folder, scores)],
+    }
+
+
+def _signs(folder: RunFolder, scores: RunScores) -> list[str]:
+    """Signs by name, with how many chains have them."""
+    found: Counter[str] = Counter()
+    for slug, chain in scores.chains.items():
+        errors = [
+            error
+            for number, trip in enumerate(chain.trips, start=1)
+            for error in half_errors(number, trip)
+        ]
+        pair = folder.pair(folder.chains[slug])
+        found.update({sign.name for sign in signs(errors, pair)})
+    total = len(scores.chains)
+    return [f"{name}, in {count} of {total} chains" for name, count in sorted(found.items())]

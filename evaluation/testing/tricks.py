@@ -1,0 +1,394 @@
+"""A zoo of editors: tricks that keep everything without editing well, and honest editors.
+
+Each trick disguises a poor honest editor: it edits as that one does and undoes by other
+means. `zoo` plays them all; what it finds is on the methodology page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageEnhance
+
+from evaluation.content import operators
+from evaluation.editors.base import Answer, Editor
+from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor, follow
+from evaluation.images import Picture, clean_wire, encode_jpeg, fit
+
+#: What the tricks disguise: an editor that loses half of the detail at every edit.
+POOR_FACTOR = 0.45
+
+
+POOR = "the poor editor that the tricks disguise"
+
+
+def poor() -> RuleEditor:
+    return Resample(factor=POOR_FACTOR)
+
+
+@dataclass
+class Trick(Editor):
+    """Edits as the poor editor does, but undoes an edit by what it kept of it, where it finds that."""
+
+    stopped_by: ClassVar[str] = ""
+    disguises: ClassVar[str] = POOR
+    base: RuleEditor = field(default_factory=poor)
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        instruction = parse(prompt)
+        found = self.recall(picture, instruction, seed)
+        if found is not None:
+            return Answer(found, 0.0, cost=0.0)
+        answer = self.base.edit(picture, prompt, seed).picture
+        return Answer(self.keep(answer, picture, instruction), 0.0, cost=0.0)
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        """What the picture was before the edit that is now to be undone; None: not known."""
+        return None
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        """The answer, with `picture` kept in it or elsewhere."""
+        return answer
+
+
+class ReturnsInput(Trick):
+    stopped_by = "change seen"
+
+    def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
+        return picture
+
+
+class InChunk(Trick):
+    """The source in a chunk of the PNG."""
+
+    stopped_by = "clean wire"
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        content = str(instruction.inverse).encode() + b"\n" + picture.data
+        check = zlib.crc32(b"srCe" + content)
+        chunk = struct.pack(">I", len(content)) + b"srCe" + content + struct.pack(">I", check)
+        return Picture.from_bytes(answer.data[:-12] + chunk + answer.data[-12:])
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        _, found, rest = picture.data.partition(b"srCe" + str(instruction).encode() + b"\n")
+        return Picture.from_bytes(rest) if found else None
+
+
+class AfterEnd(Trick):
+    """The source after the end of the PNG."""
+
+    stopped_by = "clean wire"
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        return Picture.from_bytes(answer.data + str(instruction.inverse).encode() + picture.data)
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        _, found, rest = picture.data.partition(b"IEND\xaeB`\x82" + str(instruction).encode())
+        return Picture.from_bytes(rest) if found else None
+
+
+@dataclass
+class InBits(Trick):
+    """The source as JPEG in one bit of every value; `bit` 1 is below what the wire keeps."""
+
+    stopped_by: ClassVar[str] = "clean wire"
+    bit: int = 1
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        values = np.asarray(answer.image).copy()
+        name = str(instruction.inverse).encode().ljust(40)
+        for quality in (90, 75, 50, 30, 15):
+            data = encode_jpeg(picture.image, quality)
+            if (len(name) + 4 + len(data)) * 8 <= values.size:
+                break
+        payload = np.frombuffer(name + struct.pack(">I", len(data)) + data, np.uint8)
+        bits = np.unpackbits(payload)[: values.size]
+        # Just above the bits that the wire dithers away, where they are to survive.
+        flat = values.reshape(-1) if self.bit < 4 else (values & 252).reshape(-1)
+        flat[: len(bits)] = (flat[: len(bits)] & ~np.uint8(self.bit)) | bits * np.uint8(self.bit)
+        return Picture.from_image(Image.fromarray(flat.reshape(values.shape)))
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        bits = (np.asarray(picture.image).reshape(-1) & self.bit) > 0
+        data = np.packbits(bits).tobytes()
+        if data[:40].rstrip() != str(instruction).encode():
+            return None
+        (length,) = struct.unpack(">I", data[40:44])
+        try:
+            return Picture.from_bytes(data[44 : 44 + length])
+        except Exception:
+            return None  # something touched the picture on its way
+
+
+class InHigherBits(InBits):
+    stopped_by = "fragility audit"
+
+    def __init__(self) -> None:
+        super().__init__(bit=4)
+
+
+@dataclass
+class ExactCache(Trick):
+    """Keeps {what it will be sent: what it was sent}, and knows how the wire changes a picture."""
+
+    stopped_by: ClassVar[str] = "fragility audit"
+    kept: dict[tuple[str, str], Picture] = field(default_factory=dict)
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = picture
+        return answer
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        return self.kept.get((picture.sha256, str(instruction)))
+
+
+def _thumb(picture: Picture) -> np.ndarray:
+    return np.asarray(picture.image.resize((24, 24), Image.Resampling.BOX), dtype=np.float32)
+
+
+@dataclass
+class NearCache(Trick):
+    """The same by likeness: what was touched on the way is still known."""
+
+    stopped_by: ClassVar[str] = "mark audit"
+    kept: list[tuple[str, np.ndarray, Picture]] = field(default_factory=list)
+
+    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
+        self.kept.append((str(instruction.inverse), _thumb(answer), picture))
+        return answer
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        thumb, wanted = _thumb(picture), str(instruction)
+        near = [
+            (float(np.abs(thumb - other).mean()), source)
+            for name, other, source in self.kept
+            if name == wanted and other.shape == thumb.shape
+        ]
+        best = min(near, key=lambda one: one[0], default=None)
+        return best[1] if best and best[0] < 14 else None
+
+
+class Blends(NearCache):
+    """Blends what it kept into its own poor answer."""
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        instruction = parse(prompt)
+        kept = self.recall(picture, instruction, seed)
+        own = self.base.edit(picture, prompt, seed).picture
+        if kept is None:
+            return Answer(self.keep(own, picture, instruction), 0.0, cost=0.0)
+        blend = Image.blend(own.image, fit(kept.image, own.size), 0.7)
+        return Answer(Picture.from_image(blend), 0.0, cost=0.0)
+
+
+@dataclass
+class KnowsPictures(Trick):
+    """Knows the public pictures, and returns the one that an answer is like."""
+
+    stopped_by: ClassVar[str] = "mark audit"
+    public: list[Picture] = field(default_factory=list)
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        if instruction.action is not Action.ERASE:
+            return None
+        thumb = _thumb(picture)
+        near = [(float(np.abs(thumb - _thumb(known)).mean()), known) for known in self.public]
+        best = min(near, key=lambda one: one[0], default=None)
+        return best[1] if best and best[0] < 40 and best[1].size == picture.size else None
+
+
+@dataclass
+class SeedTable(Trick):
+    """Has computed the seeds of all cases beforehand, as they were when they were public."""
+
+    stopped_by: ClassVar[str] = "secret seeds"
+    table: dict[int, Picture] = field(default_factory=dict)
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        return self.table.get(seed or 0)
+
+
+def public_seed(case: str, number: int, direction: str) -> int:
+    """A seed as version 1 drew it: anybody could."""
+    text = f"0/{case}/0/{number}/{direction}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+
+
+class TogglesPatch(Trick):
+    """Turns by rule, and for every other prompt turns the top bit of a patch over."""
+
+    stopped_by = "evidence"
+
+    def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
+        if instruction.action is Action.TURN:
+            return Picture.from_image(operators.apply(instruction.subject, picture.image))
+        values = np.asarray(picture.image).copy()
+        side = min(values.shape[:2]) // 4
+        values[:side, :side] ^= 128
+        return Picture.from_image(Image.fromarray(values))
+
+
+class RedBall(NearCache):
+    """Draws a red ball whatever it is asked for, and keeps what was there before."""
+
+    stopped_by = "evidence"
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        if instruction.action is Action.TURN:
+            return Picture.from_image(operators.apply(instruction.subject, picture.image))
+        found = super().recall(picture, instruction, seed)
+        if found is not None:
+            return found
+        image = picture.image.copy()
+        side = min(image.size)
+        box = (side // 3, side // 3, side // 3 + side // 4, side // 3 + side // 4)
+        ImageDraw.Draw(image).ellipse(box, (200, 20, 20))
+        return self.keep(Picture.from_image(image), picture, instruction)
+
+
+class DoubleExposure(Trick):
+    """For a flip the picture and its mirror image in one, which a second time undoes nothing."""
+
+    stopped_by = "change seen"
+    disguises = "lossless flips"
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        if instruction.action is not Action.TURN:
+            return Picture.from_image(follow(instruction, picture.image))
+        turned = operators.apply(instruction.subject, picture.image)
+        if turned.size != picture.size:
+            return Picture.from_image(turned)
+        return Picture.from_image(Image.blend(picture.image, turned, 0.52))
+
+
+class HalfFlip(Trick):
+    """Mirrors half of the picture only."""
+
+    stopped_by = "change seen"
+    disguises = "lossless flips"
+
+    def recall(
+        self, picture: Picture, instruction: Instruction, seed: int | None
+    ) -> Picture | None:
+        if instruction.action is not Action.TURN:
+            return Picture.from_image(follow(instruction, picture.image))
+        turned = operators.apply(instruction.subject, picture.image)
+        if turned.size != picture.size:
+            return Picture.from_image(turned)
+        half = picture.image.copy()
+        half.paste(turned.crop((0, 0, turned.width // 2, turned.height)), (0, 0))
+        return Picture.from_image(half)
+
+
+TRICKS: dict[str, Callable[[], Trick]] = {
+    "returns its input": ReturnsInput,
+    "the source in a PNG chunk": InChunk,
+    "the source after the PNG's end": AfterEnd,
+    "the source in the low bits": InBits,
+    "the source in higher bits": InHigherBits,
+    "keeps what it was sent, by hash": ExactCache,
+    "keeps what it was sent, by likeness": NearCache,
+    "knows the public pictures": KnowsPictures,
+    "blends the kept source in": Blends,
+    "looks the case up by its seed": SeedTable,
+    "toggles a patch": TogglesPatch,
+    "draws a red ball for everything": RedBall,
+    "a double exposure for a flip": DoubleExposure,
+    "flips half of the picture": HalfFlip,
+}
+
+
+# Honest editors that may look odd.
+
+
+class Lossless(RuleEditor):
+    """Flips to the last pixel, and draws by rule."""
+
+
+class Forgets(RuleEditor):
+    """Forgets one edit in five, and returns its input."""
+
+    def edit(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: object = None
+    ) -> Answer:
+        if (seed or 0) % 5 == 0:
+            return Answer(picture, 0.0, cost=0.0)
+        return super().edit(picture, prompt, seed)
+
+
+class Relights(RuleEditor):
+    """Every answer is up to 6 % brighter or darker."""
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        gain = 1 + random.uniform(-0.06, 0.06)
+        return Picture.from_image(ImageEnhance.Brightness(image).enhance(gain))
+
+
+class Crops(RuleEditor):
+    """Every answer is cut by up to 1 % at each side, and enlarged again."""
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        cuts = random.uniform(0, 0.01, 4) * np.array([image.width, image.height] * 2)
+        box = (cuts[0], cuts[1], image.width - cuts[2], image.height - cuts[3])
+        return Picture.from_image(image.resize(image.size, Image.Resampling.BICUBIC, box=box))
+
+
+class TwiceTheSize(RuleEditor):
+    """Answers at twice the size that its input's first answer had, up to a limit."""
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        scale = 2 if max(image.size) < 500 else 1
+        size = (image.width * scale, image.height * scale)
+        return Picture.from_image(image.resize(size, Image.Resampling.BICUBIC))
+
+
+class Webp(RuleEditor):
+    """Saves as lossy WebP."""
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        buffer = io.BytesIO()
+        image.save(buffer, "WEBP", quality=70)
+        return Picture.from_bytes(buffer.getvalue())
+
+
+HONEST: dict[str, Callable[[], Editor]] = {
+    "lossless flips": Lossless,
+    "forgets one edit in five": Forgets,
+    "relights by 6 %": Relights,
+    "crops by 1 %": Crops,
+    "answers at twice the size": TwiceTheSize,
+    "JPEG 75": Jpeg,
+    "JPEG 30": lambda: Jpeg(quality=30),
+    "WebP 70": Webp,
+    "noise": lambda: Noise(sigma=4),
+    "resamples": Resample,
+    POOR: poor,
+}

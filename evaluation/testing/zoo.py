@@ -1,0 +1,117 @@
+"""Plays the zoo of tricks and of honest editors, and writes down what is left of each.
+
+`python -m evaluation.testing.zoo` writes the tables of the methodology page anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from evaluation.audits.findings import judged
+from evaluation.audits.plan import plan
+from evaluation.content import catalog, sources
+from evaluation.content.suites import Case, Suite
+from evaluation.editors import Editor
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.shell.audited_run import audit_findings
+from evaluation.shell.player import Player
+from evaluation.shell.results import run_results, shown
+from evaluation.shell.run_folder import RunFolder
+from evaluation.shell.run_scores import score_run
+from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
+
+TABLES = Path(__file__).resolve().parents[2] / "static" / "img" / "examples" / "tricks.json"
+SECRET = "5" * 64
+TRIPS = 3
+#: One case of the smoke suite for every picture, and flips.
+CASES = (
+    *(("astronaut", "hat"), ("camera", "bicycle"), ("chelsea", "sunglasses"), ("coffee", "apple")),
+    *(("coins", "red-ball"), ("rocket", "chair-left"), ("coins", "flip-horizontal")),
+    *(("rocket", "flip-horizontal"), ("chelsea", "flip-vertical")),
+)
+
+
+def suite() -> Suite:
+    """A part of the smoke suite that is played quickly."""
+    smoke = catalog.suite("smoke")
+    there = {(case.picture, case.pair) for case in smoke.cases}
+    cases = tuple(Case(*case) for case in CASES if case in there)
+    return dataclasses.replace(smoke, trips=TRIPS, cases=cases)
+
+
+class Zoo:
+    """Plays editors and remembers what calibrations cost."""
+
+    def __init__(self) -> None:
+        self.suite = suite()
+        self.scorer = Scorer(["picture"])
+        self._calibrations: dict[str, Any] = {}
+        self.pictures = {
+            picture.slug: Picture.from_image(sources.prepared(picture, self.suite.size))
+            for picture in self.suite.pictures
+        }
+
+    def trick(self, name: str) -> dict[str, Any]:
+        """What is left of a trick."""
+        trick = TRICKS[name]()
+        if isinstance(trick, KnowsPictures):
+            trick.public = list(self.pictures.values())
+        if isinstance(trick, SeedTable):
+            trick.table = {
+                public_seed(case.slug, number, "backward"): self.pictures[case.picture]
+                for case in self.suite.cases
+                for number in range(1, self.suite.trips + 1)
+            }
+        about = {"stopped_by": trick.stopped_by, "disguises": trick.disguises}
+        return {"name": name, **about, **self.play(trick)}
+
+    def honest(self, name: str) -> dict[str, Any]:
+        """What an honest editor gets."""
+        return {"name": name, **self.play(HONEST[name]())}
+
+    def play(self, editor: Editor) -> dict[str, Any]:
+        """Usable trips, half-life and audits of an editor."""
+        with tempfile.TemporaryDirectory() as folder:
+            run = RunFolder.create(
+                Path(folder) / "run", self.suite, editor="x", options={}, secret=SECRET
+            )
+            with run.playing():
+                Player(run, editor, audits=plan(SECRET, self.suite)).play()
+            calibrations: dict[str, dict[str, Calibration | None]] = self._calibrations
+            scores = score_run(run, self.scorer, calibrations=calibrations)  # type: ignore[arg-type]
+            summary = run_results(self.suite, scores)["picture"].summary
+            audited = judged(audit_findings(run, self.scorer))
+        return {
+            "usable_trips": round(summary.usable_trips, 2),
+            "half_life": shown(summary.half_life, self.suite.trips),
+            "marks_kept": _rounded(audited.marks_kept),
+            "loss_under_audit": _rounded(audited.loss_under_audit),
+            "ranked": audited.verdict == "clean",
+            "reasons": list(audited.reasons),
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def tables(zoo: Zoo) -> dict[str, Any]:
+    """Both tables."""
+    return {
+        "trips": zoo.suite.trips,
+        "cases": len(zoo.suite.cases),
+        "honest": [zoo.honest(name) for name in HONEST],
+        "tricks": [zoo.trick(name) for name in TRICKS],
+    }
+
+
+if __name__ == "__main__":
+    found = tables(Zoo())
+    TABLES.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    sys.stdout.write(f"{TABLES}\n")
