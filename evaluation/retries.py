@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import tenacity
 
-from evaluation.editors.base import Answer, Refused
+from evaluation.editors.base import Answer, Beside, Refused
 from evaluation.errors import EditorError
 from evaluation.images import Picture
 from evaluation.round_trips import Edit
@@ -72,7 +72,9 @@ def with_retries(
         reraise=True,
     )
 
-    def edit_with_retries(picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit_with_retries(
+        picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
         number = 0
 
         def once() -> Answer:
@@ -83,7 +85,7 @@ def with_retries(
             started = time.monotonic()
             ended: Answer | Refused | EditorError
             try:
-                ended = edit(picture, prompt, seed=seed)
+                ended = edit(picture, prompt, seed=seed, beside=beside)
             except (Refused, EditorError) as error:
                 ended = error
             if on_attempt:

@@ -86,9 +86,9 @@ class ModelLine(Line):
 
 
 class RunLine(Line):
-    """How it was measured: seed, versions, and which metrics were pinned or missing."""
+    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    secret: Sha256
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
@@ -123,6 +123,7 @@ class HalfRow(Row):
     """One edit: what was asked, and the picture that came back."""
 
     prompt: str
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]

@@ -37,6 +37,7 @@ from evaluation.measuring.trip_measures import (
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.run_secret import DIRECTIONS, chain_seeds, commitment
 from evaluation.statistics.events import Case
 from evaluation.statistics.standings import (
     MeasuredChain,
@@ -85,6 +86,8 @@ class Verification:
         for line in ("suite", "model", "run"):
             yield self._digest(line, raw[line])
         yield compared("suite", "content hash", stated, found)
+        if told := self.document.run.provenance.get("secret_sha256"):
+            yield compared("run", "secret", told, commitment(self.document.run.secret))
         yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
             (case.slug, repeat) for case in self.suite.cases for repeat in range(self.suite.repeats)
@@ -176,8 +179,21 @@ class Verification:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
             source, _ = self._file(chain.name, sources.get(case.picture))
+            yield from self._seeds(chain)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
+
+    def _seeds(self, chain: ChainLine) -> Iterator[Check]:
+        """Whether the run's secret drew the seeds that were sent."""
+        seed = chain_seeds(self.document.run.secret, chain.case, chain.repeat)
+        for trip in chain.trips:
+            line = f"{chain.name}, trip {trip.number}"
+            for direction, half in zip(DIRECTIONS, (trip.forward, trip.backward), strict=True):
+                if half and half.seed is None:
+                    yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
+                elif half:
+                    found = seed(trip.number, direction)
+                    yield compared(line, f"{direction} seed", half.seed, found, (0.0, 0.0))
 
     def _trips(
         self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture

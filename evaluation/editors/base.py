@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from evaluation.images import Picture
+from evaluation.images import Picture, clean_wire
 
 
 class Refused(Exception):
@@ -37,11 +37,32 @@ class Answer:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a yardstick may know besides picture and prompt; it never goes over a wire.
+
+    `before` is the picture before the forward edit that is to be taken back, `annotations`
+    what is marked in the source picture.
+    """
+
+    before: Picture | None = None
+    annotations: Any = None
+
+
 class Editor(ABC):
     """Edits a picture by a prompt. Threads may share one editor."""
 
     #: Which RQ queue plays it: "edits" (waits on others, no torch) or "gpu" (computes with torch).
     queue: ClassVar[str] = "edits"
+
+    def send(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
+        """An edit over the clean wire: whatever plays, probes or audits an editor asks here.
+
+        What lies beside the picture goes no further; only yardsticks look at it.
+        """
+        return self.edit(clean_wire(picture), prompt, seed)
 
     @abstractmethod
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:

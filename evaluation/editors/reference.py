@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import io
-import json
 import time
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageChops
-from PIL.PngImagePlugin import PngInfo
+from PIL import Image
 
 from evaluation.content import operators
 from evaluation.editors import drawings
-from evaluation.editors.base import Answer, Editor
+from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.instructions import Action, Instruction, parse
-from evaluation.images import (
-    ImageError,
-    Picture,
-    blank_card,
-    encode_jpeg,
-    encode_webp,
-)
+from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg
 
 # Goes up whenever an answer can change, so that curves never mix versions.
-VERSION = 1
+VERSION = 2
 INPAINT_RADIUS = 5
 # y = M x + b on sRGB in [0, 1]; every M has an inverse, and no colour leaves the range.
 TINTS: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = {
@@ -61,17 +52,26 @@ class RuleEditor(Editor):
         "resvg_py": "resvg-py",
     }
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def send(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
+        return self.edit(clean_wire(picture), prompt, seed, beside)
+
+    def edit(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
         started = time.perf_counter()
         instruction = parse(prompt)
         if seed is None:
             seed = int(hashlib.sha256(f"{picture.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
-        answer = self.answer(picture, instruction, seed)
+        answer = self.answer(picture, instruction, seed, beside or Beside())
         return Answer(
             answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
         )
 
-    def answer(self, picture: Picture, instruction: Instruction, seed: int) -> Picture:
+    def answer(
+        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
+    ) -> Picture:
         return self.damage(follow(instruction, picture.image), np.random.default_rng(seed))
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
@@ -138,57 +138,12 @@ def erase(name: str, image: Image.Image) -> Image.Image:
 
 
 class Oracle(RuleEditor):
-    """Undoes every edit exactly.
+    """Undoes every edit exactly: it is given the picture before it, beside the one to edit."""
 
-    What an edit covered travels inside the answer itself, in a PNG chunk of our
-    own: so any process can go on with the chain, after any crash.
-    """
-
-    CHUNK = b"cvRd"
-
-    def answer(self, picture: Picture, instruction: Instruction, seed: int) -> Picture:
-        image = picture.image
-        undone = self._undone(picture, instruction)
-        if undone is not None:
-            return Picture.from_image(undone)
-        edited = follow(instruction, image)
-        if instruction.action in (Action.KEEP, Action.TURN):
-            return Picture.from_image(edited)
-        box = ImageChops.difference(image, edited).getbbox() or (0, 0, 1, 1)
-        header = {"did": str(instruction), "box": box, "to": _fingerprint(edited)}
-        chunk = json.dumps(header).encode() + b"\n" + encode_webp(image.crop(box))
-        info = PngInfo()
-        info.add(self.CHUNK, chunk)
-        buffer = io.BytesIO()
-        edited.save(buffer, "PNG", compress_level=1, pnginfo=info)
-        return Picture.from_bytes(buffer.getvalue())
-
-    def _undone(self, picture: Picture, instruction: Instruction) -> Image.Image | None:
-        """The picture before the edit that this instruction takes back; None if it is another."""
-        if picture.mime != "image/png":
-            return None
-        file = Image.open(io.BytesIO(picture.data), formats=("PNG",))
-        for chunk, data, *_ in getattr(file, "private_chunks", ()):
-            if chunk != self.CHUNK:
-                continue
-            head, _, covered = data.partition(b"\n")
-            try:
-                header = json.loads(head)
-                if header["did"] != str(instruction.inverse) or header["to"] != _fingerprint(
-                    picture.image
-                ):
-                    continue
-                patch = Picture.from_bytes(covered).image
-                restored = picture.image.copy()
-                restored.paste(patch, tuple(header["box"]))
-            except (ValueError, KeyError, TypeError, ImageError):
-                continue  # somebody else's chunk: edit by rule as if it were not there
-            return restored
-        return None
-
-
-def _fingerprint(image: Image.Image) -> str:
-    return hashlib.sha256(repr(image.size).encode() + image.tobytes()).hexdigest()
+    def answer(
+        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
+    ) -> Picture:
+        return beside.before or super().answer(picture, instruction, seed, beside)
 
 
 class NoOp(RuleEditor):
@@ -196,7 +151,9 @@ class NoOp(RuleEditor):
 
     modules: ClassVar[dict[str, str]] = {}
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
         return Answer(picture, 0.0, cost=0.0)
 
 

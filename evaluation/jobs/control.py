@@ -17,6 +17,7 @@ from django.db.models import Count, F, Q, Sum
 
 from evaluation.editors import EDITORS, Editor, load_editor
 from evaluation.errors import UserFacingError
+from evaluation.run_secret import drawn, new_secret, shuffled
 from leaderboard import endpoints, queue
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
@@ -44,26 +45,28 @@ def start(
     editing_model: EditingModel,
     suite: Suite,
     *,
-    seed: int = 0,
+    secret: str | None = None,
     budget_calls: int | None = None,
     budget_usd: Decimal | None = None,
 ) -> Run:
     """A new run with all its chains, queued. It starts when a worker hears of it."""
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
-    cases = list(suite.cases.all())
+    secret = secret or new_secret()
+    asked = [(case, repeat) for repeat in range(suite.repeats) for case in suite.cases.all()]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,
-        seed=seed,
+        secret=secret,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
-        chains_total=len(cases) * suite.repeats,
-        edits_total=len(cases) * suite.repeats * suite.trips * 2,
+        chains_total=len(asked),
+        edits_total=len(asked) * suite.trips * 2,
     )
+    # They are played in the order of their keys, and that must not tell which case it is.
+    order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
     Chain.objects.bulk_create(
-        (Chain(run=run, case=case, repeat=n) for n in range(suite.repeats) for case in cases),
-        batch_size=500,
+        (Chain(run=run, case=case, repeat=repeat) for case, repeat in order), batch_size=500
     )
     enqueue(run)
     return run
@@ -188,7 +191,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.
         **endpoints.rule_options(),
-        "group": f"run-{run.pk}",
+        "group": drawn(run.secret, "group", run.pk).hex(),
         "on_security_event": on_security_event,
     }
     taken: set[str] = set()

@@ -16,7 +16,7 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
-from evaluation.editors.base import Answer, Editor, Refused
+from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
@@ -44,7 +44,8 @@ from evaluation.jobs.writer import (
     ThreadStopped,
 )
 from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Position, chain_seeds, round_trips
+from evaluation.round_trips import Position, round_trips
+from evaluation.run_secret import chain_seeds
 from leaderboard import queue
 from leaderboard.models import Call, Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
@@ -251,20 +252,23 @@ class PlayJob:
     def _works(self, chains: list[Chain]) -> list[ChainInPlay]:
         """The claimed chains with the picture each goes on from."""
         played = {chain.pk: chain.trips_played for chain in chains}
-        last: dict[int, Trip] = {}
+        last: dict[tuple[int, int], Trip] = {}
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
-        for trip in trips.filter(number__gte=min(played.values(), default=0)).order_by("number"):
-            if trip.number >= played[trip.chain_id]:
-                last[trip.chain_id] = trip
-        return [self._work(chain, last.get(chain.pk)) for chain in chains]
+        for trip in trips.filter(number__gte=min(played.values(), default=0)):
+            last[trip.chain_id, trip.number] = trip
+        return [
+            self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
+            for chain in chains
+        ]
 
-    def _work(self, chain: Chain, last: Trip | None) -> ChainInPlay:
+    def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
+        """The chain after its last whole trip and the half of the next, where there are any."""
         number = chain.trips_played + 1
-        seed = chain_seeds(self.run.seed, chain.case.slug, chain.repeat)
-        if last and last.number == number:
-            return ChainInPlay(chain, _there(last.edited), number, "backward", seed)
-        picture = last.restored if last else chain.case.picture.stored
-        return ChainInPlay(chain, _there(picture), number, "forward", seed)
+        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
+        picture = _there(whole.restored if whole else chain.case.picture.stored)
+        if half:
+            return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
+        return ChainInPlay(chain, picture, number, "forward", seed)
 
     def _judged(self, event: Event | Alarm) -> Event | Alarm:
         """What a chain's trouble means: the end of the chain, or a pause of the run."""
@@ -314,7 +318,12 @@ class PlayJob:
         try:
             halves = round_trips(
                 with_retries(partial(self._attempt, work), LIMITS, stop=self.stop),
-                Position(stored_safely(work.picture.read), work.number, work.direction),
+                Position(
+                    stored_safely(work.picture.read),
+                    work.number,
+                    work.direction,
+                    stored_safely(work.before.read) if work.before else None,
+                ),
                 forward=work.chain.case.forward,
                 backward=work.chain.case.backward,
                 trips=self.trips,
@@ -348,14 +357,19 @@ class PlayJob:
             put(ChainBlocked(work, error))
 
     def _attempt(
-        self, work: ChainInPlay, picture: Picture, prompt: str, seed: int | None
+        self,
+        work: ChainInPlay,
+        picture: Picture,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         """One edit, tried once; a rate limit is no try, the next call is granted after it."""
         while True:
             call = self._may_call(work)
             started = time.monotonic()
             try:
-                answer = self.editor.edit(picture, prompt, seed)
+                answer = self.editor.send(picture, prompt, seed, beside)
             except Refused as refusal:
                 _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
                 self.writer.inbox.put(CallFailed(work, call))

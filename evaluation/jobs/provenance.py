@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from evaluation import __version__
 from evaluation.editors.base import Editor
 from evaluation.packages import package_versions
+from evaluation.run_secret import commitment
 from leaderboard.models import Run
 
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
@@ -45,7 +46,7 @@ def of_playing(run: Run, editor: Editor) -> dict[str, Any]:
             "content_hash": suite.content_hash,
         },
         "model": {"slug": model.slug, "editor": model.editor, **editor.describe()},
-        "seed": run.seed,
+        "secret_sha256": commitment(run.secret),
         "max_in_flight": model.max_in_flight,
         "code": code_version(),
         "python": platform.python_version(),

@@ -26,7 +26,8 @@ from django.utils import timezone
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database
-from evaluation.round_trips import Direction, Half, Seed, following
+from evaluation.round_trips import Half, following
+from evaluation.run_secret import Direction, Seed
 from leaderboard.models import Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
@@ -61,6 +62,8 @@ class ChainInPlay:
     number: int
     direction: Direction
     seed: Seed
+    #: What the trip began with, where the chain goes on in the middle of one.
+    before: StoredImage | None = None
     attempt: int = 0
     call: OpenCall | None = None
     expected: Decimal = Decimal(0)
@@ -235,10 +238,10 @@ class RunWriter:
             trip: dict[str, Any] = {"chain": chain.pk, "number": number}
             if event.half.direction == "forward":
                 trip |= {"edited": event.stored.pk, "edited_seconds": answer.seconds}
-                forward.append(trip | {"edited_notes": notes})
+                forward.append(trip | {"edited_seed": event.half.seed, "edited_notes": notes})
             else:
                 trip |= {"restored": event.stored.pk, "restored_seconds": answer.seconds}
-                backward.append(trip | {"restored_notes": notes})
+                backward.append(trip | {"restored_seed": event.half.seed, "restored_notes": notes})
                 if event.usable:
                     returned.append({"id": chain.pk, "trips_played": number})
         pictures = {event.stored.pk: event.stored for event in arrived}

@@ -24,7 +24,7 @@ from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused
-from evaluation.images import Picture, blank_card, is_reframed
+from evaluation.images import Picture, blank_card, clean_wire, is_reframed
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
 from evaluation.measuring.scoring import retention
@@ -137,7 +137,8 @@ def probe_steps(
         yield from _edits(subject, picture or probe_picture(), pair, quote)
 
 
-def _edits(editor: Editor, source: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+def _edits(editor: Editor, picture: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+    source = clean_wire(picture)  # what comes back is compared with what is sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
         try:
@@ -164,7 +165,7 @@ def _call(
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
         try:
-            answer = editor.edit(picture, prompt, seed=SEED)
+            answer = editor.send(picture, prompt, seed=SEED)
         except Refused as refused:
             detail = f"the model refused: {refused.reason}" if quote else "the model refused"
             advice = "The prompt is harmless; a filter of the model may be too strict."

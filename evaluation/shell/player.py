@@ -12,7 +12,8 @@ from evaluation.editors.base import Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
-from evaluation.round_trips import Half, chain_seeds, following, round_trips
+from evaluation.round_trips import Half, following, round_trips
+from evaluation.run_secret import chain_seeds, shuffled
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 
 TICK = 0.2
@@ -49,7 +50,8 @@ class Player:
         After an interruption the edits in flight are finished and kept, since
         they are paid for; a second one drops them.
         """
-        todo = [slug for slug, chain in self.folder.chains.items() if not chain.outcome]
+        waiting = (slug for slug, chain in self.folder.chains.items() if not chain.outcome)
+        todo = shuffled(self.folder.secret, waiting, str)
         pool = ThreadPoolExecutor(max_workers=max(1, self.parallel))
         futures = {pool.submit(self._play_chain, slug) for slug in todo}
         interrupted = False
@@ -124,12 +126,12 @@ class Player:
             self.on_attempt(chain.slug, attempt)
 
         for half in round_trips(
-            with_retries(self.editor.edit, self.limits, on_attempt=told, stop=self.stop),
+            with_retries(self.editor.send, self.limits, on_attempt=told, stop=self.stop),
             position,
             forward=pair.forward,
             backward=pair.backward,
             trips=folder.suite.trips,
-            seed=chain_seeds(folder.header["seed"], chain.case, chain.repeat),
+            seed=chain_seeds(folder.secret, chain.case, chain.repeat),
         ):
             yield half
             at = following(half.number, half.direction)

@@ -1,6 +1,6 @@
 """A run as a folder: what the shell plays into, scores, reports and hands on.
 
-    RUN/run.json                                  suite, editor, seed, versions; every chain
+    RUN/run.json                                  suite, editor, secret, versions; every chain
     RUN/calls.jsonl                               every call, also those that failed
     RUN/scores.json                               written by `convergebench score`
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
@@ -31,9 +31,10 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, Suit
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Direction, Half, Position, following
+from evaluation.round_trips import Half, Position, following
+from evaluation.run_secret import Direction, new_secret
 
-FORMAT = 2
+FORMAT = 3
 
 
 class RunFolderError(UserFacingError):
@@ -51,6 +52,7 @@ class PlayedHalf:
     mime: str
     width: int
     height: int
+    seed: int
     seconds: float
     cost: float | None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -103,7 +105,13 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, suite: Suite, *, editor: str, options: Mapping[str, Any], seed: int
+        cls,
+        path: Path,
+        suite: Suite,
+        *,
+        editor: str,
+        options: Mapping[str, Any],
+        secret: str | None = None,
     ) -> Self:
         """A new, empty run; RunFolderError where the folder holds something else."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -112,7 +120,7 @@ class RunFolder:
             "format": FORMAT,
             "editor": editor,
             "options": dict(options),
-            "seed": seed,
+            "secret": secret or new_secret(),
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             "provenance": {},
             "suite": suite.to_dict(),
@@ -144,6 +152,10 @@ class RunFolder:
     def name(self) -> str:
         """What people call the run: its model, else its editor."""
         return str(self.header.get("name") or self.header["editor"])
+
+    @property
+    def secret(self) -> str:
+        return str(self.header["secret"])
 
     @property
     def complete(self) -> bool:
@@ -223,7 +235,12 @@ class RunFolder:
         if not chain.halves:
             return Position(self.source(chain))
         last = chain.halves[-1]
-        return Position(self.read(chain, last), *following(last.number, last.direction))
+        number, direction = following(last.number, last.direction)
+        picture = self.read(chain, last)
+        if direction == "forward":
+            return Position(picture, number)
+        before = self.read(chain, chain.halves[-2]) if number > 1 else self.source(chain)
+        return Position(picture, number, direction, before)
 
     # Playing.
 
@@ -246,6 +263,7 @@ class RunFolder:
             picture.mime,
             picture.width,
             picture.height,
+            half.seed,
             round(half.answer.seconds, 3),
             half.answer.cost,
             dict(half.answer.notes),

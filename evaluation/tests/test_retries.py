@@ -24,7 +24,7 @@ class Scripted:
     def __init__(self, *ends):
         self.ends, self.calls = list(ends), 0
 
-    def __call__(self, picture, prompt, seed=None):
+    def __call__(self, picture, prompt, seed=None, beside=None):
         self.calls += 1
         end = self.ends.pop(0)
         if isinstance(end, BaseException):
@@ -90,7 +90,7 @@ def test_stop_ends_a_wait():
 
 
 def test_threads_may_share_the_edit():
-    def flaky(picture, prompt, seed=None):
+    def flaky(picture, prompt, seed=None, beside=None):
         if seed not in seen:
             seen.add(seed)
             raise error()

@@ -22,6 +22,7 @@ from simple_history.admin import SimpleHistoryAdmin
 from evaluation.content import curation, sources
 from evaluation.content.suites import SourcePicture
 from evaluation.editors import EditorError, load_editor
+from evaluation.editors.base import Beside
 from evaluation.images import Picture, encode_webp
 from leaderboard.admin.base import CurationActions, NoticesConflicts
 from leaderboard.content import drafts
@@ -256,9 +257,9 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
         start = Picture.from_image(sources.prepare(source.stored.read().image, PREVIEW_SIZE))
         editor = load_editor("oracle")
         try:
-            answer = editor.edit(start, pair.forward, seed=1).picture
+            answer = editor.send(start, pair.forward, seed=1).picture
             if half == "backward":
-                answer = editor.edit(answer, pair.backward, seed=2).picture
+                answer = editor.send(answer, pair.backward, 2, Beside(before=start)).picture
         except EditorError as error:
             raise Http404(error.message) from None
         response = HttpResponse(

@@ -32,7 +32,7 @@ class RunAdmin(admin.ModelAdmin):
         "clear_flags",
     )
     fieldsets = (
-        (None, {"fields": ("editing_model", "suite", "seed", "cost_estimate")}),
+        (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
         ("State", {"fields": ("state", "why", "progress", "last_error", "resume_at", "published")}),
         ("Signs of cheating", {"fields": ("flag_list", "cleared")}),
@@ -46,7 +46,7 @@ class RunAdmin(admin.ModelAdmin):
             return (
                 (
                     None,
-                    {"fields": ("editing_model", "suite", "seed", "budget_calls", "budget_usd")},
+                    {"fields": ("editing_model", "suite", "budget_calls", "budget_usd")},
                 ),
             )
         return self.fieldsets
@@ -75,7 +75,6 @@ class RunAdmin(admin.ModelAdmin):
         started = jobs.start(
             obj.editing_model,
             obj.suite,
-            seed=obj.seed,
             budget_calls=obj.budget_calls,
             budget_usd=obj.budget_usd,
         )

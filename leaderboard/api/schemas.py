@@ -194,7 +194,10 @@ class RunOut(Schema):
     current: bool = Field(description="Stands for its model on the board.")
     complete: bool
     ranked: bool
-    seed: int
+    secret: str | None = Field(
+        alias="published_secret",
+        description="What seeds and order were drawn by; null until the run has finished.",
+    )
     edits_done: int
     edits_total: int
     calls: int

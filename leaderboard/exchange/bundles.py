@@ -72,7 +72,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "price_per_edit": _text(model.price_per_edit),
         },
         "run": {
-            "seed": run.seed,
+            "secret": run.secret,
             "state": run.state,
             "source": run.source,
             "metrics": run.metrics,
@@ -143,9 +143,10 @@ def _trip(
             return None
         seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
         notes = trip.edited_notes if direction == "forward" else trip.restored_notes
+        seed = trip.edited_seed if direction == "forward" else trip.restored_seed
         cost, attempts = ledger[chain.pk, trip.number, direction]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, **_file(stored), **facts}
+        return {"prompt": prompt, "seed": seed, **_file(stored), **facts}
 
     return {
         "number": trip.number,

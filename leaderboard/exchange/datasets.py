@@ -33,7 +33,7 @@ Licences. Each line names the licence and attribution of its source picture; a d
 picture is derived from it, under the same licence. It was made by the model that the line
 names, whose terms may ask for more.
 
-Provenance. Each line names run, model, seed, suite and the suite's content hash; metric
+Provenance. Each line names run, model, secret, suite and the suite's content hash; metric
 versions are in `runs.json`. These are machine scores: no person was asked which is better.
 """
 
@@ -71,7 +71,7 @@ class Return:
             "model": run.editing_model.slug,
             "run": run.pk,
             "repeat": self.chain.repeat,
-            "seed": run.seed,
+            "secret": run.published_secret,
         }
 
 

@@ -54,7 +54,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model=model)
         chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
-        chosen = chosen[: min(most, self.room(model))]
+        chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
         if not keys or not taken.update(
@@ -172,6 +172,8 @@ class Trip(models.Model):
     number = models.PositiveSmallIntegerField()
     edited = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     restored = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    edited_seed = models.PositiveIntegerField(null=True)
+    restored_seed = models.PositiveIntegerField(null=True)
     edited_seconds = models.FloatField(null=True)
     restored_seconds = models.FloatField(null=True)
     edited_notes = models.JSONField(default=dict)

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from evaluation.metrics import scored_metrics
+from evaluation.run_secret import new_secret
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
 
@@ -124,7 +125,12 @@ class Run(models.Model):
     reason = models.CharField(max_length=40, blank=True, help_text="Code of why it is paused.")
     reason_text = models.CharField(max_length=500, blank=True)
     resume_at = models.DateTimeField(null=True, blank=True, help_text="Resumes by itself then.")
-    seed = models.PositiveIntegerField(default=0)
+    secret = models.CharField(
+        max_length=64,
+        default=new_secret,
+        editable=False,
+        help_text="Seeds, order and audits are drawn by it; published when the run has finished.",
+    )
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
     budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     calls = models.PositiveIntegerField(default=0, editable=False)
@@ -194,6 +200,11 @@ class Run(models.Model):
     @property
     def is_ended(self) -> bool:
         return self.state in ENDED_STATES
+
+    @property
+    def published_secret(self) -> str | None:
+        """The secret that the run was drawn by; None as long as something may still be played."""
+        return self.secret if self.state == RunState.FINISHED else None
 
     @property
     def is_ranked(self) -> bool:

@@ -287,7 +287,8 @@ def reproduce(run: Run) -> str:
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
     play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
-    return shlex.join([*play, "--seed", str(run.seed)] if run.seed else play)
+    secret = run.published_secret
+    return shlex.join([*play, "--secret", secret] if secret else play)
 
 
 def shell_name(suite: Suite) -> str:

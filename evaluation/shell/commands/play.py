@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the editor; may be repeated",
     )
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same run (0)")
+    parser.add_argument(
+        "--secret",
+        metavar="HEX",
+        help="draw seeds and order as the run whose secret this is (a new one)",
+    )
     parser.add_argument("--budget", type=float, metavar="USD", help="pause before it costs more")
     parser.add_argument("--yes", action="store_true", help="do not ask before it costs money")
     parser.add_argument("--parallel", type=int, metavar="N", help="chains played at once")
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     editor, record = find_editor(args.editor, _options(args.option))
     suite = _shortened(find_suite(args.suite), args.trips)
     out = args.out or Path(f"{record['slug']}-{suite.slug}")
-    folder = _folder(out, suite, record, args.seed)
+    folder = _folder(out, suite, record, args.secret)
     parallel = args.parallel or record["in_flight"]
     with folder.playing():
         folder.header["provenance"] = {
@@ -140,17 +144,19 @@ def _shortened(suite: Suite, trips: int | None) -> Suite:
     return dataclasses.replace(suite, trips=trips)
 
 
-def _folder(out: Path, suite: Suite, record: dict[str, Any], seed: int) -> RunFolder:
+def _folder(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
-            out, suite, editor=record["editor"], options=record["options"], seed=seed
+            out, suite, editor=record["editor"], options=record["options"], secret=secret
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
         folder.save()
         return folder
     folder = RunFolder.open(out)
-    mine = {"editor": record["editor"], "options": record["options"], "seed": seed}
+    mine = {"editor": record["editor"], "options": record["options"]}
+    if secret:
+        mine["secret"] = secret
     for name, value in mine.items():
         if folder.header.get(name) != value:
             raise CommandError(

@@ -270,7 +270,7 @@ class Report:
                 "header": {
                     name: value
                     for name, value in run.header.items()
-                    if name in ("editor", "options", "seed", "begun", "ended", "folder") and value
+                    if name in ("editor", "options", "secret", "begun", "ended", "folder") and value
                 },
                 "editor": run.header.get("provenance", {}).get("editor", {}),
                 "metrics": {

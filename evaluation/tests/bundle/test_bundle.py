@@ -34,7 +34,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "model": model
         | {"options": {}, "open_weights": None, "price_per_edit": None, "is_reference": True},
         "run": {
-            "seed": 0,
+            "secret": "5" * 64,
             "state": "finished",
             "source": "ours",
             "metrics": {},
@@ -200,7 +200,7 @@ def test_what_is_not_our_json_is_refused(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: d["run"].update(seed="0"), "run.seed"),
+        (lambda d: d["run"].update(secret="0"), "run.secret"),
         (lambda d: d["run"].update(surprise=1), "run.surprise"),
         (lambda d: d["model"].pop("name"), "model.name"),
         (lambda d: d["model"].update(slug="../x"), "model.slug"),

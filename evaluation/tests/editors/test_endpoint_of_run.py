@@ -21,11 +21,20 @@ def run_of(**options: Any) -> Run:
     return Run(pk=7, editing_model=model)
 
 
-def test_the_key_arrives_in_the_clear_and_the_run_names_the_attempts() -> None:
+def test_the_key_arrives_in_the_clear() -> None:
     editor = editor_of(run_of(url="https://example.com/v1"))
     assert isinstance(editor, Endpoint)
-    assert (editor.api_key, editor.group) == (KEY, "run-7")
+    assert editor.api_key == KEY
     assert KEY not in repr(editor)
+
+
+def test_attempts_are_named_by_the_run_and_its_secret_alone() -> None:
+    run, same = (run_of(url="https://example.com/v1") for _ in range(2))
+    groups = {getattr(editor_of(one), "group", "") for one in (run, run, same)}
+    assert len(groups) == 2  # another secret, another name
+    same.secret = run.secret
+    assert len({getattr(editor_of(one), "group", "") for one in (run, same)}) == 1
+    assert run.secret not in groups
 
 
 def test_a_row_cannot_open_our_network(settings: Any) -> None:

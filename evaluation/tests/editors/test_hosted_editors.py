@@ -10,7 +10,8 @@ import pytest
 
 from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
-from evaluation.round_trips import Position, chain_seeds, round_trips
+from evaluation.round_trips import Edit, Position, round_trips
+from evaluation.run_secret import chain_seeds
 from evaluation.testing.fake_providers import (
     KEY,
     PROMPT,
@@ -262,21 +263,22 @@ def test_a_picture_below_the_models_least_size_is_sent_enlarged(
 def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
     fake: FakeProvider, load: Load, picture: Picture
 ) -> None:
-    """The oracle undoes its edits by what it writes into its PNGs: not a byte may be touched."""
-    if missing := load_editor("oracle").missing():
+    """Clean pictures arrive as they were sent and come back as they were answered."""
+    editor = load_editor("jpeg", quality=50)
+    if missing := editor.missing():
         pytest.skip(missing[0])
-    fake.edit = by_editor(load_editor("oracle"))
+    fake.edit = by_editor(editor)
     sent = Position(Picture.from_image(picture.image.resize((256, 192))))
-    halves = list(
-        round_trips(
-            load().edit,
+
+    def chain(edit: Edit) -> list[str]:
+        halves = round_trips(
+            edit,
             sent,
             forward="Add a hat.",
             backward="Remove the hat.",
             trips=2,
-            seed=chain_seeds(0, "case", 0),
+            seed=chain_seeds("secret", "case", 0),
         )
-    )
-    assert [half.number for half in halves] == [1, 1, 2, 2]
-    assert halves[-1].answer.picture.image.tobytes() == sent.picture.image.tobytes()
-    assert halves[0].answer.picture.image.tobytes() != sent.picture.image.tobytes()
+        return [half.answer.picture.sha256 for half in halves]
+
+    assert chain(load().send) == chain(editor.send)

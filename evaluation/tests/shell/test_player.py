@@ -16,6 +16,7 @@ from evaluation.content.suites import Case
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
 from evaluation.retries import Limits
+from evaluation.run_secret import shuffled
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.run_folder import RunFolder, RunFolderError
 from evaluation.testing.waiting import wait_until
@@ -34,8 +35,8 @@ def small_suite(*pairs, trips=2, repeats=1, picture="coffee"):
     )
 
 
-def new_run(path, suite, editor="jpeg", seed=0):
-    return RunFolder.create(path, suite, editor=editor, options={}, seed=seed)
+def new_run(path, suite, editor="jpeg", secret="5" * 64):
+    return RunFolder.create(path, suite, editor=editor, options={}, secret=secret)
 
 
 class Scripted(Editor):
@@ -82,6 +83,22 @@ def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
     assert again.chains == folder.chains
 
 
+def test_the_secret_decides_in_which_order_chains_are_played(tmp_path):
+    def order(name, secret=None):
+        folder = RunFolder.create(
+            tmp_path / name, dataclasses.replace(SMOKE, trips=1), editor="noop", options={},
+            secret=secret,
+        )  # fmt: skip
+        play(folder, load_editor("noop"))
+        lines = (tmp_path / name / "calls.jsonl").read_text().splitlines()
+        return [call["chain"] for call in map(json.loads, lines) if call["direction"] == "forward"]
+
+    first, other = order("first"), order("other")
+    assert sorted(first) == sorted(other) == sorted(case.slug for case in SMOKE.cases)
+    assert first != other
+    assert first == order("again", RunFolder.open(tmp_path / "first").secret)
+
+
 def test_repeats_differ_by_their_seed_only(tmp_path):
     folder = new_run(tmp_path / "run", small_suite("apple", repeats=2), "noise")
     play(folder, load_editor("noise"))
@@ -124,7 +141,7 @@ BLANK = Answer(Picture.from_image(Image.new("RGB", (288, 192))), 0.1)
 def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips, tmp_path):
     folder = new_run(tmp_path / "run", small_suite("apple", "book"))
     play(folder, Scripted({4: end}))
-    first, second = folder.chains.values()
+    first, second = (folder.chains[slug] for slug in shuffled(folder.secret, folder.chains, str))
     assert (first.outcome, len(first.trips)) == (outcome, trips)
     assert (second.outcome, len(second.trips)) == ("completed", 2)
     ledger = [json.loads(line) for line in (tmp_path / "run/calls.jsonl").read_text().splitlines()]
@@ -179,8 +196,8 @@ def test_a_picture_that_was_changed_is_not_played_on(tmp_path):
         (lambda path: path.mkdir(), "no run.json"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("{")), "run.json"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("[]")), "expected an object"),
-        (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 2"),
-        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 2}')), "suite"),
+        (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 3"),
+        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 3}')), "suite"),
     ],
 )
 def test_what_is_no_run_folder_is_said_in_words(break_it, message, tmp_path):
@@ -257,9 +274,8 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     assert len(new) == folder.suite.edits - len(finished)
     # The same run, never killed, gives the same pictures.
     chain = next(iter(folder.chains.values()))
-    whole = new_run(
-        tmp_path / "whole", dataclasses.replace(folder.suite, cases=folder.suite.cases[:1]), "noise"
-    )
+    one = dataclasses.replace(folder.suite, cases=folder.suite.cases[:1])
+    whole = new_run(tmp_path / "whole", one, "noise", folder.secret)
     play(whole, load_editor("noise"))
     assert [h.sha256 for h in next(iter(whole.chains.values())).halves] == [
         h.sha256 for h in chain.halves

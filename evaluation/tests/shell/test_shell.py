@@ -73,7 +73,7 @@ def yardsticks(tmp_path_factory):
     scorer, found, calibrations = Scorer(names), {}, {}
     for name in ("oracle", "noop", "blank-card", "thumbnail", "jpeg", "noise", "resample", "colour-drift"):  # fmt: skip
         folder = RunFolder.create(
-            tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}, seed=0
+            tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}
         )
         with folder.playing():
             Player(folder, load_editor(name)).play()
@@ -186,7 +186,7 @@ def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, cap
     assert json.loads(capsys.readouterr().out)["outcomes"] == {"completed": 3}
     assert (run / "calls.jsonl").read_bytes() == before
     for other, message in (
-        (["--seed", "5"], "is a run with seed 0"),
+        (["--secret", "5"], "is a run with secret"),
         (["--option", "quality=5"], "is a run with options {}"),
         (["--trips", "2"], "choose another --out"),
     ):

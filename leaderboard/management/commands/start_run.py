@@ -22,7 +22,6 @@ class Command(BaseCommand):
         parser.add_argument("models", nargs="*", metavar="model", help="Slugs of editing models.")
         parser.add_argument("--references", action="store_true", help="All reference editors.")
         parser.add_argument("--suite", required=True, help="smoke, or smoke-v1 for one version.")
-        parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
         parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
         parser.add_argument(
@@ -53,7 +52,6 @@ class Command(BaseCommand):
                 run = jobs.start(
                     model,
                     suite,
-                    seed=options["seed"],
                     budget_calls=options["budget_calls"],
                     budget_usd=options["budget_usd"],
                 )

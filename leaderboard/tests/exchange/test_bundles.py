@@ -138,7 +138,9 @@ def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
     assert "equal        picture-0--flip, trip 2, ssim\n" in said
 
 
-@pytest.mark.parametrize("editor", ["jpeg", "oracle"])  # the oracle's own drift is 0
+@pytest.mark.parametrize(
+    "editor", ["jpeg", "oracle"]
+)  # the oracle drifts by the wire's dither alone
 def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
     pairs = (factories.REPLICA, WINTER)
     run = finished_run(editor, suite=factories.tiny_suite(2, pairs, trips=2, repeats=2))
@@ -185,6 +187,21 @@ def test_digests_made_anew_do_not_help_where_the_pictures_are_there(packed):
     assert "picture-1--replica, trip 2, ssim" in found
     assert "chain picture-1--replica, retention and events by ssim" in found
     assert "standing ssim at 0.5, all, numbers" in found
+
+
+def test_seeds_that_the_secret_does_not_draw_are_named(packed):
+    def another_seed(document: dict[str, Any]) -> None:
+        document["chains"][0]["trips"][1]["backward"]["seed"] += 1
+
+    def another_secret(document: dict[str, Any]) -> None:
+        document["run"]["secret"] = "5" * 64
+
+    chain = "picture-0--flip"
+    found = differing(altered(packed.numbers, another_seed, sealed=True))
+    assert found == [f"{chain}, trip 2, backward seed"]
+    found = differing(altered(packed.numbers, another_secret, sealed=True))
+    assert "run, secret" in found
+    assert f"{chain}, trip 1, forward seed" in found
 
 
 def test_without_pictures_scores_are_not_checked_and_sums_are(packed):

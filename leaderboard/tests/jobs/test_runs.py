@@ -112,13 +112,13 @@ def test_to_play_again_costs_nothing(server: EditingServer) -> None:
     assert len(server.calls) == 24
 
 
-def test_the_same_seed_asks_for_the_same_edits(server: EditingServer) -> None:
+def test_the_same_secret_asks_for_the_same_edits(server: EditingServer) -> None:
     model, suite = served(server), factories.tiny_suite()
     for _ in range(2):
-        played(jobs.start(model, suite, seed=7))
+        played(jobs.start(model, suite, secret="7" * 64))
     assert len({call.edit for call in server.calls}) == 24
     assert len({call.key for call in server.calls}) == 48  # a run's keys are its own
-    played(jobs.start(model, suite, seed=8))
+    played(jobs.start(model, suite))
     assert len({call.edit for call in server.calls}) == 48
 
 

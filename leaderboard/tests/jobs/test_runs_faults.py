@@ -141,7 +141,7 @@ def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: Editin
     collector = threading.Thread(target=collect)
     collector.start()
     try:
-        again = played(jobs.start(model, suite))
+        again = played(jobs.start(model, suite, secret=first.secret))
     finally:
         ended.set()
         collector.join()

@@ -116,7 +116,7 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
-    undisturbed = scored(played(jobs.start(run.editing_model, run.suite)))
+    undisturbed = scored(played(jobs.start(run.editing_model, run.suite, secret=run.secret)))
     monkeypatch.setattr(score_job, "TRIPS", 1)
 
     class Killed(BaseException):

@@ -9,23 +9,24 @@ import pytest
 
 from evaluation import jobs
 from evaluation.editors import load_editor
+from evaluation.run_secret import new_secret
 from evaluation.shell.player import Player
 from evaluation.shell.run_folder import RunFolder
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Trip
 from leaderboard.testing import factories
 
-SEED = 7
+SECRET = new_secret()
 
 
 @pytest.mark.django_db
-def test_the_same_case_and_seed_give_the_same_bytes_in_the_shell_and_on_the_site(tmp_path: Path):
+def test_the_same_case_and_secret_give_the_same_bytes_in_the_shell_and_on_the_site(tmp_path: Path):
     suite, pictures = factories.core_suite(2, (factories.FLIP,), trips=2, repeats=2)
     options: dict[str, Any] = {"sigma": 9}
     run = jobs.start(
         factories.editing_model("noise", "noise", options=options),
         store_suite(suite, pictures),
-        seed=SEED,
+        secret=SECRET,
     )
     jobs.play(run.pk)
     on_site = {
@@ -35,7 +36,9 @@ def test_the_same_case_and_seed_give_the_same_bytes_in_the_shell_and_on_the_site
         if half
     }
 
-    folder = RunFolder.create(tmp_path / "run", suite, editor="noise", options=options, seed=SEED)
+    folder = RunFolder.create(
+        tmp_path / "run", suite, editor="noise", options=options, secret=SECRET
+    )
     for chain in folder.chains.values():
         file = tmp_path / "run/chains" / chain.slug / "I0_source.png"
         file.parent.mkdir(parents=True)

@@ -33,6 +33,7 @@ PLAN = {
     ("gpu", "parent"): 4,
     ("valkey", ""): 4,
 }
+SECRET = "5" * 64
 IN_FLIGHT = 4
 TRIPS = 30
 
@@ -64,7 +65,7 @@ def test_kills_at_random_moments_change_nothing(
 ) -> None:
     model = served(server, max_in_flight=IN_FLIGHT)
     suite = factories.tiny_suite(pictures=3, trips=TRIPS)
-    undisturbed = jobs.start(model, suite, seed=1)
+    undisturbed = jobs.start(model, suite, secret=SECRET)
     jobs.play(undisturbed.pk)
     jobs.score(undisturbed.pk)
     undisturbed.refresh_from_db()
@@ -82,7 +83,7 @@ def test_kills_at_random_moments_change_nothing(
     with WorkerProcesses(tmp_path, LEASE_SECONDS=5) as workers:
         for name in ("edits-1", "edits-2", "gpu-1", "gpu-2"):
             workers.hire(name.partition("-")[0], name)
-        run = jobs.start(model, suite, seed=1)
+        run = jobs.start(model, suite, secret=SECRET)
 
         def at_work(queue: str) -> list[str]:
             names = [name for name in workers.processes if name.startswith(queue)]

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0006_published_elsewhere'),
+        ('leaderboard', '0007_secrets'),
     ]
 
     operations = [
