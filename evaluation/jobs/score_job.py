@@ -155,7 +155,7 @@ class ScoreJob:
                     setattr(trip, name, value)
                 for stored, picture in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored_safely(partial(stored.write_thumbnail, picture))
+                        stored_safely(partial(stored.write_what_pages_cannot, picture))
                 before = x
             try:
                 retry_database(partial(self._write, chain, part, scores))
