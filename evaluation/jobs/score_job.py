@@ -166,7 +166,7 @@ class ScoreJob:
                     setattr(trip, name, value)
                 for stored, shown in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored_safely(partial(stored.write_thumbnail, shown))
+                        stored_safely(partial(stored.write_what_pages_cannot, shown))
                 before = x
             try:
                 retry_database(partial(self._write, chain, part, self._rows(part, found)))

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0007_secrets'),
+        ('leaderboard', '0008_hardening'),
     ]
 
     operations = [
