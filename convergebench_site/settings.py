@@ -95,6 +95,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "convergebench_site.request_limits.RequestLimits",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.gzip.GZipMiddleware",
@@ -158,12 +159,12 @@ if len(REDIS_SOCKET.encode()) > 100:
     REDIS_SOCKET = f"{tempfile.gettempdir()}/convergebench-{_short}.sock"
 _queue = {
     **({"URL": REDIS_URL} if REDIS_URL else {"UNIX_SOCKET_PATH": REDIS_SOCKET, "DB": 0}),
-    # JSON in the queue, so that nobody who reaches Redis can run code here. The worker
-    # is started with the same serializer.
+    # JSON, not pickle. A worker is started with the same serializer, and calls only the
+    # functions of `leaderboard.queue.FUNCTIONS`, whatever somebody writes into Redis.
     "SERIALIZER": "rq.serializers.JSONSerializer",
     "DEFAULT_TIMEOUT": -1,
 }
-RQ_QUEUES = {"edits": dict(_queue), "gpu": dict(_queue)}
+RQ_QUEUES = {"edits": dict(_queue), "probes": dict(_queue), "gpu": dict(_queue)}
 RQ_SHOW_ADMIN_LINK = True
 RQ = {"COMMIT_MODE": "on_db_commit"}
 
@@ -195,12 +196,29 @@ WHITENOISE_USE_FINDERS = DEBUG or TESTING
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 # Maps of vendored scripts: no page asks for them, and they are most of what there is to compress.
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
-DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
+# What a request's body may have, before anything reads it; longer where files are sent.
+BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
+LONG_BODY_LIMITS = {"/try/": 122 * 2**20, "/admin/": 80 * 2**20}
+LONG_BODIES_AT_ONCE = 2
 # More than a brought chain may have, so that its page says what is wrong.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 
-CACHES = {"default": env.cache_url("CACHE_URL", default="locmemcache://")}
+_shared_cache = env.cache_url("CACHE_URL", default="locmemcache://")
+if "Redis" in _shared_cache["BACKEND"]:
+    # Whoever can write to Redis must not run code here: no pickle.
+    _shared_cache.setdefault("OPTIONS", {})["serializer"] = (
+        "convergebench_site.caches.PlainSerializer"
+    )
+CACHES = {
+    "default": _shared_cache,
+    # Counters of visits have a cache of their own: pages do not push them out.
+    "counters": _shared_cache | {"KEY_PREFIX": "counters"},
+}
+if "locmem" in _shared_cache["BACKEND"]:
+    CACHES["default"] = {"BACKEND": "convergebench_site.caches.SizedCache", "LOCATION": "pages"}
+    CACHES["counters"] |= {"LOCATION": "counters", "OPTIONS": {"MAX_ENTRIES": 20_000}}
+RATELIMIT_USE_CACHE = "counters"
 # Without a shared cache (CACHE_URL) each web process counts for itself; the true limits
 # are the quotas kept in the database.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
@@ -220,7 +238,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 6
 AXES_COOLOFF_TIME = 1
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_address"
+AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_network"
 AXES_ENABLED = not TESTING
 LOGIN_URL = "admin:login"
 
@@ -269,6 +287,8 @@ METRICS = env.list("METRICS", default=[])
 # Cases of a run that are audited, at least (or one in ten); 0 audits none.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
+#: Tests of one endpoint, however often it is submitted.
+PROBES_PER_DAY = env.int("PROBES_PER_DAY", default=20)
 #: Chains of their own that one address can have scored.
 UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.

@@ -10,7 +10,6 @@ import sys
 from evaluation import __version__
 from evaluation.errors import UserFacingError
 from evaluation.shell.player import Paused
-from evaluation.statistics.levels import lost
 
 COMMANDS = {
     "editors": "evaluation.shell.commands.editors",
@@ -25,8 +24,8 @@ COMMANDS = {
     "verify": "evaluation.shell.commands.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
 }
-DESCRIPTION = f"""\
-How many round trips until {lost()} of the picture is lost?
+DESCRIPTION = """\
+How many round trips does a picture last?
 
 A round trip asks an image-editing model for an edit and then for its inverse:
 add a hat, remove the hat. convergebench plays round trips, scores what comes

@@ -10,6 +10,8 @@ import hashlib
 import io
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,6 +30,7 @@ MAX_PIXELS = 40_000_000
 # A progressive JPEG has about ten scans. One of a million empty ones, eleven bytes
 # each, would keep a processor busy for a day.
 MAX_SCANS = 500
+STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
 # The lightest and darkest value of a channel in a picture of one colour, even after a JPEG save.
@@ -95,6 +98,17 @@ class Picture:
         return picture
 
     @classmethod
+    def from_head(
+        cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
+    ) -> Picture:
+        """The picture by what its first bytes say, without decoding a pixel.
+
+        Its `image` may still fail, and be turned by its EXIF orientation.
+        """
+        image, mime = _opened(data, max_bytes, max_pixels)
+        return cls(data, mime, image.width, image.height)
+
+    @classmethod
     def from_image(cls, image: Image.Image) -> Picture:
         """The picture of an image made by our own code, as PNG."""
         picture = cls(encode_png(image), "image/png", image.width, image.height)
@@ -120,15 +134,13 @@ class Picture:
         return self.data if self.mime == "image/png" else encode_png(self.image)
 
 
-def _decode(
-    data: bytes, max_bytes: int, max_pixels: int
-) -> tuple[Image.Image, str, tuple[str, ...]]:
-    """The canonical image, its MIME type by magic bytes, and what was converted on the way."""
+def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.ImageFile, str]:
+    """The picture with its head read, and its MIME type by magic bytes."""
     if not data:
         raise ImageError("the picture is empty (0 bytes)")
     if len(data) > max_bytes:
         raise ImageError(f"the picture has {len(data):,} bytes; the limit is {max_bytes:,}")
-    try:
+    with _readable():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         # The header alone tells the size: a bomb is refused before a pixel is decoded.
         if image.width * image.height > max_pixels:
@@ -142,14 +154,30 @@ def _decode(
             raise ImageError("animated pictures are not accepted; send a single frame")
         if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
             raise ImageError(f"the JPEG has more than {MAX_SCANS} scans")
+        return image, Image.MIME[kind or ""]
+
+
+def _decode(
+    data: bytes, max_bytes: int, max_pixels: int
+) -> tuple[Image.Image, str, tuple[str, ...]]:
+    """The canonical image, its MIME type, and what was converted on the way."""
+    image, mime = _opened(data, max_bytes, max_pixels)
+    with _readable():
         canonical, notes = _canonical(image, data)
+    return canonical, mime, notes
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Whatever a decoder raises inside is an ImageError."""
+    try:
+        yield
     except ImageError:
         raise
     except UnidentifiedImageError:
         raise ImageError("not a PNG, JPEG or WebP picture") from None
     except BROKEN as error:
         raise ImageError(f"the picture cannot be decoded: {error}") from error
-    return canonical, Image.MIME[kind or ""], notes
 
 
 def _canonical(image: ImageFile.ImageFile, data: bytes) -> tuple[Image.Image, tuple[str, ...]]:
@@ -185,22 +213,33 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
     """
     other = Image.open(io.BytesIO(data), formats=("PNG",))
     tile = other.tile[0]
-    values: NDArray[Any]
-    if image.mode == "I;16":
-        values = np.asarray(image)[..., None]
-    elif tile.args == "LA;16B":  # four bytes, as RGBA has them: grey high, low, alpha high, low
+    grey_alpha = tile.args == "LA;16B"
+    if grey_alpha:  # four bytes, as RGBA has them: grey high, low, alpha high, low
         other.tile = [tile._replace(args="RGBA")]
-        values = np.asarray(other).reshape(*other.size[::-1], 4).view(">u2")
-    else:
+    elif image.mode != "I;16":
         other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
-        values = np.asarray(image).astype(np.uint16) * 256 + np.asarray(other)
-    eight: NDArray[Any] = np.empty(values.shape, dtype=np.uint8)
-    for row in range(len(values)):  # the whole picture in float64 would be eight times its size
-        eight[row] = np.rint(values[row] / 257)
-    if (key := image.info.get("transparency")) is not None:
-        # One colour that stands for "transparent", in 16 bits too.
-        seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
-        eight = np.concatenate([eight, seen.astype(np.uint8)], axis=-1)
+    key = image.info.get("transparency")
+    eight: NDArray[Any] | None = None
+    # The whole picture in 16 bits and its parts would be many times its size.
+    for top in range(0, image.height, STRIP_ROWS):
+        box = (0, top, image.width, min(top + STRIP_ROWS, image.height))
+        values: NDArray[Any]
+        if image.mode == "I;16":
+            values = np.asarray(image.crop(box))[..., None]
+        elif grey_alpha:
+            part = np.asarray(other.crop(box))
+            values = part.reshape(*part.shape[:2], 4).view(">u2")
+        else:
+            high = np.asarray(image.crop(box)).astype(np.uint16)
+            values = high * 256 + np.asarray(other.crop(box))
+        strip = np.rint(values / 257).astype(np.uint8)
+        if key is not None:  # one colour that stands for "transparent", in 16 bits too
+            seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
+            strip = np.concatenate([strip, seen.astype(np.uint8)], axis=-1)
+        if eight is None:
+            eight = np.empty((image.height, *strip.shape[1:]), dtype=np.uint8)
+        eight[top : top + len(strip)] = strip
+    assert eight is not None  # noqa: S101 -- a picture has rows
     return Image.fromarray(eight.squeeze(-1) if eight.shape[-1] == 1 else eight)
 
 

@@ -65,6 +65,7 @@ class KeptPages:
         keep = None if settings.DEBUG or _is_personal(request) else _keep(request.path_info)
         if keep is None:
             return self.get_response(request)
+        request.get_host()  # raises for a host that is not ours, also where the page is kept
         key = _key(request, keep)
         small = "gzip" in request.headers.get("Accept-Encoding", "")
         kept: Kept | None = cache.get(f"{key}:{small}")
@@ -102,7 +103,8 @@ def _key(request: HttpRequest, keep: Keep) -> str:
     # The last value of each, as views read it: repeating a parameter makes no new page.
     values = [request.GET.get(name) for name in keep.parameters] if request.GET else []
     # An address with other parameters shows the same page, but search engines shall skip it.
-    parts = (__version__, keep.stamp(), request.get_host(), request.path, bool(request.GET), values)
+    # Not the host: pages link to the site by its own name, and anybody can make up new ones.
+    parts = (__version__, keep.stamp(), request.path, bool(request.GET), values)
     return f"page:{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()}"
 
 

@@ -19,7 +19,8 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from rq import Queue, Worker
 
-EDITS, GPU = "edits", "gpu"
+#: Tests of submitted endpoints have a queue of their own: a slow endpoint holds up no run.
+EDITS, GPU, PROBES = "edits", "gpu", "probes"
 PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT = (
     "play",
     "score",
@@ -28,7 +29,14 @@ PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT = (
     "export",
 )
 #: Somebody looks at a page and waits for these: they go first.
-URGENT = frozenset({PROBE, SCORE_UPLOADED})
+URGENT = frozenset({SCORE_UPLOADED})
+#: Seconds after which a job is ended from outside; others end by themselves. A test has a
+#: deadline of its own, long before.
+JOB_SECONDS = {PROBE: 600}
+#: All that a worker calls: whoever can write to Redis can ask for these, and for nothing else.
+FUNCTIONS = frozenset(
+    f"evaluation.jobs.{kind}" for kind in (PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT)
+)
 #: After Redis did not answer, a process leaves it alone for this long.
 SILENT_SECONDS = 5.0
 
@@ -59,7 +67,7 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                     # end of a running job would take the next one of the same id with it.
                     job_id=f"{name}-{uuid4().hex}",
                     at_front=kind in URGENT,
-                    timeout=-1,
+                    timeout=JOB_SECONDS.get(kind, -1),
                     result_ttl=0,
                     failure_ttl=3600,
                 )

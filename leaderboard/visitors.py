@@ -25,6 +25,21 @@ def client_address(request: HttpRequest) -> str | None:
     return None
 
 
+def network_of(address: str) -> str:
+    """Who the address stands for: one host of IPv4; of IPv6 its /64, of which one host has all."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False).network_address)
+
+
+def client_network(request: HttpRequest) -> str | None:
+    address = client_address(request)
+    return address and network_of(address)
+
+
 def wait(request: HttpRequest, what: str, rate: str = RATE) -> int:
     """How many seconds this address has to wait before it may ask again; 0 when it may now.
 
@@ -33,7 +48,7 @@ def wait(request: HttpRequest, what: str, rate: str = RATE) -> int:
     usage = get_usage(
         request,
         group=what,
-        key=lambda _group, r: client_address(r) or "unknown",
+        key=lambda _group, r: client_network(r) or "unknown",
         rate=rate,
         increment=True,
     )

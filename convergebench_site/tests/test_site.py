@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.files.storage import FileSystemStorage
+
+from leaderboard.views.errors import server_error
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib", "scipy.stats")
@@ -42,9 +45,19 @@ def test_readyz_names_each_part_and_says_degraded_without_workers(client, valkey
             "storage": "ok",
             "redis": "ok",
             "workers.edits": "none alive",
+            "workers.probes": "none alive",
             "workers.gpu": "none alive",
         },
     }
+
+
+@pytest.mark.django_db
+def test_who_asks_whether_the_site_is_ready_writes_nothing(client, valkey, monkeypatch):
+    def written(*_: object) -> None:
+        raise AssertionError("written to storage")
+
+    monkeypatch.setattr(FileSystemStorage, "save", written)
+    assert client.get("/readyz").json()["checks"]["storage"] == "ok"
 
 
 @pytest.mark.django_db
@@ -71,6 +84,12 @@ def test_an_unknown_address_gets_our_own_page(client):
     answer = client.get("/no/such/page/")
     assert answer.status_code == 404
     assert b"There is no page here" in answer.content
+
+
+def test_when_all_fails_the_page_that_says_so_does_not(rf):
+    answer = server_error(rf.get("/"))
+    assert answer.status_code == 500
+    assert "ConvergeBench" in answer.content.decode()
 
 
 def test_the_pages_import_nothing_heavy():

@@ -11,10 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import stat
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +19,8 @@ from typing import IO, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from evaluation.content import archives
+from evaluation.content.archives import ArchiveError
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES
@@ -35,9 +34,6 @@ MAX_ENTRIES = 100_000
 MAX_DIRECTORY = 32 * 2**20
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
-# Pictures hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
-MAX_RATIO = 100
-RATIO_FROM = 2**20
 # What our own zips are dated, so that the same run gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -320,34 +316,18 @@ class Bundle:
 def read(path: Path) -> Bundle:
     """The bundle in this file; BundleError says what is wrong with it."""
     try:
-        with path.open("rb") as file:
-            _check_directory(file)
-        archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError) as error:
+        archive = archives.open_archive(path, max_directory=MAX_DIRECTORY)
+    except ArchiveError as error:
         raise BundleError(f"{path.name} is not a bundle: {error}") from None
     try:
         _check_entries(archive, path.stat().st_size)
         return Bundle(archive)
+    except ArchiveError as error:
+        archive.close()
+        raise BundleError(str(error)) from None
     except BaseException:
         archive.close()
         raise
-
-
-def _check_directory(file: IO[bytes]) -> None:
-    """Refuse a list of entries that would fill the memory before one of them is looked at."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - 2**16 - 100))
-    tail = file.read()
-    end = tail.rfind(b"PK\x05\x06")
-    if end < 0:
-        raise zipfile.BadZipFile("this is not a zip file")
-    (length,) = struct.unpack_from("<I", tail, end + 12)
-    if tail[max(0, end - 20) :].startswith(b"PK\x06\x07"):
-        if not tail[max(0, end - 76) :].startswith(b"PK\x06\x06"):
-            raise zipfile.BadZipFile("the zip file's directory is not where it should be")
-        (length,) = struct.unpack_from("<Q", tail, end - 76 + 40)
-    if length > MAX_DIRECTORY:
-        raise zipfile.BadZipFile(f"the zip file lists too many entries ({length:,} bytes of names)")
 
 
 def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
@@ -357,48 +337,26 @@ def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
         raise BundleError(f"the bundle has {len(entries):,} entries; the limit is {MAX_ENTRIES:,}")
     seen: set[str] = set()
     for info in entries:
-        _check_entry(info)
-        if info.filename in seen:
-            raise BundleError(f"the bundle has {info.filename!r} twice")
-        seen.add(info.filename)
+        # zipfile cuts names at a zero byte; the name as it stands in the file counts.
+        name = info.orig_filename
+        if name != DOCUMENT and not NAME.fullmatch(name):
+            raise BundleError(f"the bundle has an entry called {name[:200]!r}, which no bundle has")
+        archives.check_entry(info, name, MAX_DOCUMENT if name == DOCUMENT else MAX_BYTES)
+        if name in seen:
+            raise BundleError(f"the bundle has {name!r} twice")
+        seen.add(name)
     if DOCUMENT not in seen:
         raise BundleError(f"the zip file has no {DOCUMENT}: it is not a run bundle")
-    if sum(info.compress_size for info in entries) > size:
-        raise BundleError("entries of the bundle overlap: a zip bomb")
+    archives.check_overlap(archive, size)
     if (total := sum(info.file_size for info in entries)) > MAX_TOTAL:
         raise BundleError(f"the bundle unpacks to {total:,} bytes; the limit is {MAX_TOTAL:,}")
 
 
-def _check_entry(info: zipfile.ZipInfo) -> None:
-    # zipfile cuts names at a zero byte; the name as it stands in the file counts.
-    name = info.orig_filename
-    if name != DOCUMENT and not NAME.fullmatch(name):
-        raise BundleError(f"the bundle has an entry called {name[:200]!r}, which no bundle has")
-    if stat.S_ISLNK(info.external_attr >> 16):
-        raise BundleError(f"{name} is a symbolic link")
-    if info.flag_bits & 0x1:
-        raise BundleError(f"{name} is encrypted")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise BundleError(f"{name} is packed by a method that bundles do not use")
-    limit = MAX_DOCUMENT if name == DOCUMENT else MAX_BYTES
-    if info.file_size > limit:
-        raise BundleError(f"{name} has {info.file_size:,} bytes; the limit is {limit:,}")
-    if info.file_size > max(RATIO_FROM, MAX_RATIO * info.compress_size):
-        raise BundleError(f"{name} unpacks to more than {MAX_RATIO} times its size: a zip bomb")
-
-
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> bytes:
-    """The entry's bytes: as many as it declares, and its checksum holds."""
     try:
-        with archive.open(info) as file:
-            data = file.read(limit + 1)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        raise BundleError(f"{info.filename} cannot be read: {error}") from None
-    if len(data) != info.file_size:
-        raise BundleError(
-            f"{info.filename} declares {info.file_size:,} bytes and has {len(data):,}"
-        )
-    return data
+        return archives.content(archive, info, info.filename, limit)
+    except ArchiveError as error:
+        raise BundleError(str(error)) from None
 
 
 def _as_written(digits: str) -> float | str:

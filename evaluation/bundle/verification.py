@@ -179,8 +179,8 @@ class Verification:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
             source, _ = self._file(chain.name, sources.get(case.picture))
-            about = self.suite.picture_by_slug[case.picture]
             yield from self._seeds(chain)
+            about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,11 @@ from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
-from evaluation.images import MAX_BYTES, MAX_PIXELS, ImageError, Picture
+from evaluation.http.large_answers import LARGE, LARGE_PIXELS
+from evaluation.images import MAX_BYTES, ImageError, Picture
+
+#: 4096 x 4096 and a little: the largest that editing models answer with today.
+MAX_ANSWER_PIXELS = 17_000_000
 
 
 @dataclass(eq=False)
@@ -29,7 +33,7 @@ class Endpoint(Settings, Editor):
 
     price: float | None = None
     max_bytes: int = MAX_BODY_BYTES
-    max_pixels: int = MAX_PIXELS
+    max_pixels: int = MAX_ANSWER_PIXELS
     allow_local: bool = False
     ports: tuple[int, ...] = (443,)
     deny: tuple[str, ...] = ()
@@ -56,18 +60,29 @@ class Endpoint(Settings, Editor):
 
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         """The edited picture. The whole edit, with what it polls and fetches, has one deadline."""
+        with LARGE.edit():
+            return self._edit(picture, prompt, seed)
+
+    def _edit(self, picture: Picture, prompt: str, seed: int | None) -> Answer:
         start = time.monotonic()
         call = Call(self.http, self)
         request = self.protocol.request(self, prompt, seed, picture.size)
         reply = call.post(request, picture.png(), self._idempotency_key(picture, prompt, seed))
         data = self.protocol.picture(call, reply)
         seconds = time.monotonic() - start
+        limits = {"max_bytes": min(self.max_bytes, MAX_BYTES), "max_pixels": self.max_pixels}
         try:
-            answered = Picture.from_bytes(
-                data, max_bytes=min(self.max_bytes, MAX_BYTES), max_pixels=self.max_pixels
-            )
+            head = Picture.from_head(data, **limits)
+            if head.width * head.height <= LARGE_PIXELS:
+                answered = Picture.from_bytes(data, **limits)
+            else:
+                LARGE.wait(self.timeout)
+                # A copy that is not decoded: many edits that end at once keep their answers.
+                answered = replace(Picture.from_bytes(data, **limits))
         except ImageError as error:
             raise bad_answer(str(error)) from error
+        except TimeoutError:
+            raise bad_answer("no room for a picture this large: others are being read") from None
         return Answer(answered, seconds, self.price, {"status": reply.status, **call.notes})
 
     def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:

@@ -78,6 +78,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 # Printable ASCII without the space and what parsers disagree about.
 _ALLOWED = re.compile(r"[!-~]+")
 _ENCODED_CONTROL = re.compile(r"%(0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
+NO_PUBLIC_ADDRESS = "the host name leads to no public address"
 _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
 
 
@@ -95,6 +96,25 @@ class AddressRefused(EditorError):
         super().__init__(message, fault=fault, permanent=True)
         self.kind = kind
         self.detail = detail or message
+        #: Whether a name server was asked; else the text of the address says it all.
+        self.looked_up = False
+
+
+class Unresolved(EditorError):
+    """A host name that leads nowhere."""
+
+
+def for_strangers(error: EditorError) -> EditorError:
+    """The error as those may see it who do not belong to the site.
+
+    That a name is unknown and that it leads into our own network are told alike: else anybody
+    could ask our name server, one submission at a time, which hosts we have.
+    """
+    if isinstance(error, Unresolved) or (
+        isinstance(error, AddressRefused) and error.fault is Fault.BLOCKED and error.looked_up
+    ):
+        return EditorError(NO_PUBLIC_ADDRESS, fault=Fault.UNREACHABLE, permanent=True)
+    return error
 
 
 def _not_public(detail: str, hint: str = "") -> AddressRefused:
@@ -270,13 +290,20 @@ class Rules:
 
     def resolve(self, url: Url) -> tuple[Address, ...]:
         """The addresses of the URL's host, by one lookup; refused unless every one is public."""
+        try:
+            return self._resolve(url)
+        except AddressRefused as refused:
+            refused.looked_up = not url.literal
+            raise
+
+    def _resolve(self, url: Url) -> tuple[Address, ...]:
         target = Target(url.scheme, url.host, url.port, url.host, url.literal)
         try:
             addresses = resolve(target, policy=self.policy, resolver=self.resolver)
         except BlockedAddressError as error:
             raise _not_public(f"{url.host}: {error}") from None
         except (OSError, UnicodeError, ValueError) as error:
-            raise EditorError(
+            raise Unresolved(
                 f"cannot resolve the host name {url.host}", fault=Fault.UNREACHABLE
             ) from error
         for address in addresses:

@@ -19,7 +19,7 @@ import httpcore2
 from ssrfguard import Address
 
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import AddressRefused, Rules, Url
+from evaluation.http.addresses import AddressRefused, Rules, Unresolved, Url
 
 CONNECT_SECONDS = 10.0
 CONNECT_ATTEMPTS = 4
@@ -50,7 +50,7 @@ class GuardedNetwork:
         try:
             return lookup.result(timeout=max(0.0, deadline - time.monotonic()))
         except LookupTimeout:
-            raise EditorError(
+            raise Unresolved(
                 f"cannot resolve the host name {url.host}: no answer in time",
                 fault=Fault.UNREACHABLE,
             ) from None

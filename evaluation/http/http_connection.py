@@ -24,12 +24,17 @@ import httptools
 
 from evaluation.errors import EditorError, Fault
 from evaluation.http.guarded_sockets import protocol_error, seconds_left
+from evaluation.http.large_answers import LARGE, LARGE_BYTES
 from evaluation.http.reply import Reply
 
 MAX_HEAD_BYTES = 64 * 2**10
 # Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
 MAX_PIECES = 100_000
 RECEIVE_BYTES = 64 * 2**10
+# Of an error only its words are read, and they are few.
+MAX_ERROR_BYTES = 64 * 2**10
+# What is not body after the head: sizes of chunks, their extensions, trailers.
+MAX_FRAMING_BYTES = 2 * 2**20
 # Shorter than the 5 s after which common servers (uvicorn, Node) hang up, so that
 # an edit is not sent into a connection that is just being closed.
 KEEPALIVE_SECONDS = 4.0
@@ -78,6 +83,8 @@ class Connection:
                 answer.end_with_connection()
                 break
             answer.feed(data)
+            if answer.size > LARGE_BYTES:
+                LARGE.wait(seconds_left(deadline))
         if answer.keeps_alive:
             self._idle_since = time.monotonic()
         return Reply(answer.status, answer.headers, b"".join(answer.chunks))
@@ -104,10 +111,20 @@ class _Answer:
         self.complete = self.keeps_alive = False
         self._max_bytes = max_bytes
         self._parser = httptools.HttpResponseParser(self)
+        self._raw = 0
         self._head_bytes = self._pieces = self._received = self._size = 0
         self._head_ended = self._surplus = False
         self._arrived: list[bytes] = []
         self._decode: Callable[[bytes, int], bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the body are here, decoded."""
+        return self._size
+
+    @property
+    def _is_error(self) -> bool:
+        return self.status >= 300
 
     @property
     def room(self) -> int:
@@ -133,7 +150,13 @@ class _Answer:
                 self._look_at_head()
             elif self._head_bytes > MAX_HEAD_BYTES:
                 raise protocol_error(f"the head of the answer exceeds {MAX_HEAD_BYTES:,} bytes")
+        else:
+            self._raw += len(data)
         self._take()
+        if self._raw - self._received > MAX_FRAMING_BYTES:
+            raise protocol_error(
+                f"chunk extensions and trailers exceed {MAX_FRAMING_BYTES:,} bytes"
+            )
 
     def end_with_connection(self) -> None:
         """The server hung up, which ends a body of no stated length."""
@@ -143,9 +166,9 @@ class _Answer:
 
     def _look_at_head(self) -> None:
         """Refuse what need not be read."""
-        if (
-            int(self.headers.get("content-length", 0)) > self._max_bytes
-        ):  # llhttp saw it is a number
+        # llhttp saw that it is a number; thousands of digits are more than Python reads.
+        stated = self.headers.get("content-length", "").lstrip("0") or "0"
+        if not self._is_error and (len(stated) > 15 or int(stated) > self._max_bytes):
             raise _too_large(self._max_bytes)
         self._decode = _decoder(self.headers.get("content-encoding", ""))
 
@@ -156,11 +179,14 @@ class _Answer:
         arrived, self._arrived = b"".join(self._arrived), []
         self._received += len(arrived)
         if self._decode:
-            arrived = self._decode(arrived, self._max_bytes + 1 - self._size)
+            limit = min(self._max_bytes, MAX_ERROR_BYTES) if self._is_error else self._max_bytes
+            arrived = self._decode(arrived, limit + 1 - self._size)
         self._size += len(arrived)
-        if max(self._size, self._received) > self._max_bytes:
-            raise _too_large(self._max_bytes)
         self.chunks.append(arrived)
+        if self._is_error and max(self._size, self._received) >= MAX_ERROR_BYTES:
+            self.complete, self.keeps_alive = True, False  # the rest is not read
+        elif max(self._size, self._received) > self._max_bytes:
+            raise _too_large(self._max_bytes)
 
     def on_message_begin(self) -> None:
         self._surplus = self.complete

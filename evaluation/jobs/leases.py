@@ -1,9 +1,9 @@
-"""Hold on to a run while it is finalised, which may take longer than a lease."""
+"""Hold on to what may take longer than a lease."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
@@ -20,19 +20,28 @@ def claimed(run: Run, token: UUID) -> Iterator[bool]:
     if not run.claim_finalising(token):
         yield False
         return
+    try:
+        with renewed(lambda: run.claim_finalising(token)):
+            yield True
+    finally:
+        retry_database(lambda: Run.objects.release_finalising(token))
+
+
+@contextmanager
+def renewed(renew: Callable[[], object]) -> Iterator[None]:
+    """Calls `renew` three times per lease, in a thread of its own, until the block ends."""
     done = threading.Event()
 
-    def renew() -> None:
+    def beat() -> None:
         while not done.wait(settings.LEASE_SECONDS / 3):
             with suppress(DatabaseError):  # the next time may fare better
-                run.claim_finalising(token)
+                renew()
             connection.close()  # a thread has one of its own
 
-    thread = threading.Thread(target=renew, daemon=True)
+    thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
-        yield True
+        yield
     finally:
         done.set()
         thread.join()
-        retry_database(lambda: Run.objects.release_finalising(token))

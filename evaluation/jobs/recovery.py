@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from evaluation.jobs import control
 from leaderboard import queue, score_files
-from leaderboard.models import Chain, Run, Submission, UploadedChain
+from leaderboard.models import Chain, Run, Submission, UploadedChain, Use
 from leaderboard.models.runs import RunState
 from leaderboard.standings import reports
 
@@ -26,14 +26,15 @@ def sweep() -> None:
             log.info("run goes on", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
-    # A test that a dead worker left, or whose job was lost. A worker writes every step.
+    # A test that a dead worker left, or whose job was lost.
     quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
-        queue.enqueue(pk, queue.PROBE, queue.EDITS)
+        queue.enqueue(pk, queue.PROBE, queue.PROBES)
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
     UploadedChain.objects.expired().delete()
+    Use.objects.expired().delete()
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

@@ -26,6 +26,7 @@ from evaluation.jobs.job_errors import (
 )
 from evaluation.jobs.review import review
 from evaluation.jobs.shutdown import asked_to_stop
+from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
@@ -164,9 +165,11 @@ class ScoreJob:
                 measures = vars(measure_trip(source, before, y, x, pair))
                 for name, value in {**measures, **found_by_scoring(found, index)}.items():
                     setattr(trip, name, value)
+                if found.maps:
+                    trip.loss_map = loss_map(found.maps[index])
                 for stored, shown in ((trip.edited, y), (trip.restored, x)):
                     if stored:
-                        stored_safely(partial(stored.write_thumbnail, shown))
+                        stored_safely(partial(stored.write_what_pages_cannot, shown))
                 before = x
             try:
                 retry_database(partial(self._write, chain, part, self._rows(part, found)))
@@ -197,7 +200,7 @@ class ScoreJob:
             for name, metric in self.versions.items()
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
-        return self.scorer.only(lacking).score(source, restored, subject)
+        return self.scorer.only(lacking).score(source, restored, subject, maps=True)
 
     def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
@@ -335,7 +338,7 @@ class ScoreJob:
         return retry_database(lambda: rows.first())
 
 
-_MEASURED = (*(field.name for field in fields(TripMeasures)), "scored_at")
+_MEASURED = (*(field.name for field in fields(TripMeasures)), "loss_map", "scored_at")
 
 
 def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:

@@ -23,6 +23,7 @@ from django.db import connections
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, Worker, worker_registration
+from rq.exceptions import NoSuchJobError
 from rq.job import Job
 
 from evaluation import jobs
@@ -36,8 +37,42 @@ from leaderboard.models import Chain, Run
 log = structlog.get_logger(__name__)
 
 
+class KnownJob(Job):
+    """A job that names one of our functions; any other is refused, loudly, and thrown away.
+
+    rq imports whatever dotted name stands in Redis. Here what is not ours does not even become
+    a job, so that no code of rq's sees its function, callbacks or arguments.
+    """
+
+    def restore(self, raw_data: Any) -> None:
+        try:
+            super().restore(raw_data)
+            refused = self._stranger()
+        except Exception as error:  # what stands there was not written by us
+            refused = f"unreadable ({type(error).__name__})"
+        if refused:
+            log.critical("a job that is not ours was in the queue", job=self.id, calls=refused)
+            with suppress(RedisError):
+                self.connection.delete(self.key)
+            raise NoSuchJobError(f"job {self.id} is not ours")
+
+    def _stranger(self) -> str:
+        """What there is in it that no job of ours has; empty when it is ours."""
+        if self.func_name not in queue.FUNCTIONS or self.instance is not None:
+            return f"{self.func_name}"[:200]
+        calls = (
+            *(self._success_callback_name, self._failure_callback_name),
+            *(self._stopped_callback_name, *(self.webhooks or ())),
+        )
+        if any(calls):
+            return f"callbacks of {self.func_name}"
+        if self.kwargs or [type(arg) for arg in self.args] != [int]:
+            return f"other arguments of {self.func_name}"
+        return ""
+
+
 class RunWorker(Worker):
-    """Serves the queue `edits` or `gpu`."""
+    """Serves the queue `edits`, `probes` or `gpu`."""
 
     # Logs of rq itself are warnings and errors only; what a job does, the job says.
     log_result_lifespan = False
@@ -51,6 +86,7 @@ class RunWorker(Worker):
             maintenance_interval=min(15, settings.SWEEP_SECONDS),
             serializer=settings.RQ_QUEUES[queue_name]["SERIALIZER"],
             queue_class=django_rq.queues.DjangoRQ,
+            job_class=KnownJob,
             log_job_description=False,
         )
         self._swept = 0.0

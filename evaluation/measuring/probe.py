@@ -23,7 +23,7 @@ from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import AddressRefused
+from evaluation.http.addresses import AddressRefused, for_strangers
 from evaluation.images import Picture, blank_card, clean_wire, is_reframed
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
@@ -35,6 +35,7 @@ SEED = 7
 ATTEMPTS = 3
 LONGEST_WAIT = 20.0
 SLOW_SECONDS = 60.0
+TOO_SLOW = "the test took too long as a whole"
 
 PAIR = EditPair(
     slug="red-ball",
@@ -120,8 +121,13 @@ def probe_steps(
     picture: Picture | None = None,
     pair: EditPair = PAIR,
     quote: bool = False,
+    seconds: float = math.inf,
 ) -> Iterator[Step]:
-    """Yield the steps as they happen; a step of the same name replaces the one before."""
+    """Yield the steps as they happen; a step of the same name replaces the one before.
+
+    All of it, with what is tried again, ends within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
         try:
             editor: Editor = Endpoint(**subject)
@@ -130,14 +136,16 @@ def probe_steps(
             return
         yield Step("settings", "passed")
         try:
-            yield from _edits(editor, picture or probe_picture(), pair, quote)
+            yield from _edits(editor, picture or probe_picture(), pair, quote, deadline)
         finally:
             editor.close()
     else:
-        yield from _edits(subject, picture or probe_picture(), pair, quote)
+        yield from _edits(subject, picture or probe_picture(), pair, quote, deadline)
 
 
-def _edits(editor: Editor, picture: Picture, pair: EditPair, quote: bool) -> Iterator[Step]:
+def _edits(
+    editor: Editor, picture: Picture, pair: EditPair, quote: bool, deadline: float
+) -> Iterator[Step]:
     source = clean_wire(picture)  # what comes back is compared with what is sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
@@ -147,23 +155,29 @@ def _edits(editor: Editor, picture: Picture, pair: EditPair, quote: bool) -> Ite
             yield _failed("address", error, quote)
             return
         yield Step("address", "passed")
-    forward = yield from _call("forward", editor, source, pair.forward, quote)
+    forward = yield from _call("forward", editor, source, pair.forward, quote, deadline)
     if forward is None:
         return
     yield _size(source, forward.picture)
     yield _change(source, forward.picture, pair)
-    backward = yield from _call("backward", editor, forward.picture, pair.backward, quote)
+    backward = yield from _call("backward", editor, forward.picture, pair.backward, quote, deadline)
     if backward is not None:
         yield _restored(source, backward.picture)
 
 
 def _call(
-    name: str, editor: Editor, picture: Picture, prompt: str, quote: bool
+    name: str, editor: Editor, picture: Picture, prompt: str, quote: bool, deadline: float
 ) -> Generator[Step, None, Answer | None]:
     """Yield the steps of one edit; its value is the answer, None when there is none."""
     again = ""
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
+        left = deadline - time.monotonic()
+        if left <= 0:
+            yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), quote)
+            return None
+        if isinstance(editor, Endpoint):
+            editor.timeout = min(editor.timeout, left)
         try:
             answer = editor.send(picture, prompt, seed=SEED)
         except Refused as refused:
@@ -176,6 +190,7 @@ def _call(
             if error.permanent or attempt == ATTEMPTS or wait > LONGEST_WAIT:
                 yield _failed(name, error, quote)
                 return None
+            wait = min(wait, max(0.0, deadline - time.monotonic()))
             again = f"{_words(error, quote)}; tried again after {wait:g} s"
             time.sleep(wait)
         else:
@@ -272,6 +287,8 @@ def _same(one: Picture, other: Picture) -> bool:
 
 
 def _failed(name: str, error: EditorError, quote: bool) -> Step:
+    if not quote:
+        error = for_strangers(error)
     data = {"fault": error.fault.value, "permanent": error.permanent}
     return Step(name, "failed", _words(error, quote), _advice(error), data)
 

@@ -74,11 +74,6 @@ def measure_trip(
     )
 
 
-def _from_input(before: Picture, answer: Picture) -> float:
-    """The error of an answer against its input: as we send it, or as another harness may have."""
-    return min(mean_square(sent, answer) for sent in (before, clean_wire(before)))
-
-
 def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
     """What scoring found beside distances, of one trip, by the names of `TripMeasures`.
 
@@ -92,6 +87,11 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
         found["worst_place"] = [*place.box, round(place.kept, 5)]
         found["undo"] = None if scores.undo is None else round(scores.undo[index], 5)
     return found
+
+
+def _from_input(before: Picture, answer: Picture) -> float:
+    """The error of an answer against its input: as we send it, or as another harness may have."""
+    return min(mean_square(sent, answer) for sent in (before, clean_wire(before)))
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:

@@ -88,7 +88,7 @@ class Zoo:
             summary = run_results(self.suite, scores)["picture"].summary
             audited = judged(audit_findings(run, self.scorer))
         return {
-            "usable_trips": round(summary.usable_trips, 2),
+            "usable_trips": _rounded(summary.usable_trips),
             "half_life": shown(summary.half_life, self.suite.trips),
             "marks_kept": _rounded(audited.marks_kept),
             "loss_under_audit": _rounded(audited.loss_under_audit),

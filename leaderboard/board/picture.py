@@ -27,10 +27,9 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
     """A PNG of the first rows; without rows, the question the board answers."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
-    level = filters.level if filters else levels.DEFAULT_LEVEL
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
-    pen.text(MARGIN, 92, "How many round trips until", 46)
-    pen.text(MARGIN, 146, f"{levels.lost(level)} of the picture is lost?", 46)
+    pen.text(MARGIN, 92, "How many round trips", 46)
+    pen.text(MARGIN, 146, "does a picture last?", 46)
     shown = [row for row in rows if row.standing][:ROWS]
     if filters and shown:
         _bars(pen, shown, filters.suite.trips)

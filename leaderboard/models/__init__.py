@@ -3,7 +3,9 @@
 from leaderboard.models.audits import Audit
 from leaderboard.models.chains import Call, Chain, Score, Trip
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
+from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
+from leaderboard.models.quotas import Use
 from leaderboard.models.runs import Run
 from leaderboard.models.standings import (
     Calibration,
@@ -43,4 +45,6 @@ __all__ = [
     "Trip",
     "UploadedChain",
     "UploadedPicture",
+    "Use",
+    "visible_pictures",
 ]

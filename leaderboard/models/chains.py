@@ -190,6 +190,9 @@ class Trip(models.Model):
         null=True,
         help_text="[left, top, right, bottom] as shares of the picture, and what is kept there.",
     )
+    loss_map = models.BinaryField(
+        null=True, help_text="Where the picture was lost: a small PNG to lay over the return."
+    )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 from simple_history.models import HistoricalRecords
@@ -150,6 +152,9 @@ class Submission(models.Model):
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="submissions")
     probe = models.JSONField(default=dict, blank=True, editable=False)
     probed_at = models.DateTimeField(null=True, editable=False)
+    # Counted when a test begins: one that ends its process says nothing itself.
+    probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
+    probe_lease_until = models.DateTimeField(null=True, editable=False)
     editing_model = models.OneToOneField(
         EditingModel, models.SET_NULL, null=True, blank=True, related_name="submission"
     )
@@ -167,7 +172,9 @@ class Submission(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    history = HistoricalRecords(excluded_fields=["api_key", "notified_state"])
+    history = HistoricalRecords(
+        excluded_fields=["api_key", "notified_state", "probe_attempts", "probe_lease_until"]
+    )
 
     class Meta:
         ordering = ("-created_at",)
@@ -177,6 +184,16 @@ class Submission(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("submission", args=[self.token])
+
+    def claim_probe(self, until: Any) -> bool:
+        """Whether this worker is to test the endpoint now, until then; counts the attempt."""
+        free = Q(probe_lease_until=None) | Q(probe_lease_until__lt=Now())
+        rows = Submission.objects.filter(free, pk=self.pk, state=Submission.State.PROBING)
+        claimed = rows.update(
+            probe_lease_until=until, probe_attempts=F("probe_attempts") + 1, updated_at=Now()
+        )
+        self.refresh_from_db()
+        return bool(claimed)
 
     def move(self, to: str, **fields: Any) -> bool:
         """Move this submission where that is allowed, whatever this object still believes."""

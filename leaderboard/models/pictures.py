@@ -12,6 +12,9 @@ from django.urls import reverse
 
 from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
+#: What a web process decodes itself: of a run's picture that no worker has copied yet.
+MAX_WEB_PIXELS = 4_500_000
+
 
 class StoredImageManager(models.Manager["StoredImage"]):
     def get_or_store(self, picture: Picture) -> StoredImage:
@@ -99,10 +102,21 @@ class StoredImage(models.Model):
         if not default_storage.exists(self.thumbnail_name):
             write(self.thumbnail_name, thumbnail((picture or self.read()).image))
 
-    def write_copy(self) -> None:
+    def write_copy(self, picture: Picture | None = None) -> None:
         """Make the full-size copy that pages show, where it is not there yet."""
         if not default_storage.exists(self.copy_name):
-            write(self.copy_name, encode_webp(self.read().image))
+            write(self.copy_name, encode_webp((picture or self.read()).image))
+
+    def write_what_pages_cannot(self, picture: Picture) -> None:
+        """The small copy, and of a large picture the full one: pages decode small ones only."""
+        self.write_thumbnail(picture)
+        if self.width * self.height > MAX_WEB_PIXELS:
+            self.write_copy(picture)
+
+    @property
+    def may_be_decoded_here(self) -> bool:
+        """Whether a web process may decode it: small, and not from a visitor without a name."""
+        return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 
 def write(name: str, data: bytes) -> None:

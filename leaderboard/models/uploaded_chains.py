@@ -12,6 +12,8 @@ from leaderboard.models.entries import new_token
 from leaderboard.models.pictures import StoredImage
 
 KEPT = timedelta(days=1)
+#: Small: whoever brings it need not have a key, an account or anything to lose.
+MAX_PICTURE_PIXELS = 4_500_000
 
 
 class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
@@ -34,6 +36,7 @@ class UploadedChain(models.Model):
     state = models.CharField(max_length=8, choices=State, default=State.WAITING)
     name = models.CharField(max_length=80, blank=True)
     error = models.CharField(max_length=500, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
     results = models.JSONField(default=dict)
     remote_address = models.GenericIPAddressField(null=True)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -51,7 +54,7 @@ class UploadedPicture(models.Model):
     """One picture of such a chain: the source (number 0), an edit or a return."""
 
     chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="pictures")
-    stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="+")
+    stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="uploads")
     number = models.PositiveSmallIntegerField()
     forward = models.BooleanField(default=False)
 

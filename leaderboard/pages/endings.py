@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.content.suites import ticks
 from evaluation.statistics.events import CAUSES
 from leaderboard import formatting
-from leaderboard.models import Case, Run, Standing, Trip
+from leaderboard.models import Case, Run, Standing, StoredImage, Trip
 from leaderboard.pages.charts import Chart, Figure, Table, layout, rounded
 
 
@@ -20,6 +20,11 @@ class Ending:
     case: Case
     number: int
     trip: Trip | None
+
+    @property
+    def picture(self) -> StoredImage | None:
+        """The last picture there is of that trip."""
+        return (self.trip.restored or self.trip.edited) if self.trip else None
 
     @property
     def words(self) -> str:

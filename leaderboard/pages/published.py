@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from evaluation.content.suites import ticks
-from evaluation.metrics import MetricError, metric_class
+from evaluation.metrics import HEADLINE, MetricError, in_order, metric_class
 from leaderboard import formatting
 from leaderboard.models import PublishedFigure
 from leaderboard.pages.charts import (
@@ -54,6 +54,12 @@ class Line:
     @property
     def name(self) -> str:
         return f"{self.model} ({ELSEWHERE})"
+
+
+def metric_for(chosen: str) -> str:
+    """The chosen metric, or where it is our own and nobody published it, the first that is."""
+    found = set(PublishedFigure.objects.order_by().values_list("metric", flat=True).distinct())
+    return chosen if chosen in found or chosen != HEADLINE else next(iter(in_order(found)), chosen)
 
 
 def lines(metric: str, first: str) -> list[Line]:

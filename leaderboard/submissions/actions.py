@@ -13,6 +13,7 @@ from evaluation import jobs
 from leaderboard import queue
 from leaderboard.models import EditingModel, Submission, Suite
 from leaderboard.standings import refresh_ranks
+from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import MAX_KEY, can_be_key
 from leaderboard.submissions.workflow import NotPossible, move
 from leaderboard.text import plain_text
@@ -23,8 +24,17 @@ MAX_REPLY = 2000
 
 def test_again(submission: Submission) -> str:
     """Have the endpoint tested once more."""
-    move(submission, State.PROBING, probe={}, probed_at=None)
-    queue.enqueue(submission.pk, queue.PROBE, queue.EDITS)
+    with transaction.atomic():
+        workflow.take_probe(submission)
+        move(
+            submission,
+            State.PROBING,
+            probe={},
+            probed_at=None,
+            probe_attempts=0,
+            probe_lease_until=None,
+        )
+    queue.enqueue(submission.pk, queue.PROBE, queue.PROBES)
     return "The endpoint is being tested again."
 
 

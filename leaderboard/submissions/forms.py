@@ -190,8 +190,10 @@ class SubmissionForm(forms.ModelForm):
             except EditorError as error:
                 raise ValidationError(_sentence(error.message)) from None
         if not self.errors:
-            host = endpoints.rules().parse(cleaned["endpoint_url"]).host
-            if full := workflow.over_quota(cleaned["email"], self.remote_address, host):
+            full = workflow.take_submission(
+                cleaned["email"], self.remote_address, cleaned["endpoint_url"]
+            )
+            if full:
                 raise ValidationError(full, code="quota")
         return cleaned
 

@@ -5,7 +5,6 @@ Its key is moved to its model when it is approved and is never shown to anybody.
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import structlog
@@ -17,8 +16,9 @@ from django.utils.text import slugify
 
 from evaluation import jobs
 from leaderboard import endpoints, queue
-from leaderboard.models import EditingModel, Run, Submission, Suite
+from leaderboard.models import EditingModel, Run, Submission, Suite, Use
 from leaderboard.notifications import notify_submitter
+from leaderboard.visitors import network_of
 
 log = structlog.get_logger(__name__)
 
@@ -29,22 +29,31 @@ class NotPossible(Exception):
     """The submission is in a state from which this cannot be done; written for people."""
 
 
-def over_quota(email: str, address: str | None, host: str) -> str | None:
-    """Which daily quota is used up, in words; None when there is room."""
-    since = timezone.now() - datetime.timedelta(days=1)
-    recent = Submission.objects.filter(created_at__gte=since).exclude(state=State.WITHDRAWN)
+def take_submission(email: str, address: str | None, url: str) -> str | None:
+    """Count a new submission; which daily quota is used up, in words, when there is no room."""
+    host = endpoints.host_of(url)
     limit = settings.SUBMISSIONS_PER_DAY
-    counts = {
-        "this e-mail address": recent.filter(email__iexact=email).count(),
-        "this endpoint": recent.filter(endpoint_url__icontains=f"//{host}").count() if host else 0,
-        "your network address": recent.filter(remote_address=address).count() if address else 0,
+    subjects = {"this e-mail address": f"e-mail {email}", "this endpoint": f"host {host}"}
+    if address:
+        subjects["your network address"] = f"network {network_of(address)}"
+    full = Use.objects.take("submission", subjects, limit)
+    return full and (
+        f"{limit} submissions came from {full} in the last 24 hours; the limit is {limit}."
+    )
+
+
+def take_probe(submission: Submission) -> None:
+    """Count a test of the endpoint; NotPossible when it was tested often enough for a day.
+
+    By its host too: the same endpoint submitted anew is still the same endpoint.
+    """
+    limit = settings.PROBES_PER_DAY
+    subjects = {
+        "This submission": f"submission {submission.pk}",
+        "This endpoint": f"host {endpoints.host_of(submission.endpoint_url)}",
     }
-    for whose, count in counts.items():
-        if count >= limit:
-            return (
-                f"{count} submissions came from {whose} in the last 24 hours; the limit is {limit}."
-            )
-    return None
+    if full := Use.objects.take("probe", subjects, limit):
+        raise NotPossible(f"{full} was tested {limit} times in the last 24 hours: that is enough.")
 
 
 def similar(submission: Submission) -> list[Submission]:
@@ -66,7 +75,7 @@ def save_once(submission: Submission) -> Submission:
     except IntegrityError:
         return Submission.objects.get(idempotency_key=submission.idempotency_key)
     notify_submitter(submission)
-    queue.enqueue(submission.pk, queue.PROBE, queue.EDITS)
+    queue.enqueue(submission.pk, queue.PROBE, queue.PROBES)
     return submission
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.core.cache import caches
 
 from evaluation.example_server import Handler
 from evaluation.testing.local_server import LocalServer
@@ -20,7 +20,8 @@ from leaderboard.testing.worker_processes import WorkerProcesses
 @pytest.fixture(autouse=True)
 def _empty_cache() -> None:
     """No page and no count of a rate limit is left from the test before."""
-    cache.clear()
+    for name in ("default", "counters"):
+        caches[name].clear()
 
 
 @pytest.fixture

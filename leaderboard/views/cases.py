@@ -108,6 +108,21 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 
 
 @require_safe
+def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> HttpResponse:
+    """Where a trip lost the picture, to lay over it."""
+    run = get_object_or_404(Run.objects.visible_to(request.user).only("pk"), pk=run_id)
+    trips = Trip.objects.filter(chain__run=run, chain__case=case_id, number=number)
+    repeat = request.GET.get("repeat", "0")
+    asked = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
+    data = asked.values_list("loss_map", flat=True).first()
+    if not data:
+        raise Http404("this trip has no map")
+    response = HttpResponse(bytes(data), content_type="image/png")
+    response["Cache-Control"] = "private, max-age=3600"
+    return response
+
+
+@require_safe
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     """A suite's picture saved once as JPEG: the yardstick that everybody knows.
 
@@ -129,6 +144,9 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
             raise Http404("this picture is not in storage") from None
         cache.set(key, data, 3600)
     return as_picture(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
+
+
+_REPEATS = frozenset(map(str, range(20)))
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:

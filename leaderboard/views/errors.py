@@ -6,6 +6,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseServerError
 from django.shortcuts import render
 from django.template import loader
 
+from convergebench_site.context import site
+
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "404.html", status=404)
@@ -13,4 +15,6 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     # Rendered without context processors: whatever failed must not fail again here.
-    return HttpResponseServerError(loader.get_template("500.html").render({"request": None}))
+    return HttpResponseServerError(
+        loader.get_template("500.html").render({"request": None, **site(request)})
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import django_rq
 from django.conf import settings
-from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
+from django.core.files.storage import FileSystemStorage, default_storage
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -58,8 +58,13 @@ def _database() -> None:
 
 
 def _storage() -> None:
-    name = default_storage.save(f"health/{uuid.uuid4()}", ContentFile(b"ok"))
-    default_storage.delete(name)
+    """Looked at, not written to: anybody may ask, as often as they like."""
+    default_storage.exists("health")
+    if isinstance(default_storage, FileSystemStorage):
+        folder = Path(default_storage.location)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise LookupError("cannot be written")
 
 
 def _redis() -> None:

@@ -95,7 +95,7 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "answer": model_page.answer(standing, trips),
         "lines": lines,
         "chart": model_page.curves_chart(standings, chosen, trips),
-        "published": _published(run, standing),
+        "published": _published(run, standings, chosen),
         "damage": model_page.damage(standing, lines, trips),
         "jpeg": model_page.jpeg_sentence(standing, trips),
         "parts": [line for line in parts if line.part.group != "Edit pair"],
@@ -113,12 +113,13 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
     }
 
 
-def _published(run: Run, standing: Standing) -> Chart | None:
+def _published(run: Run, standings: Mapping[str, Standing], chosen: str) -> Chart | None:
     """The model's values beside those that others published; theirs come as a suite, too."""
-    if run.suite.published_elsewhere:
+    metric = published.metric_for(chosen)
+    if run.suite.published_elsewhere or metric not in standings:
         return None
-    name, shown = run.editing_model.name, standing.curve.get("shown") or ()
-    return published.chart(name, shown, standing.metric.name, run.suite.trips)
+    name, shown = run.editing_model.name, standings[metric].curve.get("shown") or ()
+    return published.chart(name, shown, metric, run.suite.trips)
 
 
 def history(runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]) -> dict[str, Any]:

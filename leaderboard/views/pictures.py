@@ -1,61 +1,74 @@
 """Stored pictures, served so that nothing a stranger sent can act in a browser.
 
-Whoever knows a picture's SHA-256 may have it, also of a run that is not published or a
-chain that somebody brought: the hash cannot be guessed, only pages that may be seen name
-it, and who can compute it has the picture already. So pictures need no question to the
-database about who asks, and every cache may keep them.
+A picture is served while something that the visitor may see shows it: one query. What a run
+that is withdrawn, hidden or not published answered is gone for everybody but staff, and caches
+ask again after a few minutes.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
+from django.contrib.auth.models import AnonymousUser
 from django.core.files.storage import default_storage
 from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from leaderboard.models import StoredImage
+from evaluation.images import ImageError
+from leaderboard.models import StoredImage, visible_pictures
 
 Response = TypeVar("Response", bound=HttpResponseBase)
-FOREVER = "public, max-age=31536000, immutable"
+SHARED = "public, max-age=300, must-revalidate"
+OWN = "private, no-cache"
+LOST = "This picture is lost: it is no longer in storage."
 
 
 @require_safe
 def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     """A thumbnail or a re-encoded copy to show, or the original bytes as a download."""
+    stored = visible_pictures(AnonymousUser()).filter(pk=sha256).first()
+    keep = SHARED
+    if stored is None:  # only now: to ask who somebody is takes a query of its own
+        keep = OWN
+        stored = get_object_or_404(visible_pictures(request.user), pk=sha256)
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
-        return as_picture(FileResponse(status=304), form, sha256)
-    stored = get_object_or_404(StoredImage, pk=sha256)
-    name = {
-        "thumbnail": stored.thumbnail_name,
-        "copy": stored.copy_name,
-        "original": stored.name,
-    }[form]
+        return as_picture(FileResponse(status=304), form, sha256, keep)
     try:
+        response = _content(stored, form)
+    except FileNotFoundError:
+        raise Http404(LOST) from None
+    except ImageError:
+        raise Http404("This picture cannot be decoded.") from None
+    return as_picture(response, form, sha256, keep)
+
+
+def _content(stored: StoredImage, form: str) -> FileResponse:
+    if form == "original":
+        return FileResponse(
+            default_storage.open(stored.name),
+            as_attachment=True,
+            filename=stored.name.rsplit("/", 1)[-1],
+            content_type=stored.mime,
+        )
+    name = stored.copy_name if form == "copy" else stored.thumbnail_name
+    try:
+        file = default_storage.open(name)
+    except FileNotFoundError:
+        # The worker has not come to it yet. Large ones wait: only it has the memory.
+        if not stored.may_be_decoded_here:
+            raise Http404("A worker is about to make this copy.") from None
         if form == "copy":
             stored.write_copy()
-        try:
-            file = default_storage.open(name)
-        except FileNotFoundError:
-            if form != "thumbnail":
-                raise
-            stored.write_thumbnail()  # the worker has not come to score it yet
-            file = default_storage.open(name)
-    except FileNotFoundError:
-        raise Http404("this picture is not in storage") from None
-    if form == "original":
-        response = FileResponse(
-            file, as_attachment=True, filename=name.rsplit("/", 1)[-1], content_type=stored.mime
-        )
-    else:
-        response = FileResponse(file, content_type="image/webp")
-    return as_picture(response, form, sha256)
+        else:
+            stored.write_thumbnail()
+        file = default_storage.open(name)
+    return FileResponse(file, content_type="image/webp")
 
 
-def as_picture(response: Response, form: str, sha256: str) -> Response:
-    """The response as something to keep for ever and only to look at."""
-    response["Cache-Control"] = FOREVER
+def as_picture(response: Response, form: str, sha256: str, keep: str = SHARED) -> Response:
+    """The response as something to keep for a while and only to look at."""
+    response["Cache-Control"] = keep
     response["ETag"] = f'"{form}-{sha256}"'
     # Even opened on its own, a picture runs nothing.
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"

@@ -34,6 +34,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     order = request.GET.get("order", "worst" if names else "suite")
     chains = _ordered(list(run.chains.select_related("case__picture__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
+    standing = standings.get(metric)
     context = {
         "run": run,
         "model": run.editing_model,
@@ -43,7 +44,8 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "level_at": round(100 * (1 - DEFAULT_LEVEL)),
         "live": run_status.live(run),
         "metric": metric,
-        "standing": standings.get(metric),
+        "standing": standing,
+        "answer": model_page.answer(standing, trips) if standing else "",
         "chart": model_page.curves_chart(standings, metric, trips),
         "page": page,
         "rows": _rows(run, list(page.object_list), metric),

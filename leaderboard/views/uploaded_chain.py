@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -30,7 +31,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if too_many := limited(request, "upload-chain"):
         return too_many
     address = client_address(request)
-    if full := uploaded_chain.over_quota(address):
+    if full := uploaded_chain.take(address):
         return _refused(request, full, status=429)
     try:
         chain = uploaded_chain.keep(
@@ -54,25 +55,25 @@ def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
 
 def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
     files: list[uploaded_chain.Upload] = []
-    total = unpacked = 0
+    room = uploaded_chain.MAX_TOTAL_BYTES
     for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("returns")]:
-        total += upload.size or 0
-        if total > uploaded_chain.MAX_TOTAL_BYTES:
+        room -= upload.size or 0
+        if room < 0:
             raise uploaded_chain.Unusable(
                 f"More than {uploaded_chain.MAX_TOTAL_BYTES // 2**20} MB in all."
             )
-        data = upload.read()
-        if data[:4] == b"PK\x03\x04":
-            files += uploaded_chain.unpack(
-                upload.name or "the zip", data, room=uploaded_chain.MAX_TOTAL_BYTES - unpacked
-            )
-            unpacked = sum(len(file.data) for file in files)
+        is_zip = upload.read(4) == b"PK\x03\x04"
+        upload.seek(0)
+        if is_zip:
+            found = uploaded_chain.unpack(upload.name or "the zip", upload, room=room)
+            room -= sum(file.size for file in found)
+            files += found
         else:
-            files.append(uploaded_chain.Upload(upload.name or "", data))
+            files.append(uploaded_chain.Upload(upload.name or "", upload.size or 0, upload.read))
     if request.FILES.getlist("source") and request.FILES.getlist("returns"):
         # The field says which is the source, whatever the files are called.
         first, *rest = files
-        files = [uploaded_chain.Upload("I0_source", first.data), *_numbered(rest)]
+        files = [replace(first, name="I0_source"), *_numbered(rest)]
     return files
 
 
@@ -80,7 +81,7 @@ def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]
     if any(chain_files.is_named(file.name) for file in files):
         return files
     ordered = sorted(files, key=lambda file: chain_files.natural(file.name))
-    return [uploaded_chain.Upload(f"I{n}_backward", f.data) for n, f in enumerate(ordered, start=1)]
+    return [replace(file, name=f"I{n}_backward") for n, file in enumerate(ordered, start=1)]
 
 
 @never_cache

@@ -1,4 +1,4 @@
-// Looks at one chain: a slider through the trips, wipe, flicker, difference, zoom.
+// Looks at one chain: a slider through the trips, wipe, flicker, difference, map of loss, zoom.
 // The strip below is the data: its pictures, links and numbers. Full-size copies are
 // fetched only once somebody uses the viewer; until then the thumbnails stand in.
 
@@ -18,7 +18,7 @@ function start() {
   // Differences read the pixels back, so they stay in memory.
   main.getContext("2d", { willReadFrequently: true });
   const size = { width: main.width, height: main.height };
-  const shown = { edited: false, wipe: false, flicker: false, difference: false, zoom: false };
+  const shown = { edited: false, wipe: false, flicker: false, difference: false, lost: false, zoom: false };
   const trips = [...document.querySelectorAll(".strip figure.restored")].map(readTrip);
   const source = { full: viewer.dataset.source, small: viewer.dataset.sourceThumb };
   let awake = false;
@@ -48,7 +48,7 @@ function start() {
     return shown.edited && now.edited ? now.edited : now.restored;
   };
 
-  // The part of the picture that is looked at: all of it, or the worst spot with some room.
+  // The part of the picture that is looked at: all of it, or the worst place with some room.
   function region() {
     const place = current()?.place ?? lastPlace();
     const whole = { x: 0, y: 0, width: size.width, height: size.height };
@@ -101,6 +101,7 @@ function start() {
       } else {
         paint(main, shown.flicker && flickered ? before : after, part);
         if (shown.wipe) drawWipe(before, part);
+        if (shown.lost) drawLost(part);
       }
       frame(main, part);
     }
@@ -120,6 +121,13 @@ function start() {
     pen.fillRect(edge - 1, 0, 2, main.height);
     pen.fillStyle = "#000";
     pen.fillRect(edge + 1, 0, 1, main.height);
+  }
+
+  // The map covers the whole picture, whatever its size.
+  function drawLost(part) {
+    const address = current()?.map;
+    const map = address && picture(address);
+    if (map) paint(main, map, part);
   }
 
   function drawDifference(before, after, part) {
@@ -161,7 +169,8 @@ function start() {
       shown.difference && `difference to the source, times ${gain.value}: black is none, yellow is much`,
       !shown.difference && shown.wipe && "the source left of the line",
       !shown.difference && shown.flicker && "in turn with the source",
-      shown.zoom && region().spot && "the worst spot",
+      !shown.difference && shown.lost && "red where the picture is lost, by LPIPS",
+      shown.zoom && region().spot && "the worst place",
     ].filter(Boolean).join("; ");
     const text = how ? `${looked} (${how})` : looked;
     const like = now?.jpeg ? `${now.like}, by ${viewer.dataset.metric}` : "The source";
@@ -235,7 +244,7 @@ function start() {
   }
 
   // Keys work anywhere on the page but in fields, and can be turned off.
-  const keys = { w: "wipe", f: "flicker", d: "difference", z: "zoom", e: "edited" };
+  const keys = { w: "wipe", f: "flicker", d: "difference", l: "lost", z: "zoom", e: "edited" };
   document.addEventListener("keydown", (event) => {
     if (!find("#keys").checked || event.ctrlKey || event.metaKey || event.altKey) return;
     const field = event.target.closest("input, select, textarea, [contenteditable]");
@@ -261,9 +270,9 @@ function readTrip(figure) {
   const link = figure.querySelector("a");
   const edited = figure.parentElement.querySelector("figure.edited a");
   const pictures = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
-  const { place, words, jpeg, like } = figure.dataset;
+  const { place, map, words, jpeg, like } = figure.dataset;
   return {
-    figure, words, jpeg, like,
+    figure, map, words, jpeg, like,
     restored: pictures(link) ?? pictures(edited),
     edited: pictures(edited),
     place: place ? place.split(" ").map(Number) : null,

@@ -7,7 +7,6 @@ Of a reply's body nothing is ever quoted but a JSON error message: its first
 from __future__ import annotations
 
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -18,6 +17,7 @@ from evaluation.editors.base import Refused
 from evaluation.editors.contracts.base import Call
 from evaluation.editors.failures import bad_answer, shorten
 from evaluation.errors import EditorError, Fault
+from evaluation.http.outside_json import bounded, parse_json
 from evaluation.http.reply import Reply
 
 MAX_RETRY_AFTER = 24 * 3600.0
@@ -164,7 +164,7 @@ def _estimated_time(reply: Reply) -> float | None:
     """Hugging Face says in the body how long a model takes to load."""
     payload = _json(reply, default=None)
     seconds = payload.get("estimated_time") if isinstance(payload, Mapping) else None
-    return float(seconds) if isinstance(seconds, int | float) and seconds >= 0 else None
+    return bounded(seconds, MAX_RETRY_AFTER)
 
 
 def quote(call: Call, text: str) -> str:
@@ -204,7 +204,7 @@ def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(error, Mapping):
         return (quote(call, error) if isinstance(error, str) else ""), ""
     said = next((error[n] for n in ("message", "msg", "detail") if _is_text(error.get(n))), "")
-    codes = [str(error[n])[:100] for n in ("code", "type", "status") if error.get(n)]
+    codes = [str(error[n])[:100] for n in ("code", "type", "status") if _is_code(error.get(n))]
     return quote(call, said), quote(call, " ".join(codes))
 
 
@@ -212,13 +212,20 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
+def _is_code(value: Any) -> bool:
+    """Whether it is a short text or number; Python refuses to write out very long numbers."""
+    return bool(value) and (
+        isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 1e6)
+    )
+
+
 _NO_DEFAULT = object()
 
 
 def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
     try:
-        return json.loads(reply.body)
-    except (ValueError, RecursionError):
+        return parse_json(reply.body)
+    except ValueError:
         if default is not _NO_DEFAULT:
             return default
     if not reply.body:

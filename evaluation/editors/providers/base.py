@@ -6,7 +6,6 @@ An adapter writes `_ask`: one request, and where the picture is in the answer.
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 import os
 import re
@@ -38,6 +37,7 @@ from evaluation.editors.payloads import decoded, from_base64
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.http.hosted_client import Limits, Wire
+from evaluation.http.outside_json import parse_json
 from evaluation.http.reply import Reply
 from evaluation.images import Picture, fit
 from evaluation.packages import package_version
@@ -258,8 +258,8 @@ class HostedEditor(Editor):
 
     def _checked(self, reply: Reply) -> dict[str, Any]:
         try:
-            body = json.loads(reply.body)
-        except (ValueError, RecursionError):
+            body = parse_json(reply.body)
+        except ValueError:
             body = None
         if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
             self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))

@@ -20,8 +20,9 @@ HELP = "score the trips of a run folder"
 DESCRIPTION = f"""\
 Scores every restored picture of a run against its source by every metric that
 can run here, judges whether each edit was made, and writes RUN/scores.json.
-Scored again, only what is new is computed. {life()}: the number of trips after
-which half of the cases have lost {lost()} of their picture, or an edit was not made."""
+Scored again, only what is new is computed. A case is usable until {lost()}
+of its picture is lost, as a whole or in one place, or an edit was not made; the
+{life().lower()} is that of the exponential decay with as many usable trips."""
 EPILOG = """\
 A metric that cannot run here is "not run", never 0: `convergebench weights`."""
 

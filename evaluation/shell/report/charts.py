@@ -82,7 +82,6 @@ def survival(lines: Sequence[Line]) -> Chart:
         trips = lines[0].summary.trips
         for index, line in enumerate(lines):
             axes.plot(*line.survival, label=line.name, drawstyle="steps-post", **_look(index))
-        # The half-life is a median: where half of the cases are still usable.
         _frame(axes, trips, marked=0.5)
         axes.set_ylim(-0.02, 1.04)
         axes.set_ylabel("share of cases still usable")

@@ -232,7 +232,7 @@ def animation() -> bytes:
         (EDITED.data[:-40], "cannot be decoded"),
         (encode_jpeg(PICTURE.image.resize((300, 300)), 90)[:-2000], "cannot be decoded"),
         (bomb(30_000, 30_000), "900000000 pixels"),
-        (bomb(9_750, 9_750), "limit is 40 megapixels"),
+        (bomb(9_750, 9_750), "limit is 17 megapixels"),
         (animation(), "animated"),
         (b"GIF89a" + b"\0" * 50, "not a PNG, JPEG or WebP"),
         (b"<svg/>", "not a PNG, JPEG or WebP"),

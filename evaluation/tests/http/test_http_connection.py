@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import h11
 import httptools
@@ -187,3 +187,43 @@ def test_an_answer_that_came_before_all_was_sent_is_read() -> None:
         server.close()
         answer = connection.exchange(REQUEST, b"x" * 5_000_000, 100, time.monotonic() + 5)
     assert (answer.status, answer.body) == (413, b"big")
+
+
+def test_a_length_of_thousands_of_digits_is_a_number_all_the_same() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\nhello"
+    assert received(head % (b"0" * 5_000 + b"5")).body == b"hello"
+    with pytest.raises((EditorError, httptools.HttpParserError)):
+        received(head % (b"9" * 5_000))
+
+
+def chunked(*, status: int = 200) -> http_connection._Answer:
+    made = http_connection._Answer(1_000)
+    made.feed(b"HTTP/1.1 %d OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" % status)
+    return made
+
+
+@pytest.mark.parametrize("start", [b"0\r\nX: ", b"1;a="])
+def test_trailers_and_chunk_extensions_have_a_limit(start: bytes) -> None:
+    made = chunked()
+    made.feed(start)
+    with pytest.raises((EditorError, httptools.HttpParserError)):
+        consume(made.feed(b"y" * 65_536) for _ in range(1_000))
+    assert made._raw < 4 * 2**20
+
+
+def consume(steps: Iterable[object]) -> None:
+    for _ in steps:
+        pass
+
+
+def test_of_an_error_only_the_beginning_is_read() -> None:
+    body = b"e" * 10**6
+    head = b"HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with connected() as (connection, server):
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
+        server.setblocking(False)
+        server.send(head + body)
+        reply = connection.exchange(REQUEST, b"hi", 2**30, time.monotonic() + 5)
+    assert reply.status == 500
+    assert len(reply.body) <= 2 * http_connection.MAX_ERROR_BYTES
+    assert not connection.is_reusable

@@ -25,6 +25,8 @@ from evaluation.measuring.scoring import Scorer, retention
 FOLDER = settings.BASE_DIR / "static" / "img" / "examples"
 SIZE = 320
 METRICS = ("lpips", "ssim", "psnr")
+#: What the headline is made of, beside itself.
+PARTS = ("picture", "lpips", "place", "colour")
 SOURCES = {"astronaut": "skimage:astronaut", "coffee": "skimage:coffee"}
 #: For the blank cards: busy, calm and dark pictures.
 CARDS = {**SOURCES, "rocket": "skimage:rocket", "camera": "skimage:camera"}
@@ -46,6 +48,28 @@ def jpeg(image: Image.Image, strength: float) -> Image.Image:
     return Picture.from_bytes(encode_jpeg(image, round(95 - strength))).image
 
 
+def smear(image: Image.Image) -> Image.Image:
+    """A third of the side is smeared over: a face that is gone."""
+    side = image.width // 3
+    box = (image.width // 3, image.height // 12, image.width // 3 + side, image.height // 12 + side)
+    part = image.crop(box).filter(ImageFilter.GaussianBlur(side / 5))
+    worn = image.copy()
+    worn.paste(part, box[:2])
+    return worn
+
+
+def greener(image: Image.Image) -> Image.Image:
+    red, green, blue = image.split()
+    return Image.merge("RGB", (red, green.point(lambda value: min(255, value + 40)), blue))
+
+
+#: What a mean over the whole picture hides, and what every viewer sees.
+SEEN: dict[str, tuple[Callable[[Image.Image], Image.Image], str]] = {
+    "jpeg75": (lambda image: jpeg(image, 20), "JPEG, quality 75"),
+    "smear": (smear, "One place smeared over"),
+    "green": (greener, "40 levels greener"),
+    "dark": (lambda image: image.point(lambda value: value // 2), "Half as bright"),
+}
 DAMAGES: dict[str, tuple[Damage, float, str]] = {
     "jpeg": (jpeg, 94, "JPEG, quality {0:.0f}"),
     "blur": (blur, 20, "Gaussian blur, radius {0:.1f} px"),
@@ -71,6 +95,7 @@ class Command(BaseCommand):
                 self._half("coffee", "lpips"),
                 self._half("astronaut", "ssim"),
             ],
+            "picture": self._seen("astronaut"),
             "cards": [self._card(name) for name in CARDS],
             "noop": self._noop(),
         }
@@ -103,6 +128,26 @@ class Command(BaseCommand):
             distance = self._distances(source, damage(source, middle))[metric]
             low, high = (middle, high) if distance < blank[metric] / 2 else (low, middle)
         return (low + high) / 2
+
+    def _seen(self, name: str) -> list[dict[str, Any]]:
+        """Damage that people see at once, by the headline and by what it is made of."""
+        source = self._source(name)
+        scorer = Scorer(PARTS)
+        images = [damage(source) for damage, _ in SEEN.values()]
+        scores = scorer.score(source, images)
+        calibration = scorer.calibrate(source)
+        lines = []
+        for place, (kind, (_, words)) in enumerate(SEEN.items()):
+            kept = {}
+            for metric in PARTS:
+                distances, scale = scores.distances[metric], calibration[metric]
+                q = retention(distances[place], scale.blank) if distances and scale else None
+                if q is not None:
+                    kept[metric] = round(q, 3)
+            because = scores.because[place] if scores.because else ""
+            file = self._write(images[place], f"{name}-seen-{kind}")
+            lines.append({"words": words, "kept": kept, "because": because, **file})
+        return lines
 
     def _card(self, name: str) -> dict[str, Any]:
         """A picture, its blank card, and what the raw metric says of the card."""

@@ -168,11 +168,13 @@ class Command(BaseCommand):
         services = {
             "web": [
                 *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--bind", bind),
-                *("--workers", str(settings.WEB_WORKERS), "--worker-class", "gthread"),
+                *("--workers", str(settings.WEB_WORKERS)),
+                *("--worker-class", "convergebench_site.web_worker.DeadlineWorker"),
                 *("--threads", "4", "--preload", "--no-control-socket"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ],
             "worker-edits": [*MANAGE, "work", "edits"],
+            "worker-probes": [*MANAGE, "work", "probes"],
             "worker-gpu": [*BEHIND, *MANAGE, "work", "gpu"],
         }
         if settings.REDIS_URL:

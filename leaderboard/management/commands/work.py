@@ -8,14 +8,17 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from evaluation.jobs.worker import RunWorker, preload
-from leaderboard.queue import EDITS, GPU
+from leaderboard.queue import EDITS, GPU, PROBES
 
 
 class Command(BaseCommand):
-    help = "Work on one queue: edits (calls to models) or gpu (local models and scores)."
+    help = (
+        "Work on one queue: edits (calls to models), gpu (local models and scores) or "
+        "probes (tests of submitted endpoints)."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("queue", choices=(EDITS, GPU))
+        parser.add_argument("queue", choices=(EDITS, GPU, PROBES))
 
     def handle(self, *args: Any, **options: Any) -> None:
         preload(options["queue"])

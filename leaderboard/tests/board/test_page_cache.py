@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 
 import pytest
 from django.core.cache import cache
+from hypothesis import given
+from hypothesis import strategies as st
 
+from convergebench_site import caches
 from leaderboard.models import Run
 from leaderboard.testing.boards import make_run, make_suite
 
@@ -100,3 +104,35 @@ def test_head_is_answered_like_get_without_the_page(client, suite):
     response = client.head("/")
     assert response.status_code == 200
     assert not response.content
+
+
+def test_a_made_up_host_makes_no_page_of_its_own(client, suite, django_assert_num_queries):
+    client.get("/")
+    for host in ("testserver:81", "TESTSERVER", "testserver."):
+        with django_assert_num_queries(1):
+            assert client.get("/", headers={"host": host}).status_code == 200
+    assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+
+
+def test_kept_pages_have_a_limit_in_bytes(monkeypatch):
+    monkeypatch.setattr(caches, "MAX_BYTES", 80_000)
+    pages = caches.SizedCache("sized", {})
+    for number in range(100):
+        pages.set(f"page {number}", b"x" * 5_000)
+        assert sum(map(len, pages._cache.values())) <= 80_000
+    assert pages.get("page 99") == b"x" * 5_000
+    assert pages.get("page 0") is None
+    pages.set("page 99", b"x" * 50_000)
+    assert pages.get("page 99") is None
+
+
+@given(st.recursive(st.integers() | st.text() | st.binary() | st.none(), st.lists))
+def test_a_shared_cache_keeps_pages_and_counts_as_plain_text(value):
+    serializer = caches.PlainSerializer()
+    stored = serializer.dumps(value)
+    assert serializer.loads(str(stored).encode() if isinstance(stored, int) else stored) == value
+
+
+def test_a_shared_cache_runs_no_code():
+    with pytest.raises(ValueError):
+        caches.PlainSerializer().loads(pickle.dumps(print))

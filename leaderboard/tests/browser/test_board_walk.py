@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def board():
-    suite = make_suite(pictures=6)
+    suite = make_suite(pictures=10, pairs=12)
     scopes = ("all", "category:geometric", "kind:face")
     for place, half_life in enumerate((9, 7, 4, 2, 1)):
         model = make_model(f"Model {place}", open_weights=place % 2 == 0, price_per_edit="0.04")

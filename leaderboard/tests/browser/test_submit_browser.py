@@ -67,6 +67,7 @@ def endpoint(model: Model) -> Iterator[str]:
 
 @pytest.fixture
 def workers(workers: WorkerProcesses) -> WorkerProcesses:
+    workers.hire("probes")
     workers.hire("edits")
     workers.hire("gpu")
     return workers

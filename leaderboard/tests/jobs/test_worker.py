@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import django_rq
 import pytest
 import redis
+from rq.job import Callback
 
 from evaluation import jobs
 from evaluation.jobs import forking
@@ -202,3 +204,23 @@ def test_runs_take_turns_on_one_worker(
     workers.wait(lambda: Trip.objects.filter(chain__run=short).exists())
     assert state(long) == RunState.PLAYING
     assert len({call.edit for call in server.calls}) == len(server.calls)
+
+
+def test_a_job_that_is_not_ours_is_refused_loudly_and_the_next_one_runs(
+    workers: WorkerProcesses, server: EditingServer, valkey: Any, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    edits = django_rq.get_queue("edits", commit_mode="auto")
+    edits.enqueue_call("os.system", args=(f"touch {mark}",))
+    edits.enqueue_call("evaluation.jobs.play", args=(0,), on_failure=Callback("os.abort"))
+    edits.enqueue_call("evaluation.jobs.play", kwargs={"run_id": 1})
+    edits.enqueue_call("evaluation.jobs.worker.os.system", args=(f"touch {mark}",))
+    plain = redis.Redis(unix_socket_path=valkey.socket)
+    plain.hset("rq:job:junk", mapping={"data": b"\x80\x04junk", "status": "nonsense"})
+    plain.rpush("rq:queue:edits", "junk")
+    workers.hire("edits")
+    run = started(server)
+    workers.wait(lambda: state(run) == RunState.SCORING)
+    assert not mark.exists()
+    assert workers.logs().count("a job that is not ours") >= 5
+    assert "os.system" in workers.logs()

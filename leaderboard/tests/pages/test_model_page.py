@@ -117,7 +117,7 @@ def test_an_unreached_half_life_reads_as_more_than_n(client):
     run = make_run("Endless", make_suite(), 900)
     page = page_of(client, run.editing_model)
     assert "&gt;\u00a020" in page
-    assert "More than half of the picture is still there after 20 round trips." in page
+    assert "Every picture is still usable after 20 round trips." in page
 
 
 def test_a_model_nobody_played_says_so(client):

@@ -79,7 +79,7 @@ def test_they_change_no_rank_no_row_and_no_curve_of_what_is_kept(client, board):
 
 def test_without_figures_of_this_metric_there_is_no_such_chart(client, board):
     figure(metric="ssim")
-    assert traces(client) == {}
+    assert traces(client, "/models/flux/?metric=lpips") == {}
     assert "published elsewhere" not in page(client, "/models/flux/")
 
 

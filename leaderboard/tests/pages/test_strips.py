@@ -186,7 +186,7 @@ def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
     chains = run.chains.filter(case=run.suite.cases.first()).order_by("repeat")
     second = chains[1].trips.first().restored.thumbnail_url
     assert second in client.get(f"{address}?repeat=1").content.decode()
-    for nonsense in ("?repeat=9", "?repeat=x", "?metric=%00", "?metric=lpips&repeat=-1"):
+    for nonsense in ("?repeat=9", "?repeat=x", "?metric=%ff", "?metric=lpips&repeat=-1"):
         assert client.get(address + nonsense).status_code == 200
     assert client.get(f"{address}?repeat=1")["X-Robots-Tag"] == "noindex"
 
@@ -206,7 +206,7 @@ def test_the_jpeg_is_the_source_saved_at_that_quality(client, run):
     source = run.suite.pictures.first().stored
     response = client.get(reverse("jpeg", args=[source.sha256, 5]))
     assert response["Content-Type"] == "image/jpeg"
-    assert "immutable" in response["Cache-Control"]
+    assert "must-revalidate" in response["Cache-Control"]
     assert "sandbox" in response["Content-Security-Policy"]
     image = Image.open(io.BytesIO(response.content))
     assert image.size == (source.width, source.height)
@@ -264,3 +264,18 @@ def test_the_quality_to_show_can_always_be_encoded(distance):
 )
 def test_jpeg_qualities_read_as_sentences(quality, words):
     assert strips.like_jpeg(quality) == words
+
+
+def test_where_a_trip_lost_the_picture_is_laid_over_it_for_those_who_may_see_it(client, run):
+    chain = run.chains.first()
+    chain.trips.filter(number=1).update(
+        loss_map=b"\x89PNG map", worst_place=[0.25, 0.5, 0.41667, 0.66667, 0.14]
+    )
+    address = f"{reverse('loss_map', args=[run.pk, chain.case_id, 1])}?repeat=0"
+    assert address in client.get(strip_of(run)).content.decode()
+    response = client.get(address)
+    assert (response["Content-Type"], response.content) == ("image/png", b"\x89PNG map")
+    for nonsense in ("?repeat=9", "?repeat=x", "?repeat=-1", "?repeat=%00"):
+        assert client.get(address.partition("?")[0] + nonsense).status_code == 404
+    Run.objects.filter(pk=run.pk).update(published=False)
+    assert client.get(address).status_code == 404

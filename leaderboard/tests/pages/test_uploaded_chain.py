@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -15,7 +16,7 @@ from PIL import Image
 
 from evaluation import jobs
 from evaluation.images import encode_jpeg, encode_png
-from leaderboard.models import UploadedChain
+from leaderboard.models import UploadedChain, Use
 from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
 
@@ -100,9 +101,13 @@ def test_a_zip_with_named_pictures_is_understood(client, valkey):
         ({"a.png": encode_png(Image.new("RGB", (9, 9))), "b.png": worn()[0]}, "at least 64"),
         ({"a.zip": zipped({f"{n}.png": b"x" for n in range(200)})}, "at most 101"),
         ({"a.zip": zipped({f"{'9' * 5_000}{n}.png": b"x" for n in "ab"})}, "not a PNG"),
-        ({"a.zip": damaged(zipfile.ZIP_DEFLATED)}, "cannot be unpacked"),
-        ({"a.zip": damaged(zipfile.ZIP_LZMA)}, "cannot be unpacked"),
-        ({"a.zip": damaged(zipfile.ZIP_BZIP2)}, "cannot be unpacked"),
+        (
+            {"a.zip": damaged(zipfile.ZIP_DEFLATED), "I1_backward.png": worn()[0]},
+            "cannot be unpacked",
+        ),
+        ({"a.zip": damaged(zipfile.ZIP_LZMA)}, "not read here"),
+        ({"a.zip": damaged(zipfile.ZIP_BZIP2)}, "not read here"),
+        ({"a.png": worn()[0], "b.png": encode_png(Image.new("RGB", (3000, 1501)))}, "4.5 mega"),
     ],
 )
 def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files, message):
@@ -117,7 +122,7 @@ def test_a_zip_bomb_is_cut_short(client):
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("I0_source.png", b"\0" * (uploaded_chain.MAX_PICTURE_BYTES + 1))
     answer = send(client, {"bomb.zip": bomb.getvalue()})
-    assert "too large" in answer.content.decode()
+    assert "the limit is 12,582,912" in answer.content.decode()
 
 
 def test_many_small_bombs_are_one_large_one(client, monkeypatch):
@@ -161,7 +166,9 @@ def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
     assert again.status_code == 429
     assert "the limit is 1" in again.content.decode()
     assert UploadedChain.objects.count() == 1
-    UploadedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
+    UploadedChain.objects.all().delete()  # nothing gives a use back but time
+    assert send(client, {"a.png": source, "b.png": one}).status_code == 429
+    Use.objects.update(since=timezone.now() - timedelta(days=1, minutes=1))
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302
 
 
@@ -172,7 +179,66 @@ def test_nobody_guesses_an_address(client):
 @given(st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=20)), max_size=8))
 def test_any_names_are_arranged_or_refused(files):
     try:
-        found = uploaded_chain.arrange([uploaded_chain.Upload(name, data) for name, data in files])
+        found = uploaded_chain.arrange(
+            [uploaded_chain.Upload(name, len(data), partial(bytes, data)) for name, data in files]
+        )
     except uploaded_chain.Unusable:
         return
     assert found[0][:2] == (0, False)
+
+
+def test_pictures_are_decoded_by_the_worker_alone(client, valkey, monkeypatch):
+    source, one = (encode_png(picture(seed, 128)) for seed in (7701, 7702))
+
+    def decoded(*_: object) -> None:
+        raise AssertionError("decoded in a web process")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("evaluation.images._canonical", decoded)
+        answer = send(client, {"a.png": source, "b.png": one})
+        chain = UploadedChain.objects.get()
+        stored = chain.pictures.first().stored
+        assert client.get(answer.url).status_code == 200
+        assert client.get(stored.thumbnail_url).status_code == 404  # not yet
+        assert client.get(stored.copy_url).status_code == 404
+    jobs.score_uploaded_chain(chain.pk)
+    assert client.get(stored.thumbnail_url).status_code == 200
+    assert client.get(stored.copy_url).status_code == 200
+    assert stored.thumbnail_url in client.get(answer.url).content.decode()
+
+
+def test_a_picture_that_cannot_be_decoded_fails_by_its_place_in_the_chain(client, valkey):
+    source, one, two = worn(2)
+    answer = send(client, {"a.png": source, "b.png": one, "c.png": two[:-400]})
+    assert answer.status_code == 302
+    jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
+    assert "Return 2: the picture cannot be decoded" in client.get(answer.url).content.decode()
+
+
+def test_a_picture_on_its_side_has_its_true_size_after_scoring(client, valkey):
+    image = picture(1, 128).crop((0, 0, 128, 96))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", exif=turned)
+    send(client, {"a.jpg": buffer.getvalue(), "b.png": encode_png(image)})
+    chain = UploadedChain.objects.get()
+    jobs.score_uploaded_chain(chain.pk)
+    stored = chain.pictures.first().stored
+    assert (stored.width, stored.height) == (96, 128)
+
+
+def test_a_chain_that_kills_its_worker_is_given_up(client, valkey, monkeypatch):
+    source, one = worn(1)
+    answer = send(client, {"a.png": source, "b.png": one})
+    chain = UploadedChain.objects.get()
+
+    def killed(*_: object) -> None:
+        raise SystemExit  # as good as a kill: nothing below hears of it
+
+    monkeypatch.setattr("evaluation.jobs.uploaded_chain_job.score_chain", killed)
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            jobs.score_uploaded_chain(chain.pk)
+    jobs.score_uploaded_chain(chain.pk)
+    assert "did not survive" in client.get(answer.url).content.decode()

@@ -151,7 +151,7 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
 
     for _, callback, _ in connection.run_on_commit:
         callback()
-    assert any(job.startswith("probe-") for job in django_rq.get_queue("edits").get_job_ids())
+    assert any(job.startswith("probe-") for job in django_rq.get_queue("probes").get_job_ids())
 
 
 def test_a_quota_is_refused_with_its_numbers(client, suite, settings, valkey):
@@ -323,7 +323,7 @@ def test_the_key_is_in_no_page_log_job_history_or_admin(owner, reviewed, capfd, 
         answer = owner.get(address)
         assert answer.status_code == 200, address
         seen.append(answer.content.decode())
-    for name in ("edits", "gpu"):
+    for name in ("edits", "probes", "gpu"):
         queue = django_rq.get_queue(name)
         seen += [str(queue.connection.hgetall(key)) for key in queue.connection.keys("rq:job:*")]
     out, err = capfd.readouterr()

@@ -1,0 +1,81 @@
+"""What a request may be, looked at before anything reads it: its length, and its letters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+
+WITHOUT_BODY = ("GET", "HEAD", "OPTIONS", "TRACE")
+
+View = Callable[[HttpRequest], HttpResponseBase]
+
+
+class RequestLimits:
+    """Middleware: refuses bodies that are too long or of no stated length, and zero bytes.
+
+    A zero byte is in no address, cookie or field of ours, and PostgreSQL takes none: every
+    query that meets one would fail in its own way.
+    """
+
+    def __init__(self, get_response: View) -> None:
+        self.get_response = get_response
+        # A long body takes a thread for as long as it arrives: some are left for everybody else.
+        self._long = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if _has_zero_byte(request):
+            return _refusal(request, "Nothing here has a zero byte in its name.", 404)
+        length = _length(request)
+        if length is None:
+            return _refusal(request, "The length of the body must be stated (Content-Length).", 411)
+        limit = _limit(request)
+        if length > limit:
+            why = f"The body has {length:,} bytes; at most {limit:,} are read here."
+            return _refusal(request, why, 413)
+        if length <= settings.BODY_LIMIT:
+            return self.get_response(request)
+        if not self._long.acquire(blocking=False):
+            response = _refusal(request, "Others are sending large files; try again soon.", 503)
+            response["Retry-After"] = "60"
+            return response
+        try:
+            return self.get_response(request)
+        finally:
+            self._long.release()
+
+
+def _has_zero_byte(request: HttpRequest) -> bool:
+    query = request.META.get("QUERY_STRING", "")
+    return (
+        "\0" in request.path_info
+        or ("%" in query and b"\0" in unquote_to_bytes(query))
+        or any("\0" in value for value in request.COOKIES.values())
+    )
+
+
+def _length(request: HttpRequest) -> int | None:
+    """How long the body is; None where nobody knows before it was read."""
+    if request.META.get("HTTP_TRANSFER_ENCODING"):
+        return None
+    stated = request.META.get("CONTENT_LENGTH") or "0"
+    return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 16 else None
+
+
+def _limit(request: HttpRequest) -> int:
+    if request.method in WITHOUT_BODY:
+        return 0
+    limits = settings.LONG_BODY_LIMITS.items()
+    return next(
+        (limit for start, limit in limits if request.path_info.startswith(start)),
+        settings.BODY_LIMIT,
+    )
+
+
+def _refusal(request: HttpRequest, why: str, status: int) -> HttpResponse:
+    if request.path_info.startswith("/api/"):
+        return JsonResponse({"detail": why}, status=status)
+    return HttpResponse(f"{why}\n", status=status, content_type="text/plain; charset=utf-8")

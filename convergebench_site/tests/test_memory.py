@@ -1,0 +1,61 @@
+"""Attacks on memory, on a real web process: it stays under 200 MB through all of them."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+
+import pytest
+
+from convergebench_site.tests.conftest import WebServer
+
+
+def zipped(method: int) -> bytes:
+    """One entry of 200 MB of zeros, in a few hundred bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive, archive.open("I0_source.png", "w") as entry:
+        for _ in range(200):
+            entry.write(bytes(2**20))
+    return file.getvalue()
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of 16 bit and four channels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+
+    packer = zlib.compressobj(9)
+    pixels = b"".join(packer.compress(bytes(1 + width * 8)) for _ in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 16, 6, 0, 0, 0)
+    parts = chunk(b"IHDR", head), chunk(b"IDAT", pixels + packer.flush()), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def directory(entries: int) -> bytes:
+    """A zip that lists so many empty files."""
+    entry = struct.pack("<4s4B4H3L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 8, 1, *[0] * 6) + b"a"
+    listed = entry * entries
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, len(listed), 4, 0)
+    return b"PK\3\4" + listed + end
+
+
+@pytest.mark.slow
+def test_a_web_process_stays_under_200_megabytes(server: WebServer):
+    server.migrate()
+    found = {}
+    for name, data, status in (
+        ("bzip2.zip", zipped(zipfile.ZIP_BZIP2), 422),
+        ("lzma.zip", zipped(zipfile.ZIP_LZMA), 422),
+        ("many.zip", directory(400_000), 422),
+        ("deep.png", png(8000, 5000), 422),
+        ("small.png", png(2100, 2100), 302),
+        ("noise.png", png(1500, 1500) + bytes(10 * 2**20), 302),
+    ):
+        files = {f"{n}{name}": data for n in range(6)}
+        assert server.post("/try/", files) == status, name
+        found[name] = server.peak()
+    assert max(found.values()) < 200, found

@@ -1,0 +1,62 @@
+"""gunicorn's threads, where a request that does not arrive is ended.
+
+A thread reads a request from its first byte to its last; a few dozen that were sent by half
+would keep all threads for ever. A proxy that buffers is the better answer (docs/deploy.md);
+this is for a site without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from typing import Any
+
+from gunicorn.workers.gthread import ThreadWorker
+
+#: From the first byte to the end of the head; a body has this and its share on top.
+HEAD_SECONDS = 10.0
+BODY_BYTES_PER_SECOND = 256 * 2**10
+#: A visitor who takes in nothing of the answer for so long is gone.
+SEND_SECONDS = 30
+
+
+class DeadlineWorker(ThreadWorker):
+    """Shuts the incoming half of connections whose request is overdue.
+
+    What arrived by then is still read, and answers are still sent: a request that waited its
+    turn, or takes long to answer, comes to no harm.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._arriving: dict[Any, float] = {}
+
+    def enqueue_req(self, conn: Any) -> None:
+        self._arriving[conn] = time.monotonic() + HEAD_SECONDS
+        with contextlib.suppress(OSError):
+            patience = struct.pack("ll", SEND_SECONDS, 0)
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        super().enqueue_req(conn)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        length = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "0")
+        if length.isdigit():
+            self._arriving[conn] = (
+                time.monotonic() + HEAD_SECONDS + int(length) / BODY_BYTES_PER_SECOND
+            )
+        return super().handle_request(req, conn)
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        self._arriving.pop(conn, None)
+        super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        super().murder_pending()
+        now = time.monotonic()
+        for conn, deadline in list(self._arriving.items()):
+            if now > deadline:
+                self._arriving.pop(conn, None)
+                with contextlib.suppress(OSError):
+                    conn.sock.shutdown(socket.SHUT_RD)

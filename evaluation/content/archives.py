@@ -1,0 +1,90 @@
+"""Zip files that strangers send: looked at from their directory before anything is unpacked.
+
+Only stored and deflated entries are read. Python unpacks bzip2 and LZMA without a bound:
+a kilobyte of them asks for gigabytes, whatever size is asked for.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from evaluation.errors import UserFacingError
+
+# Pictures hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
+MAX_RATIO = 100
+RATIO_FROM = 2**20
+
+
+class ArchiveError(UserFacingError):
+    """A zip file, or an entry of one, that is not read."""
+
+
+def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFile:
+    """The archive, when its list of entries has at most so many bytes; none is unpacked."""
+    opened = file.open("rb") if isinstance(file, Path) else file
+    try:
+        _check_directory(opened, max_directory)
+        return zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError) as error:
+        raise ArchiveError(str(error)) from None
+    finally:
+        if opened is not file:
+            opened.close()
+
+
+def _check_directory(file: IO[bytes], limit: int) -> None:
+    """Refuse a list of entries that would fill the memory before one of them is looked at."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 2**16 - 100))
+    tail = file.read()
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0:
+        raise ArchiveError("this is not a zip file")
+    (length,) = struct.unpack_from("<I", tail, end + 12)
+    if tail[max(0, end - 20) :].startswith(b"PK\x06\x07"):
+        if not tail[max(0, end - 76) :].startswith(b"PK\x06\x06"):
+            raise ArchiveError("the zip file's directory is not where it should be")
+        (length,) = struct.unpack_from("<Q", tail, end - 76 + 40)
+    if length > limit:
+        raise ArchiveError(f"the zip file lists too many entries ({length:,} bytes of names)")
+
+
+def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
+    """Refuse an entry that is no plain file of at most `limit` bytes; `name` is what to call it."""
+    if stat.S_ISLNK(info.external_attr >> 16):
+        raise ArchiveError(f"{name} is a symbolic link")
+    if info.flag_bits & 0x1:
+        raise ArchiveError(f"{name} is encrypted")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ArchiveError(f"{name} is packed by a method that is not read here: use deflate")
+    if info.file_size > limit:
+        raise ArchiveError(f"{name} has {info.file_size:,} bytes; the limit is {limit:,}")
+    if info.file_size > max(RATIO_FROM, MAX_RATIO * info.compress_size):
+        raise ArchiveError(f"{name} unpacks to more than {MAX_RATIO} times its size: a zip bomb")
+
+
+def check_overlap(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse entries that share their bytes, of which there can be far more than the file holds."""
+    if sum(info.compress_size for info in archive.infolist()) > size:
+        raise ArchiveError("entries of the zip file overlap: a zip bomb")
+
+
+def content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, limit: int) -> bytes:
+    """The entry's bytes: as many as it declares, and its checksum holds."""
+    check_entry(info, name, limit)
+    try:
+        with archive.open(info) as file:
+            data = file.read(limit + 1)
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError, OSError),
+        *(ValueError, RuntimeError, NotImplementedError, struct.error),
+    ) as error:
+        raise ArchiveError(f"{name} cannot be unpacked: {error}") from None
+    if len(data) != info.file_size:
+        raise ArchiveError(f"{name} declares {info.file_size:,} bytes and has {len(data):,}")
+    return data

@@ -1,0 +1,111 @@
+"""Stored pictures: served while something shows them that the visitor may see."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core.files.storage import default_storage
+from django.utils import timezone
+
+from evaluation.images import Picture
+from leaderboard.models import EditingModel, Run, SourceImage, StoredImage, Trip, UploadedChain
+from leaderboard.testing import factories
+from leaderboard.testing.played import once, play
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
+
+
+@pytest.fixture(scope="module")
+def played(django_db_setup, django_db_blocker):
+    yield from once(
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(slug="pictures")).pk
+    )
+
+
+@pytest.fixture
+def run(db, played):
+    EditingModel.objects.update(is_reference=False)
+    Run.objects.filter(pk=played).update(published=True)
+    return Run.objects.get(pk=played)
+
+
+@pytest.fixture
+def answer(run) -> StoredImage:
+    """What a model answered, and nobody else has."""
+    return Trip.objects.filter(chain__run=run).first().restored
+
+
+def statuses(client, stored: StoredImage, **headers: str) -> set[int]:
+    addresses = (stored.thumbnail_url, stored.copy_url, stored.original_url)
+    return {client.get(address, headers=headers).status_code for address in addresses}
+
+
+def test_a_picture_of_a_public_run_is_asked_for_again_soon(client, answer):
+    found = client.get(answer.thumbnail_url)
+    assert found.status_code == 200
+    assert found["Cache-Control"] == "public, max-age=300, must-revalidate"
+    again = client.get(answer.thumbnail_url, headers={"if-none-match": found["ETag"]})
+    assert again.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda run: Run.objects.filter(pk=run.pk).update(published=False),
+        lambda run: EditingModel.objects.filter(runs=run).update(status="hidden"),
+    ],
+)
+def test_what_is_hidden_is_gone_for_everybody_but_staff(client, admin_client, run, answer, hide):
+    assert statuses(client, answer) == {200}
+    hide(run)
+    assert statuses(client, answer) == {404}
+    # Nor does a cache hear that what it has is still good.
+    tag = f'"thumbnail-{answer.sha256}"'
+    assert client.get(answer.thumbnail_url, headers={"if-none-match": tag}).status_code == 404
+    assert statuses(admin_client, answer) == {200}
+    assert "private" in admin_client.get(answer.thumbnail_url)["Cache-Control"]
+
+
+def test_pictures_of_suites_stay(client, run):
+    assert statuses(client, run.suite.pictures.first().stored) == {200}
+
+
+def test_a_draft_is_for_staff(client, admin_client):
+    stored = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(901)))
+    row = SourceImage.objects.create(slug="draft", title="Draft", stored=stored, kind="object")
+    assert statuses(client, stored) == {404}
+    assert statuses(admin_client, stored) == {200}
+    row.status = "active"
+    row.save()
+    assert statuses(client, stored) == {200}
+
+
+def test_an_uploaded_picture_is_gone_with_its_day(client):
+    stored = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(902)))
+    stored.write_copy()
+    chain = UploadedChain.objects.create()
+    chain.pictures.create(stored=stored, number=0)
+    assert statuses(client, stored) == {200}
+    UploadedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
+    assert statuses(client, stored) == {404}
+
+
+def test_who_may_see_a_picture_is_one_query(client, answer, django_assert_num_queries):
+    client.get(answer.thumbnail_url)
+    with django_assert_num_queries(1):
+        client.get(answer.thumbnail_url)
+
+
+def test_a_large_picture_is_not_decoded_for_a_page(client, run, answer):
+    default_storage.delete(answer.copy_name)
+    StoredImage.objects.filter(pk=answer.pk).update(width=5000, height=5000)
+    assert client.get(answer.copy_url).status_code == 404
+    answer.write_copy()
+    assert client.get(answer.copy_url).status_code == 200
+
+
+def test_a_picture_that_is_lost_is_not_found(client, answer):
+    for name in (answer.name, answer.thumbnail_name, answer.copy_name):
+        default_storage.delete(name)
+    assert statuses(client, answer) == {404}

@@ -1,0 +1,269 @@
+"""Tests of hostile endpoints: each ends, soon, with words, and is made by one worker alone."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.urls import reverse
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import GuardedClient
+from evaluation.jobs import probe_job
+from evaluation.measuring.probe import probe_steps
+from evaluation.testing.hostile_server import HostileServer, response
+from evaluation.testing.resolvers import resolver
+from leaderboard import endpoints, queue
+from leaderboard.models import SecurityEvent, Submission, Suite, Use
+from leaderboard.submissions import actions
+from leaderboard.submissions.workflow import NotPossible, take_submission
+from leaderboard.testing.submission_fields import form_fields
+
+State = Submission.State
+
+
+@pytest.fixture
+def hostile() -> Iterator[HostileServer]:
+    with HostileServer() as server:
+        yield server
+
+
+def submission(suite: Suite, url: str, **fields: object) -> Submission:
+    return Submission.objects.create(
+        name="Hostile",
+        email="a@example.org",
+        endpoint_url=url,
+        contract="huggingface",
+        suite=suite,
+        options={"send_seed": False},
+        **fields,
+    )
+
+
+ANSWERS = {
+    "a time of 400 digits": response(503, b'{"estimated_time": 1%s}' % (b"0" * 400)),
+    "a length of 5,000 digits": b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\nhello"
+    % (b"0" * 5_000 + b"5"),
+    "a code of 5,000 digits": response(400, b'{"error": {"code": 1%s}}' % (b"0" * 4_000)),
+    "infinity": response(503, b'{"estimated_time": 1e999}'),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_whatever_a_number_is_the_test_ends(suite, local, hostile, answer):
+    reply = ANSWERS[answer]
+    url = hostile.answers("/edit", *[reply] * 8)
+    tested = submission(suite, url)
+    jobs.probe(tested.pk)
+    tested.refresh_from_db()
+    assert tested.state == State.PROBE_FAILED
+    assert any(step["state"] == "failed" for step in tested.probe["steps"])
+    assert "could not be completed" not in str(tested.probe)  # nothing broke on the way
+
+
+@pytest.mark.django_db
+def test_any_exception_ends_the_test_with_words(suite, local, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise OverflowError("int too large to convert to float")
+
+    monkeypatch.setattr(probe_job, "probe_steps", broken)
+    tested = submission(suite, "https://93.184.216.34/v1")
+    jobs.probe(tested.pk)
+    tested.refresh_from_db()
+    assert tested.state == State.PROBE_FAILED
+    assert "could not be completed" in tested.probe["steps"][0]["detail"]
+    assert "too large" not in str(tested.probe)
+
+
+@pytest.mark.django_db
+def test_a_test_that_kills_its_process_is_given_up(suite, local, monkeypatch):
+    def killed(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(probe_job, "probe_steps", killed)
+    tested = submission(suite, "https://93.184.216.34/v1")
+    for _ in range(probe_job.MAX_ATTEMPTS):
+        with pytest.raises(SystemExit):
+            jobs.probe(tested.pk)
+        Submission.objects.update(probe_lease_until=timezone.now() - timedelta(seconds=1))
+    jobs.probe(tested.pk)
+    tested.refresh_from_db()
+    assert tested.state == State.PROBE_FAILED
+    actions.test_again(tested)  # a person may ask for it once more
+    assert tested.probe_attempts == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_do_not_test_the_same_endpoint(suite, local, hostile, settings):
+    """Also when a step takes longer than a lease: the first worker shows that it is alive."""
+    settings.LEASE_SECONDS = 0.3
+    calling, go_on = threading.Event(), threading.Event()
+
+    def slow(sock, _request) -> None:
+        calling.set()
+        go_on.wait(10)
+        sock.sendall(response(400, b"no"))
+
+    tested = submission(suite, hostile.does("/edit", slow))
+
+    def first() -> None:
+        jobs.probe(tested.pk)
+        connection.close()
+
+    worker = threading.Thread(target=first)
+    worker.start()
+    try:
+        assert calling.wait(10)
+        calling.clear()
+        for _ in range(4):
+            assert not go_on.wait(0.2)
+            jobs.probe(tested.pk)  # the sweep enqueued it again
+        assert not calling.is_set()
+    finally:
+        go_on.set()
+        worker.join()
+    tested.refresh_from_db()
+    assert tested.state == State.PROBE_FAILED
+    assert tested.probe_attempts == 0
+
+
+@pytest.mark.django_db
+def test_a_test_has_one_deadline_whatever_is_tried_again(suite, local, hostile, monkeypatch):
+    monkeypatch.setattr(probe_job, "DEADLINE", 1.0)
+    asked = []
+
+    def hang(sock, _request) -> None:
+        asked.append(1)
+        threading.Event().wait(30)
+
+    tested = submission(suite, hostile.does("/edit", hang))
+    jobs.probe(tested.pk)
+    tested.refresh_from_db()
+    assert tested.state == State.PROBE_FAILED
+    assert tested.probe["seconds"] < 10
+    assert len(asked) == 1
+
+
+@pytest.mark.django_db
+def test_tests_are_on_a_lane_of_their_own(
+    client, suite, valkey, django_capture_on_commit_callbacks
+):
+    import django_rq
+
+    with django_capture_on_commit_callbacks(execute=True):
+        client.post(reverse("submit"), form_fields(suite))
+    assert django_rq.get_queue("probes").get_job_ids()
+    assert not django_rq.get_queue("edits").get_job_ids()
+    assert not queue.should_leave(1, queue.EDITS, turn_is_over=True)
+
+
+@pytest.mark.django_db
+def test_an_endpoint_is_tested_so_often_a_day_also_when_it_is_submitted_anew(suite, settings):
+    settings.PROBES_PER_DAY = 2
+    one = submission(suite, "https://93.184.216.34/v1", state=State.REVIEW)
+    other = submission(suite, "https://93.184.216.34/v2", state=State.REVIEW)
+    for tested in (one, other):
+        actions.test_again(tested)
+        assert tested.state == State.PROBING
+        tested.move(State.PROBE_FAILED)
+    for tested in (one, other):
+        with pytest.raises(NotPossible, match="2 times"):
+            actions.test_again(tested)
+        assert tested.state == State.PROBE_FAILED
+    Use.objects.update(since=timezone.now() - timedelta(days=1, seconds=1))
+    actions.test_again(one)
+
+
+# Quotas of submissions.
+
+
+@pytest.mark.django_db
+def test_withdrawing_gives_no_submission_back(client, suite, settings, valkey):
+    settings.SUBMISSIONS_PER_DAY = 1
+    client.post(reverse("submit"), form_fields(suite))
+    actions.withdraw(Submission.objects.get())
+    answer = client.post(reverse("submit"), form_fields(suite, name="Another"))
+    assert answer.status_code == 422
+    assert "the limit is 1" in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_nobody_uses_up_the_quota_of_somebody_elses_host(settings):
+    settings.SUBMISSIONS_PER_DAY = 1
+    attacker = "https://93.184.216.35/v1?u=//93.184.216.34"
+    assert take_submission("a@example.org", "192.0.2.1", attacker) is None
+    assert take_submission("b@example.org", "192.0.2.2", "https://93.184.216.34/v1") is None
+    again = take_submission("c@example.org", "192.0.2.3", "https://93.184.216.34:443/v2")
+    assert again is not None
+    assert "this endpoint" in again
+
+
+@pytest.mark.django_db
+def test_a_network_of_ipv6_counts_as_one_address(settings):
+    settings.SUBMISSIONS_PER_DAY = 2
+    url = "https://93.184.216.{}/v1"
+    found = [
+        take_submission(f"{n}@example.org", f"2001:db8:1:2::{n}", url.format(n))
+        for n in range(1, 4)
+    ]
+    assert found[:2] == [None, None]
+    assert "your network address" in found[2]
+    assert take_submission("x@example.org", "2001:db8:1:3::1", url.format(9)) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ten_that_come_at_once_share_one_quota():
+    ready, taken = threading.Barrier(10), []
+
+    def take() -> None:
+        ready.wait()
+        taken.append(Use.objects.take("test", {"you": "one", "us": "two"}, 3))
+        connection.close()
+
+    threads = [threading.Thread(target=take) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 10
+    assert taken.count(None) == 3
+
+
+# What strangers may learn of our network.
+
+
+@pytest.mark.django_db
+def test_an_unknown_name_and_one_of_our_network_are_told_alike(suite, monkeypatch):
+    monkeypatch.setattr(endpoints, "LOOKUP_SECONDS", 0.3)
+    names = ("inside.example", "gone.example")
+
+    def lookup(host, *rest):
+        if host == "gone.example":
+            raise socket.gaierror("no such name")
+        return resolver("10.0.0.5")(host, *rest)
+
+    rules = Rules(resolver=lookup)
+    monkeypatch.setattr(endpoints, "rules", lambda: rules)
+    told, took = set(), []
+    for name in names:
+        start = time.monotonic()
+        told.add(endpoints.check_address(f"https://{name}/v1"))
+        took.append(time.monotonic() - start)
+    assert told == {"the host name leads to no public address"}
+    assert min(took) >= 0.3
+    # Staff see which it was.
+    assert "10.0.0.5" in SecurityEvent.objects.get(kind="address").detail
+    found = []
+    for name in names:
+        client = GuardedClient(rules)
+        steps = list(probe_steps({"url": f"https://{name}/v1", "client": client}))
+        found.append((steps[-1].detail, steps[-1].advice, steps[-1].data))
+    assert found[0] == found[1]
