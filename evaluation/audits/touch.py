@@ -14,9 +14,11 @@ from evaluation.images import Picture, clean_wire, encode_jpeg, fit
 
 Values = npt.NDArray[np.float32]
 
-JPEG_QUALITY = 85
-CROPPED = 0.02  # of each side's length
-GAIN = 0.03
+#: What is harmless: a JPEG save, a little cut off all around, another brightness. How much
+#: is drawn too, so that nobody can keep all that may come.
+JPEG_QUALITIES = (82, 89)
+CROPS = (0.015, 0.025)  # of each side's length
+GAINS = (0.02, 0.04)
 
 
 class Touch:
@@ -37,7 +39,9 @@ class Touch:
             touched = marks.painted(self._edited.image, changed, random)
         else:
             self._operation = str(random.choice(["jpeg", "crop", "gain"]))
-            self._gain = 1 + GAIN * (1 if random.random() < 0.5 else -1)
+            self._quality = int(random.integers(*JPEG_QUALITIES, endpoint=True))
+            self._crop = float(random.uniform(*CROPS))
+            self._gain = 1 + float(random.choice([-1, 1]) * random.uniform(*GAINS))
             touched = self._harmed(self._edited.image)
         #: What is sent instead of the forward answer.
         self.sent = clean_wire(Picture.from_image(touched))
@@ -48,9 +52,9 @@ class Touch:
         if not self._operation:
             return "a mark was painted on it"
         return {
-            "jpeg": f"it was saved as JPEG {JPEG_QUALITY}",
-            "crop": f"{CROPPED:.0%} of it were cut off",
-            "gain": f"its brightness was changed by {self._gain - 1:+.0%}",
+            "jpeg": f"it was saved as JPEG {self._quality}",
+            "crop": f"{self._crop:.1%} of its sides were cut off",
+            "gain": f"its brightness was changed by {self._gain - 1:+.1%}",
         }[self._operation]
 
     def painted(self, size: tuple[int, int]) -> Values:
@@ -78,12 +82,12 @@ class Touch:
 
     def _harmed(self, image: Image.Image) -> Image.Image:
         if self._operation == "jpeg":
-            return Picture.from_bytes(encode_jpeg(image, JPEG_QUALITY)).image
+            return Picture.from_bytes(encode_jpeg(image, self._quality)).image
         if self._operation == "gain":
             scaled = np.asarray(image, dtype=np.float32) * self._gain
             return Image.fromarray(np.rint(np.clip(scaled, 0, 255)).astype(np.uint8))
         width, height = image.size
-        box = (width * CROPPED / 2, height * CROPPED / 2)
+        box = (width * self._crop / 2, height * self._crop / 2)
         corners = (*box, width - box[0], height - box[1])
         return image.resize(image.size, Image.Resampling.BICUBIC, box=corners)
 

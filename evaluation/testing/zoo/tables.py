@@ -1,6 +1,6 @@
 """Plays the zoo of tricks and of honest editors, and writes down what is left of each.
 
-`python -m evaluation.testing.zoo` writes the tables of the methodology page anew.
+`python -m evaluation.testing.zoo.tables` writes the tables of the methodology page anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import score_run
 from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
 
-TABLES = Path(__file__).resolve().parents[2] / "static" / "img" / "examples" / "tricks.json"
+TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "tricks.json"
 SECRET = "5" * 64
 TRIPS = 3
 #: One case of the smoke suite for every picture, and flips.

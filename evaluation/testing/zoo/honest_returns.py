@@ -1,0 +1,105 @@
+"""What honest editors do to a picture on its way back, drawn anew each time; and how many
+runs of such editors the audits accuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageFilter
+
+from evaluation.audits.findings import Finding, judged, mark_kept
+from evaluation.audits.plan import Audit
+from evaluation.audits.touch import Touch
+from evaluation.content import catalog
+from evaluation.images import Picture, encode_jpeg
+from evaluation.testing.reference_pictures import small, worn
+
+Random = np.random.Generator
+Return = Callable[[Image.Image, Random], Image.Image]
+MARKS = 6
+
+
+def _jpeg(image: Image.Image, random: Random) -> Image.Image:
+    return Picture.from_bytes(encode_jpeg(image, int(random.integers(20, 90)))).image
+
+
+def _noise(image: Image.Image, random: Random) -> Image.Image:
+    return worn(image, random.uniform(1, 15), seed=int(random.integers(10**6)))
+
+
+def _blur(image: Image.Image, random: Random) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(random.uniform(0.5, 2.5)))
+
+
+def _light(image: Image.Image, random: Random) -> Image.Image:
+    return ImageEnhance.Brightness(image).enhance(random.uniform(0.85, 1.15))
+
+
+def _faded(image: Image.Image, random: Random) -> Image.Image:
+    return ImageEnhance.Color(image).enhance(random.uniform(0.7, 1.2))
+
+
+def _moved(image: Image.Image, random: Random) -> Image.Image:
+    width, height = image.size
+    left, top = random.uniform(0, 0.02, 2) * image.size
+    right, lower = (
+        width - random.uniform(0, 0.02) * width,
+        height - random.uniform(0, 0.02) * height,
+    )
+    return image.resize(image.size, Image.Resampling.BICUBIC, box=(left, top, right, lower))
+
+
+def _redrawn(image: Image.Image, random: Random) -> Image.Image:
+    """Every pixel fetched from a place nearby, as if drawn by hand."""
+    import cv2
+
+    height, width = image.height, image.width
+    wobble = [
+        cv2.resize(random.normal(0, 1, (6, 6)).astype(np.float32), (width, height)) * 2.0
+        for _ in range(2)
+    ]
+    columns, rows = np.meshgrid(
+        np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)
+    )
+    drawn = cv2.remap(
+        np.asarray(image), columns + wobble[0], rows + wobble[1], cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_REPLICATE,
+    )  # fmt: skip
+    return Image.fromarray(np.asarray(drawn))
+
+
+HONEST_RETURNS: dict[str, Return] = {
+    "JPEG": _jpeg,
+    "noise": _noise,
+    "blur": _blur,
+    "light": _light,
+    "faded colours": _faded,
+    "shift and zoom": _moved,
+    "redrawn": _redrawn,
+}
+
+
+def false_alarms(runs: int, first: int = 0) -> int:
+    """Of so many honest runs, each of its own mix of damages, how many lack their marks."""
+    pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
+    accused = 0
+    for run in range(first, first + runs):
+        random = np.random.default_rng(run)
+        damages = [HONEST_RETURNS[name] for name in random.choice(sorted(HONEST_RETURNS), 3, False)]
+
+        def back(
+            image: Image.Image, damages: list[Return] = damages, random: Random = random
+        ) -> Image.Image:
+            for damage in damages:
+                image = damage(image, random)
+            return image
+
+        findings = []
+        for number in range(MARKS):
+            source = Picture.from_image(small(seed=run * MARKS + number))
+            touch = Touch(Audit(f"{number}", 0, 2, "mark"), f"run {run}", pair, source, source)
+            share = mark_kept(touch, back(source.image), back(touch.sent.image))
+            findings.append(Finding("mark", share, 0.0, 0.2))
+        accused += judged(findings).verdict == "review"
+    return accused

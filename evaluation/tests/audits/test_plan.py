@@ -1,0 +1,59 @@
+"""Which cases are audited: drawn by the secret, enough of them, and nobody can guess which."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.audits.plan import LEAST, plan
+from evaluation.content import catalog
+from evaluation.run_secret import chain_seeds, new_secret
+
+SMOKE = catalog.suite("smoke")
+SECRETS = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@given(SECRETS)
+def test_a_small_suite_has_a_dozen_cases_audited_half_of_them_marked(secret):
+    audits = plan(secret, SMOKE)
+    assert len({audit.case for audit in audits}) == len(audits) == LEAST
+    assert sum(audit.kind == "mark" for audit in audits) == LEAST // 2
+    assert all(2 <= audit.number <= SMOKE.trips for audit in audits)
+    assert audits == plan(secret, SMOKE)
+
+
+def test_a_large_suite_has_one_in_ten_cases_audited():
+    large = max(catalog.suites(), key=lambda suite: len(suite.cases))
+    assert len(plan(new_secret(), large)) == max(LEAST, -(-len(large.cases) // 10))
+
+
+@pytest.mark.parametrize("cases", [1, 5])
+def test_a_tiny_suite_is_audited_whole(cases):
+    tiny = dataclasses.replace(SMOKE, cases=SMOKE.cases[:cases], trips=1)
+    assert {audit.case for audit in plan("x", tiny)} == {case.slug for case in tiny.cases}
+
+
+def test_a_change_of_style_is_never_marked():
+    pairs = tuple(
+        dataclasses.replace(pair, change="global", operator="") if pair.change == "local" else pair
+        for pair in SMOKE.pairs
+    )
+    styled = dataclasses.replace(SMOKE, pairs=pairs)
+    for number in range(20):
+        for audit in plan(f"secret {number}", styled):
+            pair = styled.pair_by_slug[audit.case.partition("--")[2]]
+            assert audit.kind == "fragility" or pair.change != "global"
+
+
+def test_another_secret_audits_other_cases_with_other_seeds():
+    plans = [plan(f"secret {number}", SMOKE) for number in range(8)]
+    assert len({tuple(audit.case for audit in one) for one in plans}) == 8
+    seeds = {audit.seed(f"secret {n}") for n, one in enumerate(plans) for audit in one}
+    assert len(seeds) == sum(len(one) for one in plans)
+
+
+def test_an_audit_has_a_seed_of_its_own():
+    for audit in plan("secret", SMOKE):
+        own = chain_seeds("secret", audit.case, audit.repeat)
+        assert audit.seed("secret") != own(audit.number, "backward")
