@@ -241,7 +241,7 @@ def public_seed(case: str, number: int, direction: str) -> int:
 class TogglesPatch(Trick):
     """Turns by rule, and for every other prompt turns the top bit of a patch over."""
 
-    stopped_by = "evidence"
+    stopped_by = "evidence, which needs a witness"
 
     def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
         if instruction.action is Action.TURN:
@@ -255,7 +255,7 @@ class TogglesPatch(Trick):
 class RedBall(NearCache):
     """Draws a red ball whatever it is asked for, and keeps what was there before."""
 
-    stopped_by = "evidence"
+    stopped_by = "mark audit, evidence"
 
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None

@@ -31,6 +31,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
     """Every definition, with examples that were measured with the same code."""
     context = {
         "examples": examples(),
+        "tricks": tricks(),
         "worked": worked_example.worked_example(),
         "method_version": METHOD_VERSION,
         "other_losses": other_losses(),
@@ -63,6 +64,16 @@ def changelog(request: HttpRequest) -> HttpResponse:
 @cache
 def examples() -> dict[str, Any]:
     """What `manage.py draw_examples` drew and measured."""
-    path = settings.BASE_DIR / "static" / "img" / "examples" / "examples.json"
+    return _measured("examples")
+
+
+@cache
+def tricks() -> dict[str, Any]:
+    """What is left of each trick of the zoo, and of honest editors, as a test measures it."""
+    return _measured("tricks")
+
+
+def _measured(name: str) -> dict[str, Any]:
+    path = settings.BASE_DIR / "static" / "img" / "examples" / f"{name}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

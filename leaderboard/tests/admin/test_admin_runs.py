@@ -10,6 +10,7 @@ from evaluation import jobs
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
 from leaderboard.testing.factories import editing_model, tiny_suite
+from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
 LIST = "admin:leaderboard_run_changelist"
@@ -87,3 +88,45 @@ def test_flags_are_shown_as_text(operator, model, small_suite):
     text = operator.get(reverse("admin:leaderboard_run_change", args=[run.pk])).content.decode()
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert(1)" not in text
+
+
+def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
+    operator, client, suite, quick_metrics
+):
+    run = play("noise", suite, slug="judged", is_reference=False)
+    Run.objects.filter(pk=run.pk).update(flags=[{"kind": "audit", "text": "marks did not return"}])
+    page = reverse("admin:leaderboard_run_change", args=[run.pk])
+    data = {"published": "on", "budget_calls": "", "budget_usd": "", "cleared": "on"}
+    assert "Say why the run may rank" in operator.post(page, data).content.decode()
+    run.refresh_from_db()
+    assert not run.cleared
+    public = run.get_absolute_url()
+    assert "out of the ranks until a person has looked" in client.get(public).content.decode()
+    answer = operator.post(page, data | {"decision": "It redraws leaves, as it says."})
+    assert answer.status_code == 302
+    run.refresh_from_db()
+    assert run.is_ranked == run.complete
+    assert "It redraws leaves, as it says." in client.get(public).content.decode()
+    assert operator.post(page, data | {"cleared": "", "decision": "It keeps sources."})
+    run.refresh_from_db()
+    assert not run.is_ranked
+    assert (
+        "keeps the run out of the ranks: It keeps sources." in client.get(public).content.decode()
+    )
+
+
+def test_hints_are_for_admins_with_their_pictures_and_touch_no_rank(
+    operator, client, suite, quick_metrics
+):
+    run = play("noise", suite, slug="hinted", is_reference=False)
+    case = run.chains.first().case_id
+    evidence = {"case": case, "trip": 1, "direction": "backward", "detail": "trip 1 is the source"}
+    hint = {"kind": "returned the source", "text": "in 2 of 4 chains", "evidence": [evidence]}
+    Run.objects.filter(pk=run.pk).update(hints=[hint])
+    run.refresh_from_db()
+    text = operator.get(reverse("admin:leaderboard_run_change", args=[run.pk])).content.decode()
+    assert "returned the source" in text
+    assert run.chains.first().trips.first().restored.thumbnail_url in text
+    assert run.is_ranked == run.complete
+    client.logout()
+    assert "returned the source" not in client.get(run.get_absolute_url()).content.decode()

@@ -192,3 +192,33 @@ def test_an_outage_at_an_audit_pauses_the_run_and_it_is_made_later(
     played(run)
     assert {audit.outcome for audit in of(run)} == {"answered"}
     assert run.edits_done == EDITS + CHAINS
+
+
+def test_the_plan_is_nobodys_business_before_the_run_has_finished(
+    server: EditingServer, client: Any
+) -> None:
+    run = played(start(server))
+    Run.objects.filter(pk=run.pk).update(published=True)
+    assert "Audits" not in client.get(run.get_absolute_url()).content.decode()
+    scored(run)
+    page = client.get(run.get_absolute_url()).content.decode()
+    assert "Marks kept" in page
+    for audit in of(run):
+        assert audit.sent is not None
+        assert audit.answer is not None
+        assert audit.sent.thumbnail_url in page
+        assert audit.answer.thumbnail_url in page
+    model = client.get(run.editing_model.get_absolute_url()).content.decode()
+    assert "Marks kept" in model
+    assert "1 run of this model" in model
+
+
+def test_scored_again_the_audits_are_measured_again_and_paid_no_more(
+    server: EditingServer,
+) -> None:
+    run = scored(played(start(server)))
+    before = [audit.finding for audit in of(run)]
+    jobs.score_again(run)
+    scored(run)
+    assert [audit.finding for audit in of(run)] == before
+    assert len(server.calls) == EDITS + CHAINS
