@@ -20,6 +20,7 @@ from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import Box, Cells, DirectMetric, Subject
+from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.picture import WholePicture, least_kept
@@ -148,6 +149,11 @@ class Scorer:
             ladder = dict(zip(jpeg.QUALITIES, distances[1:], strict=True))
             found[name] = Calibration(distances[0] if blank is None else blank, ladder)
         return found
+
+    def only_face(self, source: AnyPicture) -> Box | None:
+        """The one face of a source that nobody annotated; None where faces are not looked for."""
+        identity = self.metrics.get("identity")
+        return identity.only_face(_rgb(source)) if isinstance(identity, Identity) else None
 
     def only(self, names: Iterable[str]) -> Scorer:
         """The same scorer for some of its metrics; networks and features are shared."""
