@@ -49,11 +49,3 @@ def test_every_metric_says_when_the_chain_ended_and_by_what(told):
     else:
         assert event == {"time": 3.0, "cause": None, "recovered": False}
     assert told["metrics"]["place"]["event"]["cause"] in ("place", None)
-
-
-def test_the_one_face_of_a_picture_that_nobody_annotated_is_found(told):
-    identity = told["metrics"]["identity"]
-    if load_metric("identity").missing():
-        assert identity["retention"] is None
-    else:
-        assert all(q < 1 for q in identity["retention"])
