@@ -143,6 +143,7 @@ class TripLine(Line):
     because: Short
     worst_place: list[Number] | None
     undo: Number | None
+    evidence: list[dict[str, Any]]
     scores: dict[Slug, Number]
 
 

@@ -107,6 +107,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "change_seen": [trip.change_seen for trip in scored.trips],
         "because": [trip.because for trip in scored.trips],
         "worst_place": [trip.worst_place for trip in scored.trips],
+        "evidence": [trip.evidence for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(

@@ -26,6 +26,7 @@ from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.picture import WholePicture, least_kept
 from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
 from evaluation.packages import package_versions
+from evaluation.witnesses.panel import Panel
 
 AnyPicture: TypeAlias = Image.Image | Picture
 T = TypeVar("T")
@@ -105,6 +106,8 @@ class Scorer:
                 self.metrics[name] = metric
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
+        #: Heard on every trip that is scored beside the metrics.
+        self.panel = Panel()
         self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
         self._kept = sources
 
@@ -180,6 +183,7 @@ class Scorer:
                 for name in self._running
             },
             "not_run": dict(self.not_run),
+            "witnesses": self.panel.provenance(),
             "packages": package_versions(PACKAGES),
         }
 

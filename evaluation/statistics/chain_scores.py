@@ -85,7 +85,7 @@ def score_chain(
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
         for edited, back in joined([first] if first else [], rest):
-            measures.append(measure_trip(source, before, edited, back, pair))
+            measures.append(measure_trip(source, before, edited, back, pair, scorer.panel, subject))
             restored.append(back.sha256)
             before = back
             yield back

@@ -160,6 +160,7 @@ def _trip(
         "because": trip.because,
         "worst_place": trip.worst_place,
         "undo": trip.undo,
+        "evidence": trip.evidence,
         "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
 

@@ -194,6 +194,9 @@ class Trip(models.Model):
         null=True, help_text="Where the picture was lost: a small PNG to lay over the return."
     )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
+    evidence = models.JSONField(
+        default=list, help_text="What each witness says: was the edit made, was it undone."
+    )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
