@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import logging
@@ -151,6 +152,8 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{folder} cannot be made ({error.strerror}); set DATA_DIR to a folder of yours."
                 ) from None
+            with contextlib.suppress(PermissionError):  # somebody else's, who keeps it as they like
+                folder.chmod(0o700)
             if not os.access(folder, os.W_OK):
                 raise CommandError(
                     f"{folder} cannot be written; set DATA_DIR to a folder of yours."
