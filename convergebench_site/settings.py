@@ -8,6 +8,7 @@ lists every variable.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -28,6 +29,19 @@ env = environ.Env()
 TESTING = "pytest" in sys.modules
 
 DATA_DIR = Path(env("DATA_DIR", default=str(BASE_DIR / "var"))).expanduser().resolve()
+
+
+# What is made here is for its owner alone: the database has sessions and tokens in it.
+os.umask(0o077)
+
+
+def _private(folder: Path) -> Path:
+    """The folder, made for its owner alone; never one that somebody else put there first."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ImproperlyConfigured(f"{folder} is not a folder of yours alone; remove it")
+    return folder
 
 
 def _kept(name: str, make: Callable[[], str]) -> str:
@@ -156,7 +170,8 @@ REDIS_URL = env("REDIS_URL", default="")
 REDIS_SOCKET = str(DATA_DIR / "valkey.sock")
 if len(REDIS_SOCKET.encode()) > 100:
     _short = sha256(str(DATA_DIR).encode()).hexdigest()[:16]
-    REDIS_SOCKET = f"{tempfile.gettempdir()}/convergebench-{_short}.sock"
+    _folder = Path(tempfile.gettempdir()) / f"convergebench-{os.getuid()}-{_short}"
+    REDIS_SOCKET = str((_folder if REDIS_URL else _private(_folder)) / "valkey.sock")
 _queue = {
     **({"URL": REDIS_URL} if REDIS_URL else {"UNIX_SOCKET_PATH": REDIS_SOCKET, "DB": 0}),
     # JSON, not pickle. A worker is started with the same serializer, and calls only the
@@ -280,6 +295,8 @@ NINJA_NUM_PROXIES = TRUSTED_PROXIES
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
 #: More names, addresses and networks of ours that no submitted endpoint may lead to.
 OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
+#: Hosts to which a model's row may have a provider's key sent, beside the provider's own.
+PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 #: Finished runs of submitted models appear at once instead of after an admin's look.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from evaluation.errors import EditorError
+from evaluation.editors import editor_class
+from evaluation.editors.providers.base import HostedEditor
+from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import Rules, for_strangers
 from evaluation.http.guarded_client import GuardedClient
 from leaderboard.models import SecurityEvent, Submission
@@ -59,6 +62,27 @@ def rule_options() -> dict[str, Any]:
     """The rules, as an editor takes them."""
     found = rules()
     return {"allow_local": found.allow_local, "deny": found.deny, "ports": tuple(found.ports)}
+
+
+def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
+    """Raise EditorError where a row would have the environment's key sent to another host.
+
+    Rows are edited by people who may not read the key; PROVIDER_HOSTS are named by those who
+    set it.
+    """
+    url = options.get("base_url")
+    kind = editor_class(editor)
+    if not url or kind is None or not issubclass(kind, HostedEditor):
+        return
+    host = urlsplit(str(url)).hostname or ""
+    local = settings.ALLOW_LOCAL_ENDPOINTS and host in ("127.0.0.1", "localhost", "::1")
+    if not (local or host in settings.PROVIDER_HOSTS or kind.is_home(str(url))):
+        raise EditorError(
+            f"base_url: {host or 'this'} is no host of {kind.provider}, and the key would be sent "
+            "there. Whoever keeps the site can allow it by the setting PROVIDER_HOSTS.",
+            fault=Fault.CONFIGURATION,
+            permanent=True,
+        )
 
 
 def own_options(submission: Submission) -> dict[str, Any]:

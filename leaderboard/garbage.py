@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from leaderboard.models import StoredImage
 
+#: What is younger may be on its way to a row.
+MOMENT = timedelta(hours=1)
 FOLDERS = ("originals", "thumbnails", "copies")
 
 
@@ -39,17 +41,43 @@ def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
     if not dry_run:
         # One statement, so that no reference can come between the look and the deed.
         unreferenced(before)._raw_delete(StoredImage.objects.db)
+    for name in orphans():
+        # The time is asked last: a picture that is stored once more is touched, and so spared.
+        if _modified(name) < before:
+            found.files += 1
+            if not dry_run:
+                default_storage.delete(name)
+    return found
+
+
+def lost() -> Iterator[StoredImage]:
+    """Pictures that something refers to and whose bytes are gone from storage."""
+    for row in StoredImage.objects.order_by("pk").iterator():
+        if not default_storage.exists(row.name):
+            yield row
+
+
+def orphans() -> Iterator[str]:
+    """Files that no row names."""
     names = _files()
     while batch := list(islice(names, 500)):
         hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
         rows = StoredImage.objects.filter(pk__in=set(hashes.values()))
         known = set(rows.values_list("pk", flat=True))
-        for name, sha256 in hashes.items():
-            # The time is asked last: a picture that is stored once more is touched, and so spared.
-            if sha256 not in known and _modified(name) < before:
-                found.files += 1
-                if not dry_run:
-                    default_storage.delete(name)
+        yield from (name for name, sha256 in hashes.items() if sha256 not in known)
+
+
+def collect_pictures(keys: Iterable[str]) -> Collected:
+    """Remove those of these pictures that nothing refers to any more, their files with them."""
+    found = Collected()
+    before = timezone.now() - MOMENT
+    for row in unreferenced(before).filter(pk__in=list(keys)):
+        # Asked once more in the same statement: what was stored again meanwhile is spared.
+        if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
+            found.rows += 1
+            for name in (row.name, row.thumbnail_name, row.copy_name):
+                found.files += default_storage.exists(name)
+                default_storage.delete(name)
     return found
 
 

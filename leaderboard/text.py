@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 #: Cyrillic and Greek letters that pass for Latin ones.
 LOOKALIKES = str.maketrans(
@@ -21,3 +22,46 @@ def skeleton(name: str) -> str:
     """What a name looks like: compatible letters, no accents, no punctuation, no case."""
     folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
     return re.sub(r"[^a-z0-9]", "", folded.casefold())
+
+
+#: What people call a secret.
+SECRET_NAME = re.compile(
+    r"key|token|secret|password|passwd|authori[sz]ation|bearer|cookie|credential", re.IGNORECASE
+)
+#: Far deeper than any parameter of a model.
+MAX_DEPTH = 20
+
+
+def secret_names(value: Any, depth: int = 0) -> list[str]:
+    """The names in a structure, however deep, that tell of a secret."""
+    if depth > MAX_DEPTH:
+        return ["something nested too deeply"]
+    if isinstance(value, dict):
+        own = [name for name in value if SECRET_NAME.search(name)]
+        return own + [n for inner in value.values() for n in secret_names(inner, depth + 1)]
+    if isinstance(value, list):
+        return [name for inner in value for name in secret_names(inner, depth + 1)]
+    return []
+
+
+def can_be_stored(value: Any) -> bool:
+    """Whether every database takes it: no zero bytes, no halves of characters, in any text."""
+    if isinstance(value, str):
+        return not UNSTORABLE.search(value)
+    if isinstance(value, dict):
+        return all(can_be_stored(part) for pair in value.items() for part in pair)
+    return not isinstance(value, list) or all(map(can_be_stored, value))
+
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
+_FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
+
+
+def safe_cell(value: Any) -> Any:
+    """The value; a text that could be read as a formula begins with an apostrophe."""
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if _FORMULA.match(value) else value

@@ -9,7 +9,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django_ratelimit.core import get_usage
 
-RATE = "20/h"
+#: How often one network may ask for what costs more than a page, by the address's name.
+#: What is not here is kept (leaderboard.page_cache) or costs a few queries.
+LIMITS = {
+    "submit": "20/h",
+    "submission_act": "20/h",
+    "submit_preview": "600/h",
+    "upload_chain": "20/h",
+    "compare": "240/h",
+    "run_bundle": "60/h",
+    "run_scores": "120/h",
+    "suite_scores": "60/h",
+    "jpeg": "1200/h",
+    "api-token": "60/h",
+}
 
 
 def client_address(request: HttpRequest) -> str | None:
@@ -40,7 +53,7 @@ def client_network(request: HttpRequest) -> str | None:
     return address and network_of(address)
 
 
-def wait(request: HttpRequest, what: str, rate: str = RATE) -> int:
+def wait(request: HttpRequest, what: str) -> int:
     """How many seconds this address has to wait before it may ask again; 0 when it may now.
 
     The true limits are the daily quotas.
@@ -49,15 +62,15 @@ def wait(request: HttpRequest, what: str, rate: str = RATE) -> int:
         request,
         group=what,
         key=lambda _group, r: client_network(r) or "unknown",
-        rate=rate,
+        rate=LIMITS[what],
         increment=True,
     )
     return max(1, usage["time_left"]) if usage and usage["should_limit"] else 0
 
 
-def limited(request: HttpRequest, what: str, rate: str = RATE) -> HttpResponse | None:
+def limited(request: HttpRequest, what: str) -> HttpResponse | None:
     """A 429 page when this address asks too often."""
-    seconds = wait(request, what, rate)
+    seconds = wait(request, what)
     if not seconds:
         return None
     response = render(

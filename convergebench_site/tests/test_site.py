@@ -177,3 +177,30 @@ def test_two_processes_that_start_at_once_share_their_secrets(tmp_path):
     ]
     assert len({process.communicate()[0] for process in started}) == 1
     assert (tmp_path / "var" / "secret_key").stat().st_mode & 0o077 == 0
+
+
+def test_what_is_kept_is_for_its_owner_alone(tmp_path):
+    folder = tmp_path / "data"
+    done = python(
+        "import django; django.setup();"
+        "from django.core.management import call_command; call_command('migrate', verbosity=0);"
+        "from django.core.files.storage import default_storage as s;"
+        "from django.core.files.base import ContentFile; s.save('originals/x', ContentFile(b'x'))",
+        DATA_DIR=str(folder),
+        DJANGO_SETTINGS_MODULE="convergebench_site.settings",
+    )
+    assert done.returncode == 0, done.stderr
+    found = {path.name: path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))}
+    assert {"data", "site.sqlite3", "secret_key", "field_key", "originals", "x"} <= found.keys()
+    assert set(found.values()) == {0}, found
+
+
+def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
+    deep = tmp_path / ("d" * 90) / "data"
+    where = {"DATA_DIR": str(deep), "TMPDIR": str(tmp_path)}
+    code = "from convergebench_site.settings import REDIS_SOCKET; print(REDIS_SOCKET)"
+    socket = Path(python(code, **where).stdout.strip())
+    assert socket.parent.parent == tmp_path
+    assert socket.parent.stat().st_mode & 0o077 == 0
+    socket.parent.chmod(0o777)  # as somebody would make it who waits for us
+    assert "not a folder of yours alone" in python(code, **where).stderr

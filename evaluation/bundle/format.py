@@ -46,6 +46,8 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
+#: Pages link to it: nothing but an address of the web.
+Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
 
 
 class Row(BaseModel):
@@ -74,9 +76,9 @@ class ModelLine(Line):
     access: Annotated[str, StringConstraints(max_length=12)]
     open_weights: bool | None
     licence: Annotated[str, StringConstraints(max_length=120)]
-    homepage: Short
-    paper_url: Short
-    code_url: Short
+    homepage: Link
+    paper_url: Link
+    code_url: Link
     price_per_edit: str | None
     is_reference: bool
 
@@ -143,6 +145,7 @@ class TripLine(Line):
     because: Short
     worst_place: list[Number] | None
     undo: Number | None
+    evidence: list[dict[str, Any]]
     scores: dict[Slug, Number]
 
 

@@ -194,7 +194,7 @@ def _npm_tarball(package: str) -> Path:
     """The package's tarball in the cache, fetched with npm the first time."""
     tarball = cache_folder() / f"{package.replace('@', '-')}.tgz"
     if not tarball.is_file():
-        _npm_pack(package, tarball)
+        npm_pack(package, tarball)
     found = hashlib.sha256(tarball.read_bytes()).hexdigest()
     if found != NPM_PACKAGES[package]:
         raise OriginError(
@@ -203,11 +203,12 @@ def _npm_tarball(package: str) -> Path:
     return tarball
 
 
-def _npm_pack(package: str, tarball: Path) -> None:
+def npm_pack(package: str, tarball: Path) -> None:
+    """Bring the tarball of a package to this place; OriginError says why it did not come."""
     npm = shutil.which("npm")
     if npm is None:
         raise OriginError(
-            f"pictures of {package} need npm: install Node.js, or run `npm pack {package}` "
+            f"files of {package} need npm: install Node.js, or run `npm pack {package}` "
             f"elsewhere and put the file at {tarball}"
         )
     tarball.parent.mkdir(parents=True, exist_ok=True)

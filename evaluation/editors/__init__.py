@@ -8,7 +8,16 @@ from typing import Any
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError, Fault
 
-__all__ = ["EDITORS", "Answer", "Editor", "EditorError", "Fault", "Refused", "load_editor"]
+__all__ = [
+    "EDITORS",
+    "Answer",
+    "Editor",
+    "EditorError",
+    "Fault",
+    "Refused",
+    "editor_class",
+    "load_editor",
+]
 
 EDITORS: dict[str, str] = {
     # Reference editors, the yardsticks.
@@ -31,6 +40,15 @@ EDITORS: dict[str, str] = {
     "openai-images": "evaluation.editors.providers.openai_images:OpenAIImages",
     "replicate": "evaluation.editors.providers.replicate:Replicate",
 }
+
+
+def editor_class(name: str) -> type[Editor] | None:
+    """The class behind a name; None for an unknown one, or one that cannot be imported here."""
+    try:
+        found: type[Editor] = pkgutil.resolve_name(EDITORS[name])
+    except (KeyError, ImportError, AttributeError):
+        return None
+    return found
 
 
 def load_editor(name: str, **options: Any) -> Editor:

@@ -17,6 +17,8 @@ from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, Securi
 from evaluation.http.large_answers import LARGE, LARGE_PIXELS
 from evaluation.images import MAX_BYTES, ImageError, Picture
 
+#: The note of an answer whose stated type is not that of its bytes, which count.
+WRONG_TYPE = "wrong_type"
 #: 4096 x 4096 and a little: the largest that editing models answer with today.
 MAX_ANSWER_PIXELS = 17_000_000
 
@@ -83,6 +85,9 @@ class Endpoint(Settings, Editor):
             raise bad_answer(str(error)) from error
         except TimeoutError:
             raise bad_answer("no room for a picture this large: others are being read") from None
+        stated = {"image/jpg": "image/jpeg"}.get(call.stated_type, call.stated_type)
+        if stated.startswith("image/") and stated != answered.mime:
+            call.notes[WRONG_TYPE] = f"said {stated}, sent {answered.mime}"
         return Answer(answered, seconds, self.price, {"status": reply.status, **call.notes})
 
     def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
@@ -91,17 +96,15 @@ class Endpoint(Settings, Editor):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
-        """How the endpoint is called, without the key.
+        """How the endpoint is called, for a record that everybody reads.
 
-        Of the address only the host and a hash are told: the rest may hold a
-        token, and who reads a run's record need not be able to call the model.
+        Neither the key nor the address nor the extra parameters: they are the submitter's own,
+        and any of them may hold a token.
         """
         return {
-            "host": self.http.rules.parse(self.url).host,
-            "url_sha256": hashlib.sha256(self.url.encode()).hexdigest(),
             "contract": self.contract,
             "model": self.model,
-            "extra": dict(self.extra),
+            "has_extra": bool(self.extra),
             "send_seed": self.send_seed,
             "send_response_format": self.send_response_format,
             "size": self.size,

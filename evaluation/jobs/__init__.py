@@ -7,6 +7,8 @@ once, or after a crash. RQ calls the jobs by the names they have here.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from evaluation.jobs.control import (
     CannotMove,
     cancel,
@@ -22,13 +24,14 @@ from evaluation.jobs.probe_job import probe
 from evaluation.jobs.recovery import sweep
 from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
-from leaderboard import score_files
+from leaderboard import garbage, score_files
 from leaderboard.models import Suite
 from leaderboard.standings import reports
 
 __all__ = [
     "CannotMove",
     "cancel",
+    "collect_garbage",
     "enqueue",
     "export",
     "pause",
@@ -42,6 +45,11 @@ __all__ = [
     "start",
     "sweep",
 ]
+
+
+def collect_garbage(_: int) -> None:
+    """Remove pictures without a reference and files without a row, once they are a day old."""
+    garbage.collect(timedelta(days=1))
 
 
 def export(suite_id: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pkgutil
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -16,7 +15,7 @@ from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 
 from evaluation.audits.plan import plan
-from evaluation.editors import EDITORS, Editor, load_editor
+from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.run_secret import drawn, new_secret, shuffled
 from leaderboard import endpoints, queue
@@ -101,7 +100,7 @@ def resume(run: Run) -> None:
     if not run.move(RunState.QUEUED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
     # Whoever resumes by hand knows that the endpoint is well, or wants to see.
-    Pace.objects.filter(editing_model=run.editing_model_id).update(
+    Pace.objects.filter(editing_model=run.editing_model.peers[0]).update(
         blocked_until=None, failures_in_a_row=0
     )
     enqueue(run)
@@ -116,6 +115,8 @@ def cancel(run: Run) -> None:
 @transaction.atomic
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     """Queue the chains that ended in these ways; they go on from their last good return."""
+    # Of two who press at once one waits here, and then finds nothing left to do.
+    run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
     again = run.chains.filter(state=ChainState.PLAYED, outcome__in=outcomes)
     keys = list(again.values_list("pk", flat=True))
     if not keys:
@@ -190,17 +191,15 @@ def enqueue(run: Run) -> None:
 
 def queue_of(editing_model: EditingModel) -> str:
     """The queue that plays this model; an unknown editor's pause is written by `edits`."""
-    try:
-        editor: type[Editor] = pkgutil.resolve_name(EDITORS[editing_model.editor])
-    except (KeyError, ImportError, AttributeError):
-        return queue.EDITS
-    return editor.queue
+    editor = editor_class(editing_model.editor)
+    return editor.queue if editor else queue.EDITS
 
 
 def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = None) -> Editor:
     """The run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
+    endpoints.check_key_goes_home(model.editor, options)
     ours = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not open our own network to itself.
@@ -209,8 +208,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
         "on_security_event": on_security_event,
     }
     taken: set[str] = set()
-    with suppress(KeyError, ImportError, AttributeError, TypeError):
-        editor = pkgutil.resolve_name(EDITORS[model.editor])
-        taken = {field.name for field in dataclasses.fields(editor)}
+    with suppress(TypeError):
+        taken = {field.name for field in dataclasses.fields(editor_class(model.editor))}  # type: ignore[arg-type]
     options |= {name: value for name, value in ours.items() if name in taken and value is not None}
     return load_editor(model.editor, **options)

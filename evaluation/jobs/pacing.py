@@ -35,6 +35,8 @@ class Pacer:
 
     def __init__(self, editing_model: EditingModel) -> None:
         self.editing_model = editing_model
+        #: Whose row keeps the pace of the endpoint, which several models may name.
+        self.keeper = editing_model.peers[0]
         self.failures = 0
         self.fault: Fault | None = None
         self._blocked_until = 0.0  # on the monotonic clock
@@ -92,7 +94,7 @@ class Pacer:
     def _row(self) -> tuple[Pace, datetime]:
         """The row, locked, and the time by the database's clock."""
         rows = Pace.objects.select_for_update()
-        pace = rows.get_or_create(editing_model=self.editing_model)[0]
+        pace = rows.get_or_create(editing_model_id=self.keeper)[0]
         return pace, Pace.objects.filter(pk=pace.pk).values_list(Now(), flat=True).get()
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.db.models import Subquery
 from django.db.models.functions import Now
 
 from evaluation.audits.touch import Touch
@@ -50,7 +51,7 @@ from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
 from leaderboard import queue
-from leaderboard.models import Audit, Call, Chain, Run, StoredImage, Trip
+from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -207,10 +208,13 @@ class PlayJob:
 
     def _look(self) -> None:
         """See what others did to the run, and how its endpoint is."""
-        pace = "editing_model__pace__"
-        fields = ["state", "budget_calls", "budget_usd", f"{pace}blocked_until"]
-        fields.append(f"{pace}failures_in_a_row")
-        rows = Run.objects.filter(pk=self.run.pk).values_list(*fields, Now())
+        pace = Pace.objects.filter(editing_model=self.writer.pace.keeper)
+        rows = Run.objects.filter(pk=self.run.pk).values_list(
+            *("state", "budget_calls", "budget_usd"),
+            Subquery(pace.values("blocked_until")),
+            Subquery(pace.values("failures_in_a_row")),
+            Now(),
+        )
         row = retry_database(lambda: rows.first())
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
             # Mid-edit, now: what is in flight is not waited for.

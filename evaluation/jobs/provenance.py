@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils.crypto import salted_hmac
 
 from evaluation import __version__
 from evaluation.editors.base import Editor
@@ -46,6 +48,10 @@ def of_playing(run: Run, editor: Editor) -> dict[str, Any]:
             "content_hash": suite.content_hash,
         },
         "model": {"slug": model.slug, "editor": model.editor, **editor.describe()},
+        # Options themselves may be private; a keyed digest still shows that they changed.
+        "options_digest": salted_hmac(
+            "leaderboard.options", json.dumps(model.options, sort_keys=True), algorithm="sha256"
+        ).hexdigest()[:32],
         "secret_sha256": commitment(run.secret),
         "max_in_flight": model.max_in_flight,
         "code": code_version(),

@@ -162,7 +162,9 @@ class ScoreJob:
                 return
             found = self._scores(part, source, restored, subject)
             for index, (trip, y, x) in enumerate(zip(part, edited, restored, strict=True)):
-                measures = vars(measure_trip(source, before, y, x, pair))
+                measures = vars(
+                    measure_trip(source, before, y, x, pair, self.scorer.panel, subject)
+                )
                 for name, value in {**measures, **found_by_scoring(found, index)}.items():
                     setattr(trip, name, value)
                 if found.maps:
@@ -282,6 +284,13 @@ class ScoreJob:
                         f"This run was begun with {name} {what} {pinned[what][:12]}, "
                         f"now it is {(here[what] or 'none')[:12]}. Score the run again as a whole."
                     )
+        # All trips of a run are judged by the same witnesses.
+        witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
+        for name, told in witnesses.items():
+            if made["witnesses"].get(name) != told:
+                why = scorer.panel.not_run.get(name, "it is another version")
+                raise MetricsChanged(f"This run is judged by {name}, which cannot look now: {why}")
+        scorer.panel.keep(witnesses)
         return scorer
 
     @cached_property

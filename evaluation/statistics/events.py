@@ -64,7 +64,8 @@ class ChainResult:
     `outcome` other than "completed" means that trip len(retention) + 1 did not
     come back: "refused", "blank" and "failed" are the model's doing, "lost" is
     ours. By trip: `change_seen` (by pixels), `made` and `undone` (by witnesses that
-    may gate), None where it was not judged; `reframed`. The forward half of a trip
+    may gate), `edits_made` and `edits_undone` (by all witnesses, which end nothing), None
+    where it was not judged; `reframed`. The forward half of a trip
     that never came back may still be judged. `because` = by trip, which part of a
     composite metric was smallest; where it is empty, a crossing means `cause`.
     """
@@ -82,6 +83,8 @@ class ChainResult:
     cause: str = "whole"
     made: tuple[bool | None, ...] = ()
     undone: tuple[bool | None, ...] = ()
+    edits_made: tuple[bool | None, ...] = ()
+    edits_undone: tuple[bool | None, ...] = ()
 
     def __post_init__(self) -> None:
         trips = len(self.retention)

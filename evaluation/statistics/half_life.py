@@ -29,7 +29,9 @@ class Summary:
     each cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first
     n. `causes` counts the chains that each cause ended, `outcomes` how chains ended within
     `trips`; `reframed`, `recovered` and `change_not_seen` count the chains where it happened
-    at any trip. `change_seen` is the share of judged trips on which the change was seen.
+    at any trip. `change_seen` is the share of judged trips on which the change was seen,
+    `edits_made` and `edits_undone` those in which witnesses saw the thing asked for come
+    and go.
     """
 
     trips: int
@@ -51,6 +53,8 @@ class Summary:
     recovered: int
     change_not_seen: int
     change_seen: float | None
+    edits_made: float | None = None
+    edits_undone: float | None = None
 
 
 def half_life(usable: float, trips: int) -> float | None:
@@ -97,9 +101,12 @@ def summary_and_values(
     numbers = np.arange(trips + 1.0)
     usable = survival.usable_trips(trips) if played else None
     incidence = survival.incidence(numbers)
-    seen = [flag for chain in chains for flag in chain.change_seen[:trips] if flag is not None]
     causes = Counter(found.cause for found in events)
     ends = Counter(c.outcome if len(c.retention) < trips else COMPLETED for c in chains)
+
+    def share(flags: Iterable[Sequence[bool | None]]) -> float | None:
+        judged = [flag for of_chain in flags for flag in of_chain[:trips] if flag is not None]
+        return sum(judged) / len(judged) if judged else None
 
     def known(values: Iterable[float]) -> tuple[float | None, ...]:
         return tuple(float(value) if played and math.isfinite(value) else None for value in values)
@@ -123,7 +130,9 @@ def summary_and_values(
         reframed=sum(any(chain.reframed[:trips]) for chain in chains),
         recovered=sum(found.recovered for found in events),
         change_not_seen=sum(False in chain.change_seen[:trips] for chain in chains),
-        change_seen=sum(seen) / len(seen) if seen else None,
+        change_seen=share(chain.change_seen for chain in chains),
+        edits_made=share(chain.edits_made for chain in chains),
+        edits_undone=share(chain.edits_undone for chain in chains),
     )
     return summary, values
 

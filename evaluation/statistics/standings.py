@@ -34,6 +34,7 @@ from evaluation.statistics.events import (
 from evaluation.statistics.half_life import Summary, summary_and_values
 from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import Bounds
+from evaluation.witnesses.panel import Verdict
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
@@ -43,17 +44,12 @@ _NOTHING = Interval(None, None)
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; a distance of None where it was `scored`: not by this metric.
-
-    `made` and `undone` are what witnesses say that may gate, None where none of them looked.
-    """
+    """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
 
     number: int
     distance: float | None
     measures: Measured
     scored: bool = True
-    made: bool | None = None
-    undone: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +104,10 @@ def measured_chain(
             if metric == WholePicture.name
             else (),
             cause=crossing_cause(metric),
-            made=tuple(trip.made for trip in judged),
-            undone=tuple(trip.undone for trip in returned),
+            made=tuple(_verdict(trip, gating=True).made for trip in judged),
+            undone=tuple(_verdict(trip, gating=True).undone for trip in returned),
+            edits_made=tuple(_verdict(trip).made for trip in judged),
+            edits_undone=tuple(_verdict(trip).undone for trip in returned),
         ),
         tuple(distances),
         blank or 0.0,
@@ -117,6 +115,10 @@ def measured_chain(
         steps,
         end,
     )
+
+
+def _verdict(trip: ScoredTrip, *, gating: bool = False) -> Verdict:
+    return Verdict.of(trip.measures.evidence, gating=gating)
 
 
 def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:
@@ -253,6 +255,8 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
             "recovered": summary.recovered,
             "change_not_seen": summary.change_not_seen,
             "change_seen": summary.change_seen,
+            "edits_made": summary.edits_made,
+            "edits_undone": summary.edits_undone,
         },
         "details": {},
     }

@@ -12,9 +12,11 @@ from django.http import HttpRequest
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from import_export.resources import ModelResource
 
 from leaderboard.models import StoredImage
 from leaderboard.models.suites import Curation
+from leaderboard.text import safe_cell
 
 
 def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
@@ -29,6 +31,13 @@ def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeSt
         round(stored.width * scale),
         round(stored.height * scale),
     )
+
+
+class SafeResource(ModelResource):
+    """Rows as files for spreadsheets, in which no text of ours is run as a formula."""
+
+    def export_field(self, field: Any, instance: Any, **options: Any) -> Any:
+        return safe_cell(super().export_field(field, instance, **options))
 
 
 class NoticesConflicts(forms.ModelForm):

@@ -12,9 +12,12 @@ from django.http import HttpRequest
 from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
+from evaluation.errors import EditorError
+from leaderboard import endpoints
 from leaderboard.admin.base import NoticesConflicts
 from leaderboard.models import EditingModel, SecurityEvent, Suite
 from leaderboard.standings import refresh_ranks
+from leaderboard.text import can_be_stored, secret_names
 
 
 class EditingModelForm(NoticesConflicts):
@@ -41,10 +44,20 @@ class EditingModelForm(NoticesConflicts):
         options = self.cleaned_data["options"] or {}
         if not isinstance(options, dict):
             raise ValidationError('An object, as {"model": "…"}.')
-        secret = [name for name in options if "key" in name.lower() or "token" in name.lower()]
-        if secret:
+        if secret := secret_names(options):
             raise ValidationError(f"Keys have a field of their own; take {', '.join(secret)} out.")
+        if not can_be_stored(options):
+            raise ValidationError("A text in it holds a zero byte or half of a character.")
         return options
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if "editor" in cleaned and "options" in cleaned:
+            try:
+                endpoints.check_key_goes_home(cleaned["editor"], cleaned["options"])
+            except EditorError as error:
+                self.add_error("options", error.message)
+        return cleaned
 
     def save(self, commit: bool = True) -> EditingModel:
         if self.cleaned_data.get("new_api_key"):

@@ -16,7 +16,6 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.text import slugify
 from import_export.admin import ImportExportMixin
-from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation, sources
@@ -24,7 +23,7 @@ from evaluation.content.suites import SourcePicture
 from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside
 from evaluation.images import Picture, encode_webp
-from leaderboard.admin.base import CurationActions, NoticesConflicts
+from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource
 from leaderboard.content import drafts
 from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind
@@ -69,7 +68,7 @@ class EditPairForm(NoticesConflicts):
         return value
 
 
-class EditPairResource(ModelResource):
+class EditPairResource(SafeResource):
     """All or nothing: one bad row, and no row of the file is saved."""
 
     class Meta:

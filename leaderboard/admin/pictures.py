@@ -10,12 +10,11 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest
 from import_export.admin import ExportMixin
-from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation
 from evaluation.images import MAX_BYTES
-from leaderboard.admin.base import CurationActions, NoticesConflicts, picture
+from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource, picture
 from leaderboard.models import SourceImage, StoredImage, Suite
 
 
@@ -73,7 +72,7 @@ class SourceImageForm(NoticesConflicts):
         return super().save(commit)
 
 
-class SourceImageResource(ModelResource):
+class SourceImageResource(SafeResource):
     """For export: what is known of a picture, without its bytes."""
 
     class Meta:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from evaluation import jobs
+from evaluation.editors.endpoint import WRONG_TYPE
 from leaderboard.admin.base import picture
 from leaderboard.models import Call, Run, Suite, Trip
 from leaderboard.models.runs import RunState
@@ -44,7 +45,20 @@ class RunAdmin(admin.ModelAdmin):
     fieldsets = (
         (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
-        ("State", {"fields": ("state", "why", "progress", "last_error", "resume_at", "published")}),
+        (
+            "State",
+            {
+                "fields": (
+                    "state",
+                    "why",
+                    "progress",
+                    "last_error",
+                    "wrong_types",
+                    "resume_at",
+                    "published",
+                )
+            },
+        ),
         ("Review", {"fields": ("flag_list", "hint_list", "cleared", "decision")}),
         ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
@@ -99,6 +113,15 @@ class RunAdmin(admin.ModelAdmin):
     @admin.display(description="spent")
     def spent(self, run: Run) -> str:
         return f"{run.calls:,} calls, {run.spent_usd:.2f} USD"
+
+    @admin.display(description="answers of another type than stated")
+    def wrong_types(self, run: Run) -> int:
+        """Each half is a picture of its own; what was stated is in the trip's notes."""
+        trips = Trip.objects.filter(chain__run=run)
+        return sum(
+            trips.filter(**{f"{half}_notes__has_key": WRONG_TYPE}).count()
+            for half in ("edited", "restored")
+        )
 
     @admin.display(description="why")
     def why(self, run: Run) -> str:

@@ -40,7 +40,7 @@ class ApiTokenAuth(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
         found = ApiToken.objects.holding(token)
         # Tokens cannot be guessed; this keeps those who try from costing us anything.
-        if found is None and (seconds := wait(request, "api-token", "60/h")):
+        if found is None and (seconds := wait(request, "api-token")):
             raise Throttled(seconds)
         return found
 
@@ -119,7 +119,7 @@ def withdraw(request: HttpRequest, token: Token) -> Any:
 
 def _act(request: HttpRequest, token: str, act: Callable[[Submission], str]) -> Act:
     submission = _submission(token)
-    _not_too_often(request, "act")
+    _not_too_often(request, "submission_act")
     try:
         done = act(submission)
     except NotPossible as error:

@@ -241,6 +241,7 @@ def _trips(
             because=trip.because,
             worst_place=trip.worst_place,
             undo=trip.undo,
+            evidence=trip.evidence,
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips

@@ -37,8 +37,8 @@ STANDING_FIELDS = (
 )
 #: Of a standing's details, those that need no other rows to be understood.
 DETAILS = ("jpeg", "dynamics", "shape", "repeats")
-#: Options that are nobody else's business: where a private endpoint is, and its headers.
-PRIVATE = ("url", "headers", "api_key")
+#: Options that are nobody else's business: where a private endpoint is, and what it is sent.
+PRIVATE = ("url", "headers", "api_key", "extra")
 
 #: Of each half: what it cost, and in how many attempts.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
@@ -160,6 +160,7 @@ def _trip(
         "because": trip.because,
         "worst_place": trip.worst_place,
         "undo": trip.undo,
+        "evidence": trip.evidence,
         "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
 

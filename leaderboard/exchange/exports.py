@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from defusedcsv import csv
 from django.utils import timezone
 from django.utils.html import escape
 
@@ -18,6 +18,7 @@ from leaderboard.board.columns import BoardRow
 from leaderboard.board.filters import BoardFilters
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
+from leaderboard.text import safe_cell
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
@@ -25,7 +26,7 @@ def board_csv(rows: Sequence[BoardRow]) -> str:
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow([column.file_name for column in columns.COLUMNS])
-    writer.writerows([column.written(row) for column in columns.COLUMNS] for row in rows)
+    writer.writerows([safe_cell(column.written(row)) for column in columns.COLUMNS] for row in rows)
     return table.getvalue()
 
 
@@ -91,4 +92,4 @@ def badge(standing: Standing | None) -> str:
 
 
 def _cell(value: Any) -> Any:
-    return "" if value is None else value
+    return "" if value is None else safe_cell(value)

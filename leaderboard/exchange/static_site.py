@@ -125,6 +125,7 @@ class Freezer:
             f'<p class="note">A snapshot of {timezone.now():%-d %B %Y}; the live site is '
             f'<a href="{escape(settings.SITE_URL)}">{escape(settings.SITE_URL)}</a>.</p>'
         )
+        text = text.replace("<head>", f"<head>\n{_policy()}", 1)
         return MAIN.sub(rf"\1{note}", ATTRIBUTE.sub(attribute, text), count=1)
 
     def _link(self, page: str, url: str) -> str:
@@ -169,6 +170,17 @@ class Freezer:
             raise FreezeError(f"{name} would leave {self.out}")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
+
+
+def _policy() -> str:
+    """The site's content policy as a tag: whoever serves the snapshot may send no headers."""
+    directives = settings.CONTENT_SECURITY_POLICY["DIRECTIVES"]
+    text = "; ".join(
+        f"{name} {' '.join(sources)}"
+        for name, sources in directives.items()
+        if name != "frame-ancestors"  # which counts in a header only
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{escape(text)}">'
 
 
 def _sitemap() -> list[str]:

@@ -43,16 +43,16 @@ class ChainQuerySet(models.QuerySet["Chain"]):
 
     def room(self, editing_model: EditingModel) -> int:
         """How many more chains of this model may be in flight, over all runs and workers."""
-        busy = Chain.objects.in_flight().filter(run__editing_model=editing_model).count()
+        busy = Chain.objects.in_flight().filter(run__editing_model__in=editing_model.peers).count()
         return max(0, editing_model.max_in_flight - busy)
 
     @transaction.atomic
     def claim(self, run: Run, token: UUID, most: int, besides: Iterable[int] = ()) -> list[Chain]:
         """Take up to `most` free chains but these, within the model's limit of calls in flight."""
-        # Whoever counts and claims for a model holds its row: two workers never both
+        # Whoever counts and claims for an endpoint holds its row: two workers never both
         # take the last free place.
         model = EditingModel.objects.get(pk=run.editing_model_id)
-        Pace.objects.select_for_update().get_or_create(editing_model=model)
+        Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
         chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
         chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
@@ -194,6 +194,9 @@ class Trip(models.Model):
         null=True, help_text="Where the picture was lost: a small PNG to lay over the return."
     )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
+    evidence = models.JSONField(
+        default=list, help_text="What each witness says: was the edit made, was it undone."
+    )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

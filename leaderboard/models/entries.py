@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -97,8 +99,30 @@ class EditingModel(models.Model):
             chains=chains,
         )
 
+    @property
+    def peers(self) -> list[int]:
+        """The rows that call the same endpoint, this one among them; the first keeps their pace.
+
+        An endpoint that was submitted twice has one pace and one limit of calls in flight.
+        """
+        if self.editor != "endpoint" or not self.pk:
+            return [self.pk]
+        rows = EditingModel.objects.filter(editor="endpoint").order_by("pk")
+        own = _endpoint(self.options)
+        same = [
+            pk for pk, options in rows.values_list("pk", "options") if _endpoint(options) == own
+        ]
+        return same if self.pk in same else [self.pk]
+
     def natural_key(self) -> tuple[str]:
         return (self.slug,)
+
+
+def _endpoint(options: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What makes two rows the same endpoint: host, path and model; not what follows the "?"."""
+    url = urlsplit(str(options.get("url", "")))
+    host = url.netloc.lower().removesuffix(":443")
+    return host, url.path.rstrip("/"), str(options.get("model", ""))
 
 
 class Pace(models.Model):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evaluation.content.suites import ticks
 from evaluation.statistics.events import CAUSES
 from leaderboard import formatting
-from leaderboard.models import Case, Run, Standing, StoredImage, Trip
+from leaderboard.models import Case, Standing, StoredImage, Trip
 from leaderboard.pages.charts import Chart, Figure, Table, layout, rounded
 
 
@@ -54,26 +53,28 @@ class Cause:
         return CAUSES[self.name]
 
 
-def causes(run: Run, standing: Standing) -> list[Cause]:
+def wanted(standing: Standing) -> list[tuple[int, int]]:
+    """The case and the trip of every ending that the page shows."""
+    return [(row["case"], row["trip"]) for rows in _kept(standing).values() for row in rows]
+
+
+def _kept(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
+    found: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
+    return found
+
+
+def causes(
+    standing: Standing, cases: Mapping[int, Case], trips: Mapping[tuple[int, int], Trip]
+) -> list[Cause]:
     """What ended the run's chains, the most frequent first, each with the first ones it ended."""
-    counts = standing.counts.get("causes") or {}
-    known: Mapping[str, Sequence[Mapping[str, Any]]] = standing.details.get("endings") or {}
-    wanted = [row for rows in known.values() for row in rows]
-    cases = Case.objects.select_related("picture__stored").in_bulk([row["case"] for row in wanted])
-    trips = Trip.objects.filter(
-        chain__run=run,
-        chain__case__in=cases,
-        chain__repeat=0,
-        number__in={row["trip"] for row in wanted},
-    ).select_related("chain", "restored", "edited")
-    by_place = {(trip.chain.case_id, trip.number): trip for trip in trips}
+    counts, known = standing.counts.get("causes") or {}, _kept(standing)
     found = [
         Cause(
             name,
             counts[name],
             counts[name] / standing.counts["chains"],
             [
-                Ending(cases[row["case"]], row["trip"], by_place.get((row["case"], row["trip"])))
+                Ending(cases[row["case"]], row["trip"], trips.get((row["case"], row["trip"])))
                 for row in known.get(name, ())
                 if row["case"] in cases
             ],

@@ -7,7 +7,7 @@ their own, with our values on the same scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -56,16 +56,10 @@ class Line:
         return f"{self.model} ({ELSEWHERE})"
 
 
-def metric_for(chosen: str) -> str:
-    """The chosen metric, or where it is our own and nobody published it, the first that is."""
-    found = set(PublishedFigure.objects.order_by().values_list("metric", flat=True).distinct())
-    return chosen if chosen in found or chosen != HEADLINE else next(iter(in_order(found)), chosen)
-
-
-def lines(metric: str, first: str) -> list[Line]:
-    """The published figures of a metric; those of the model `first` at the top."""
+def lines(figures: Iterable[PublishedFigure], first: str) -> list[Line]:
+    """The published figures of one metric; those of the model `first` at the top."""
     found: dict[tuple[str, str], list[PublishedFigure]] = {}
-    for figure in PublishedFigure.objects.filter(metric=metric):
+    for figure in figures:
         found.setdefault((figure.model_name, figure.source), []).append(figure)
     made = [
         Line(
@@ -83,14 +77,23 @@ def lines(metric: str, first: str) -> list[Line]:
     return made[: LINES + MORE_LINES]
 
 
-def chart(name: str, values: Sequence[float | None], metric: str, trips: int) -> Chart | None:
-    """A model's curve on the metric's own scale with what others published; None where they did not.
+def chart(
+    name: str, ours: Mapping[str, Sequence[float | None]], chosen: str, trips: int
+) -> Chart | None:
+    """A model's curve on a metric's own scale with what others published; None where they did not.
 
-    `values` are ours after 0..N trips; nothing is measured at 0.
+    `ours` are our values by metric after 0..N trips; nothing is measured at 0. By the chosen
+    metric, or where that is our own headline, by the first that others published.
     """
-    theirs = lines(metric, name)
-    if not theirs or not values:
+    wanted = list(ours) if chosen == HEADLINE else [chosen]
+    by_metric: dict[str, list[PublishedFigure]] = {}
+    for figure in PublishedFigure.objects.filter(metric__in=wanted):
+        by_metric.setdefault(figure.metric, []).append(figure)
+    metric = next(iter(in_order(by_metric)), "")
+    values = ours.get(metric, ())
+    if not metric or not values:
         return None
+    theirs = lines(by_metric[metric], name)
     label = formatting.metric_label(metric)
     last = max(trips, *(number for line in theirs for number in line.values))
     traces = [_ours(name, values, metric)]

@@ -14,6 +14,7 @@ from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.models.runs import ChainState, Outcome
@@ -59,6 +60,14 @@ class Jpeg:
         if self.equivalent > JPEG_QUALITIES[-1]:
             return f"{saved}: that loses more"
         return f"{saved}: as much is lost"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What one witness says of one picture."""
+
+    words: str
+    good: bool
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,26 @@ class Frame:
         if self.trip.change_seen is None:
             return ""
         return "change seen" if self.trip.change_seen else "no change seen"
+
+    @property
+    def made(self) -> list[Heard]:
+        """What witnesses say of the edit: "glasses: yes, by face parsing"."""
+        return self._heard("made", ("yes", "no"))
+
+    @property
+    def undone(self) -> list[Heard]:
+        """What they say of the return: "glasses: gone, by face parsing"."""
+        return self._heard("undone", ("gone", "still there"))
+
+    def _heard(self, half: str, answers: tuple[str, str]) -> list[Heard]:
+        return [
+            Heard(
+                f"{said['thing']}: {answers[not said[half]]}, by {witness_label(said['witness'])}",
+                good=said[half],
+            )
+            for said in self.trip.evidence
+            if said[half] is not None
+        ]
 
     @property
     def notes(self) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from typing import Any, cast
 
@@ -17,10 +16,9 @@ from evaluation.errors import EditorError
 from leaderboard import endpoints
 from leaderboard.models import ApiToken, EditingModel, Submission, Suite
 from leaderboard.submissions import workflow
-from leaderboard.text import plain_text, skeleton
+from leaderboard.text import can_be_stored, plain_text, secret_names, skeleton
 
 MAX_KEY = 500
-SECRET_NAME = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
 
 
 def can_be_key(text: str) -> bool:
@@ -175,8 +173,10 @@ class SubmissionForm(forms.ModelForm):
             raise ValidationError(f"This is not JSON: {error}") from None
         if not isinstance(extra, dict):
             raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
-        if secret := [name for name in extra if SECRET_NAME.search(name)]:
+        if secret := secret_names(extra):
             raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
+        if not can_be_stored(extra):
+            raise ValidationError("A text in it holds a zero byte or half of a character.")
         return extra
 
     def clean(self) -> dict[str, Any]:

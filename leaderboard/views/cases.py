@@ -19,6 +19,7 @@ from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.pictures import as_picture
+from leaderboard.visitors import limited
 
 #: Strips before "show all": the page stays light however many models there are.
 FIRST_STRIPS = 40
@@ -134,6 +135,8 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     key = f"jpeg/{sha256}/{quality}"
     data = cache.get(key)
     if data is None:
+        if too_many := limited(request, "jpeg"):
+            return too_many
         # Only the benchmark's own pictures: nobody has arbitrary ones encoded here.
         if not SuitePicture.objects.filter(stored=sha256).exists():
             raise Http404("no suite has this picture")

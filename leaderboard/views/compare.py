@@ -27,6 +27,7 @@ from leaderboard.pages.charts import (
     retention_table,
 )
 from leaderboard.views.crawlers import noindex_variants
+from leaderboard.visitors import limited
 
 MOST = 6
 #: Trips shown of the case side by side: few enough for one line.
@@ -66,6 +67,9 @@ def index(request: HttpRequest) -> HttpResponse:
         "suggestions": suggestions(asked, list(known.values())),
     }
     if len(shown) > 1:
+        # Every new set of models is tested pair by pair.
+        if too_many := limited(request, "compare"):
+            return too_many
         context |= page(asked, shown, request.GET.get("case", ""))
     return render(request, "leaderboard/compare.html", context)
 

@@ -33,6 +33,8 @@ MOST_PICTURES = 300 * 2**20
 @require_safe
 def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
     """Every score of a public run as CSV or JSON."""
+    if too_many := limited(request, "run_scores"):
+        return too_many
     runs = Run.objects.public().select_related("editing_model", "suite").defer("suite__definition")
     run = get_object_or_404(runs, pk=run_id)
     if form == "csv":
@@ -49,7 +51,7 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """A public run's bundle; `?pictures=1` adds the pictures where they are few."""
     # Each is written anew: the dearest thing that a visitor can ask for.
-    if too_many := limited(request, "bundle", "60/h"):
+    if too_many := limited(request, "run_bundle"):
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite")
     run = get_object_or_404(runs, pk=run_id)
@@ -82,6 +84,8 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
 @require_safe
 def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseBase:
     """All public scores of a suite as Parquet, as the worker last wrote them."""
+    if too_many := limited(request, "suite_scores"):
+        return too_many
     suite = get_object_or_404(
         Suite.objects.frozen().defer("definition"), slug=slug, version=version
     )

@@ -83,7 +83,10 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
     parts = _parts(run, standing, names)
     pairs = [line for line in parts if line.part.group == "Edit pair"]
     extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
-    shown = _strips(run, chosen, [row["case"] for rows in extremes.values() for row in rows])
+    ends = endings.wanted(standing)
+    keys = [row["case"] for rows in extremes.values() for row in rows]
+    cases, trips_of = _pictures(run, [*keys, *(case for case, _ in ends)], {n for _, n in ends})
+    shown = _strips(run, chosen, {key: cases[key] for key in keys if key in cases}, trips_of)
     return common | {
         "metric": chosen,
         "standing": standing,
@@ -107,7 +110,7 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "shape": model_page.shape_sentence(standing.details),
         "repeats": model_page.repeats_sentence(standing.details),
         "endings_chart": endings.chart(standing, trips),
-        "causes": endings.causes(run, standing),
+        "causes": endings.causes(standing, cases, trips_of),
         "outcomes": model_page.outcomes(standing.counts),
         "axis": inline_svg.axis_ticks(trips),
     }
@@ -115,11 +118,10 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
 
 def _published(run: Run, standings: Mapping[str, Standing], chosen: str) -> Chart | None:
     """The model's values beside those that others published; theirs come as a suite, too."""
-    metric = published.metric_for(chosen)
-    if run.suite.published_elsewhere or metric not in standings:
+    if run.suite.published_elsewhere:
         return None
-    name, shown = run.editing_model.name, standings[metric].curve.get("shown") or ()
-    return published.chart(name, shown, metric, run.suite.trips)
+    shown = {name: known.curve.get("shown") or () for name, known in standings.items()}
+    return published.chart(run.editing_model.name, shown, chosen, run.suite.trips)
 
 
 def history(runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]) -> dict[str, Any]:
@@ -158,17 +160,32 @@ def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[model_pag
     return model_page.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
 
 
-def _strips(run: Run, metric: str, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Mini strips of these cases: the source, a few returns with what they keep, how it went."""
-    numbers = strips.short_numbers(run.suite.trips)
+def _pictures(
+    run: Run, keys: Sequence[int], numbers: set[int]
+) -> tuple[dict[int, Case], dict[tuple[int, int], Trip]]:
+    """These cases, and their trips by case and number: those of strips, and `numbers`."""
     cases = Case.objects.select_related("picture__stored").in_bulk(keys)
     trips = Trip.objects.filter(
-        chain__run=run, chain__case__in=keys, chain__repeat=0, number__in=numbers
-    ).select_related("chain", "restored")
+        chain__run=run,
+        chain__case__in=keys,
+        chain__repeat=0,
+        number__in=numbers.union(strips.short_numbers(run.suite.trips)),
+    ).select_related("chain", "restored", "edited")
+    by_place = {(trip.chain.case_id, trip.number): trip for trip in trips.order_by("number")}
+    return cases, by_place
+
+
+def _strips(
+    run: Run, metric: str, cases: Mapping[int, Case], trips: Mapping[tuple[int, int], Trip]
+) -> dict[int, dict[str, Any]]:
+    """Mini strips of these cases: the source, a few returns with what they keep, how it went."""
+    numbers = strips.short_numbers(run.suite.trips)
     returns: dict[int, list[tuple[Trip, float | None]]] = {}
     verdicts: dict[int, str] = {}
-    for trip in trips.order_by("number"):
-        chain, number = trip.chain, trip.number
+    for (case_id, number), trip in trips.items():
+        if case_id not in cases or number not in numbers:
+            continue
+        chain = trip.chain
         kept = chain.results.get(metric, {}).get("retention", [])
         share = kept[number - 1] if number <= len(kept) else None
         returns.setdefault(chain.case_id, []).append((trip, share))

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.files.storage import default_storage
-from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
@@ -22,6 +22,10 @@ Response = TypeVar("Response", bound=HttpResponseBase)
 SHARED = "public, max-age=300, must-revalidate"
 OWN = "private, no-cache"
 LOST = "This picture is lost: it is no longer in storage."
+LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
+<rect width="160" height="160" fill="#ddd"/>
+<text x="80" y="84" font-family="sans-serif" font-size="16" text-anchor="middle">image lost</text>
+</svg>"""
 
 
 @require_safe
@@ -37,7 +41,11 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     try:
         response = _content(stored, form)
     except FileNotFoundError:
-        raise Http404(LOST) from None
+        if form == "original":
+            raise Http404(LOST) from None
+        # Browsers show what comes with a 404 where a picture should be.
+        lost = HttpResponse(LOST_IMAGE, content_type="image/svg+xml", status=404)
+        return as_picture(lost, form, sha256, "no-store")
     except ImageError:
         raise Http404("This picture cannot be decoded.") from None
     return as_picture(response, form, sha256, keep)

@@ -59,7 +59,7 @@ DEFAULTS = {
 @require_POST
 def preview(request: HttpRequest) -> HttpResponse:
     """The request that would be sent for what is in the form so far, as a curl line."""
-    if too_many := limited(request, "preview", "600/h"):
+    if too_many := limited(request, "submit_preview"):
         return too_many
     return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
 
@@ -98,7 +98,7 @@ def _submission(token: str) -> Submission:
 def act(request: HttpRequest, token: str) -> HttpResponse:
     """What the submitter can do: test again, set a new key, answer a question, withdraw."""
     submission = _submission(token)
-    if too_many := limited(request, "act"):
+    if too_many := limited(request, "submission_act"):
         return too_many
     known: dict[str, Callable[[], str]] = {
         "test": lambda: actions.test_again(submission),

@@ -28,7 +28,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """The form; a good upload leads to its own page at once."""
     if request.method != "POST":
         return render(request, "leaderboard/upload_chain.html", {"limits": uploaded_chain})
-    if too_many := limited(request, "upload-chain"):
+    if too_many := limited(request, "upload_chain"):
         return too_many
     address = client_address(request)
     if full := uploaded_chain.take(address):

@@ -115,6 +115,8 @@ class Call:
         self.settings = settings
         self._deadline = time.monotonic() + settings.timeout
         self.notes: dict[str, Any] = {}
+        #: What the answer says its picture is; its bytes may say otherwise.
+        self.stated_type = ""
 
     def left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())

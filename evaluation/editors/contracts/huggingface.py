@@ -35,4 +35,4 @@ class HuggingFaceImageToImage(Contract):
         check_status(call, reply)
         if reply.media_type.endswith("json"):
             read_json(call, reply)  # an error, most likely: its message is better than ours
-        return read_picture(reply)
+        return read_picture(call, reply)

@@ -122,11 +122,13 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
     )
 
 
-def read_picture(reply: Reply) -> bytes:
+def read_picture(call: Call, reply: Reply) -> bytes:
     """The bytes of a reply that is the picture itself; the picture is checked later."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
+    if media_type.startswith("image/"):
+        call.stated_type = media_type
     if media_type.startswith("image/") or media_type in ("", "application/octet-stream"):
         return reply.body
     raise _wrong_type(reply, "image")
@@ -141,11 +143,12 @@ def picture_in(call: Call, value: Any) -> bytes:
         reply = call.fetch(value)
         if reply.status != HTTPStatus.OK:
             raise bad_answer(f"the picture's own address answered HTTP {reply.status}")
-        return read_picture(reply)
+        return read_picture(call, reply)
     if head.startswith("data:"):
         kind, comma, value = value.partition(",")
         if not comma or not kind.lower().endswith(";base64"):
             raise bad_answer("the data: URI is not base64")
+        call.stated_type = kind[5:].partition(";")[0].lower()[:100]
     try:
         return binascii.a2b_base64(value)
     except ValueError:

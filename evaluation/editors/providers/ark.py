@@ -24,6 +24,7 @@ class Ark(HostedEditor):
     provider: ClassVar[str] = "BytePlus"
     key_variables: ClassVar[tuple[str, ...]] = ("ARK_API_KEY",)
     default_url: ClassVar[str] = "https://ark.ap-southeast.bytepluses.com/api/v3"
+    other_hosts: ClassVar[tuple[str, ...]] = ("ark.cn-beijing.volces.com",)
     meanings: ClassVar[Meanings] = meanings(
         refused=r"SensitiveContentDetected|RiskDetection|PolicyViolation",
         credit=r"AccountOverdue|SetLimitExceeded|InsufficientBalance",

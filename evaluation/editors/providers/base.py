@@ -91,6 +91,8 @@ class HostedEditor(Editor):
     url_variable: ClassVar[str] = ""
     package: ClassVar[str] = ""  # the SDK's distribution; "" = raw HTTP
     domain: ClassVar[str] = ""  # the key may also go to https hosts below it
+    #: Other places where the provider has the same API.
+    other_hosts: ClassVar[tuple[str, ...]] = ()
     #: What an error's code and text mean to this provider, first match; None = a refusal.
     meanings: ClassVar[Meanings] = ()
 
@@ -175,6 +177,13 @@ class HostedEditor(Editor):
         """Where the API is: the row's, else the provider's variable, else the usual place."""
         stated = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
         return stated.rstrip("/")
+
+    @classmethod
+    def is_home(cls, url: str) -> bool:
+        """Whether the provider, or whoever keeps this machine's environment, names this host."""
+        stated = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
+        homes = {_host(home) for home in (cls.default_url, stated) if home}
+        return _host(url) in homes | set(cls.other_hosts)
 
     def _key_variable(self) -> str | None:
         return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
@@ -393,6 +402,13 @@ def is_host(url: str, domain: str) -> bool:
     scheme, _, rest = origin(url).partition("://")
     host, _, port = rest.rpartition(":")
     return scheme == "https" and port == "443" and (host == domain or host.endswith("." + domain))
+
+
+def _host(url: str) -> str:
+    try:
+        return httpx2.URL(url).host.lower()
+    except httpx2.InvalidURL:
+        return ""
 
 
 def _is_loopback(url: str) -> bool:

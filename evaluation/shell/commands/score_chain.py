@@ -12,6 +12,7 @@ from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import Suite
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
+from evaluation.metrics.base import Subject
 from evaluation.shell.commands.printing import progress, say, say_json, table
 from evaluation.shell.commands.score import add_metrics, new_scorer, results_table
 from evaluation.shell.report import Report, ReportedRun
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     scores = RunScores(
         suite=suite.content_hash,
         provenance=scorer.provenance(),
-        pictures={"source": scorer.calibrate(source)},
+        pictures={"source": scorer.calibrate(source, Subject(scorer.only_face(source)))},
         chains={slug: replace(scored, picture="source")},
     )
     page = None

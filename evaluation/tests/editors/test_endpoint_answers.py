@@ -259,3 +259,17 @@ def test_an_answer_of_another_size_or_kind_is_taken_as_it_is(server: HostileServ
 def test_an_answer_beyond_max_bytes_is_cut(server: HostileServer) -> None:
     error = failure(server, GOOD["openai-edits"], max_bytes=50)
     assert error.message.startswith("response too large")
+
+
+@pytest.mark.parametrize(
+    ("stated", "noted"), [("image/png", True), ("image/jpg", False), ("image/jpeg", False)]
+)
+def test_a_type_that_the_bytes_do_not_have_is_noted(
+    server: HostileServer, stated: str, noted: bool
+) -> None:
+    jpeg = encode_jpeg(PICTURE.image, 90)
+    server.answers("/edit", response(200, jpeg, stated))
+    editor = endpoint(server, contract="huggingface", url=server.url("/edit"))
+    answer = editor.edit(PICTURE, "x", seed=1)
+    assert answer.picture.mime == "image/jpeg"
+    assert ("wrong_type" in answer.notes) is noted

@@ -289,7 +289,14 @@ def test_the_key_is_in_no_description(server: HostileServer) -> None:
         assert KEY not in text
     assert "t0ken" not in json.dumps(editor.describe())
     assert editor.describe()["contract"] == "openai-edits"
-    assert editor.describe()["host"] == "127.0.0.1"
+    assert "127.0.0.1" not in json.dumps(editor.describe())
+
+
+def test_extra_parameters_are_in_no_description(server: HostileServer) -> None:
+    extra = {"style": {"lora": "https://private.example/weights?sig=abc"}}
+    editor = load_editor("endpoint", url=server.url("/v1"), extra=extra, allow_local=True)
+    assert "private" not in json.dumps(editor.describe())
+    assert editor.describe()["has_extra"]
 
 
 def test_the_key_is_in_no_log_and_no_traceback(

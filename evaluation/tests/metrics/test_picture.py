@@ -294,6 +294,14 @@ def test_another_person_is_further_away_than_dlibs_limit(scorer):
 
 
 @needs_dlib
+def test_the_one_face_of_a_picture_that_nobody_annotated_is_found(scorer):
+    left, top, right, bottom = scorer.only_face(SOURCES["astronaut"]())
+    assert 0.35 < (left + right) / 2 < 0.5
+    assert 0.1 < (top + bottom) / 2 < 0.35
+    assert scorer.only_face(SOURCES["coffee"]()) is None
+
+
+@needs_dlib
 def test_a_face_that_is_annotated_but_not_there_is_not_measured(scorer):
     cup = SOURCES["coffee"]()
     scores = scorer.score(cup, [cup], Subject(face=(0.3, 0.2, 0.7, 0.8)))

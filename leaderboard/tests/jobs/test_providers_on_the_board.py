@@ -83,7 +83,7 @@ def on_board(run: Run, suite_edits: int) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", sorted(FAKES))
 def test_a_hosted_model_is_played_scored_and_ranked(
-    name: str, fakes: dict[str, FakeProvider]
+    name: str, fakes: dict[str, FakeProvider], local: None
 ) -> None:
     suite = factories.tiny_suite(pictures=1, trips=2)
     run = jobs.start(hosted(fakes[name]), suite)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from evaluation.images import Picture
 from leaderboard.models import EditingModel, Run, SourceImage, StoredImage, Trip, UploadedChain
+from leaderboard.models.pictures import write
 from leaderboard.testing import factories
 from leaderboard.testing.played import once, play
 
@@ -106,6 +110,28 @@ def test_a_large_picture_is_not_decoded_for_a_page(client, run, answer):
 
 
 def test_a_picture_that_is_lost_is_not_found(client, answer):
+    data = answer.read().data
     for name in (answer.name, answer.thumbnail_name, answer.copy_name):
         default_storage.delete(name)
     assert statuses(client, answer) == {404}
+    shown = client.get(answer.thumbnail_url)
+    assert "image lost" in shown.content.decode()
+    assert shown["Content-Type"] == "image/svg+xml"
+    assert "sandbox" in shown["Content-Security-Policy"]
+    assert shown["Cache-Control"] == "no-store"
+    write(answer.name, data)  # other tests need it
+    assert statuses(client, answer) == {200}
+
+
+def test_lost_pictures_and_orphans_are_found(run, answer, capsys):
+    default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
+    call_command("collect_garbage", hours=0)  # what other tests left
+    call_command("verify_storage")
+    assert "0 pictures are lost, 0 files have no row" in capsys.readouterr().out
+    default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
+    default_storage.delete(answer.name)
+    with pytest.raises(CommandError):
+        call_command("verify_storage")
+    said = capsys.readouterr().out
+    assert f"lost: {answer.name} (needed by run {run.pk})" in said
+    assert f"without a row: originals/ff/{'f' * 64}.png" in said

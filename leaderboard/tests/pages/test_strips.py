@@ -279,3 +279,23 @@ def test_where_a_trip_lost_the_picture_is_laid_over_it_for_those_who_may_see_it(
         assert client.get(address.partition("?")[0] + nonsense).status_code == 404
     Run.objects.filter(pk=run.pk).update(published=False)
     assert client.get(address).status_code == 404
+
+
+def test_a_frame_says_what_each_witness_saw():
+    said = {"witness": "parsing", "thing": "glasses", "gates": True}
+    trip = Trip(number=1, evidence=[{**said, "made": True, "undone": False}])
+    frame = strips.Frame(trip, 0.9, "", None)
+    assert [(heard.words, heard.good) for heard in frame.made] == [
+        ("glasses: yes, by face parsing", True)
+    ]
+    assert [(heard.words, heard.good) for heard in frame.undone] == [
+        ("glasses: still there, by face parsing", False)
+    ]
+    silent = strips.Frame(
+        Trip(number=1, evidence=[{**said, "made": None, "undone": None}]), 1, "", None
+    )
+    assert silent.made == silent.undone == []
+    forgotten = Trip(
+        number=1, evidence=[{**said, "witness": "crystal", "made": False, "undone": None}]
+    )
+    assert strips.Frame(forgotten, 1, "", None).made[0].words == "glasses: no, by crystal"

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0009_method_2'),
+        ('leaderboard', '0010_evidence'),
     ]
 
     operations = [

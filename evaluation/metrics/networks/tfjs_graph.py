@@ -1,0 +1,307 @@
+"""Runs a TensorFlow.js graph model in torch: small networks inside npm packages.
+
+Only the operations that our networks have are here; values lie as batch, height, width,
+channels, as TensorFlow's do. Convolutions see them as views in torch's order.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class GraphError(ValueError):
+    """A graph that this interpreter cannot run."""
+
+
+class Graph:
+    """A graph model: its nodes by name, with weights as tensors.
+
+    `data` is the length of the model's description in 8 bytes, the description, the weights.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        import torch
+
+        begin = 8 + int.from_bytes(data[:8], "little")
+        description, weights = json.loads(data[8:begin]), data[begin:]
+        self.nodes = {node["name"]: node for node in description["modelTopology"]["node"]}
+        self.weights = {
+            name: torch.from_numpy(values)
+            for name, values in _read_weights(description["weightsManifest"], weights).items()
+        }
+
+    def run(self, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
+        """The values of these nodes, given those of the placeholders."""
+        import torch
+
+        known: dict[str, Any] = dict(inputs)
+        with torch.inference_mode():
+            for name in outputs:
+                self._settle(name, known)
+        return [known[name] for name in outputs]
+
+    def _settle(self, name: str, known: dict[str, Any]) -> None:
+        """Compute a node after all it needs; without recursion, for graphs are deep."""
+        waiting = [name]
+        while waiting:
+            node = self.nodes[waiting[-1]]
+            needs = [_node_name(source) for source in node.get("input", ())]
+            if lacking := [need for need in needs if need not in known]:
+                waiting += lacking
+                continue
+            waiting.pop()
+            if node["name"] not in known:
+                known[node["name"]] = self._value(
+                    node, [_pick(known, s) for s in node.get("input", ())]
+                )
+
+    def _value(self, node: Mapping[str, Any], values: list[Any]) -> Any:
+        operation = node["op"]
+        if operation == "Const":
+            return self.weights[node["name"]]
+        if operation not in OPERATIONS:
+            raise GraphError(f"{node['name']} is {operation}, which is not known here")
+        return OPERATIONS[operation](_Attributes(node.get("attr", {})), *values)
+
+
+def _node_name(source: str) -> str:
+    return source.lstrip("^").partition(":")[0]
+
+
+def _pick(known: Mapping[str, Any], source: str) -> Any:
+    """The value that an input names: "split:1" is the second of a node's values."""
+    name, _, index = source.partition(":")
+    value = known[name]
+    return value[int(index or 0)] if isinstance(value, list) else value
+
+
+def _read_weights(manifest: Sequence[Mapping[str, Any]], data: bytes) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
+    position = 0
+    for spec in (spec for group in manifest for spec in group["weights"]):
+        count = math.prod(spec["shape"])
+        packed = spec.get("quantization")
+        kind = np.dtype(packed["dtype"] if packed else spec["dtype"])
+        values = np.frombuffer(data, kind, count, position)
+        position += kind.itemsize * count
+        if packed and "scale" in packed:
+            values = values.astype(np.float32) * np.float32(packed["scale"]) + np.float32(
+                packed["min"]
+            )
+        wanted = np.int64 if spec["dtype"] == "int32" else np.float32
+        found[spec["name"]] = values.astype(wanted).reshape(spec["shape"])
+    if position != len(data):
+        raise GraphError(f"the weights have {len(data)} bytes, not {position}")
+    return found
+
+
+class _Attributes:
+    """A node's attributes as TensorFlow.js writes them."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def ints(self, name: str) -> list[int]:
+        return [int(value) for value in self.values.get(name, {}).get("list", {}).get("i", ())]
+
+    def int(self, name: str) -> int:
+        return int(self.values.get(name, {}).get("i", 0))
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.values.get(name, {}).get("f", default))
+
+    def true(self, name: str) -> bool:
+        return bool(self.values.get(name, {}).get("b", False))
+
+    def text(self, name: str) -> str:
+        return base64.b64decode(self.values.get(name, {}).get("s", "")).decode()
+
+    def texts(self, name: str) -> list[str]:
+        found = self.values.get(name, {}).get("list", {}).get("s", ())
+        return [base64.b64decode(value).decode() for value in found]
+
+
+def _channels_first(values: Any) -> Any:
+    return values.permute(0, 3, 1, 2)
+
+
+def _channels_last(values: Any) -> Any:
+    return values.permute(0, 2, 3, 1)
+
+
+def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.0) -> Any:
+    """With the border that "SAME" means in TensorFlow: the odd pixel goes to the far side."""
+    from torch.nn.functional import pad
+
+    if a.text("padding") == "VALID":
+        return values
+    (_, down, across, _) = a.ints("strides")
+    dilations = a.ints("dilations") or [1, 1, 1, 1]
+    border: list[int] = []
+    for side, size, stride, dilation in (
+        (values.shape[3], kernel[1], across, dilations[2]),
+        (values.shape[2], kernel[0], down, dilations[1]),
+    ):
+        extent = (size - 1) * dilation + 1
+        total = max((math.ceil(side / stride) - 1) * stride + extent - side, 0)
+        border += [total // 2, total - total // 2]
+    return pad(values, border, value=fill) if any(border) else values
+
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "Relu": lambda x: x.relu(),
+    "Relu6": lambda x: x.clamp(0, 6),
+    "Sigmoid": lambda x: x.sigmoid(),
+}
+
+
+def _convolution(a: _Attributes, values: Any, kernel: Any, *fused: Any) -> Any:
+    return _convolved(a, values, kernel.permute(3, 2, 0, 1), 1, fused)
+
+
+def _depthwise(a: _Attributes, values: Any, kernel: Any, *fused: Any) -> Any:
+    height, width, groups, times = kernel.shape
+    weights = kernel.permute(2, 3, 0, 1).reshape(groups * times, 1, height, width)
+    return _convolved(a, values, weights, groups, fused)
+
+
+def _convolved(a: _Attributes, values: Any, weights: Any, groups: int, fused: Sequence[Any]) -> Any:
+    from torch.nn.functional import conv2d
+
+    (_, down, across, _) = a.ints("strides")
+    dilations = a.ints("dilations") or [1, 1, 1, 1]
+    inputs = _padded(_channels_first(values), weights.shape[2:], a)
+    steps = a.texts("fused_ops")
+    bias = fused[0] if "BiasAdd" in steps else None
+    found = conv2d(inputs, weights, bias, (down, across), 0, tuple(dilations[1:3]), groups)
+    for step in steps:
+        if step == "LeakyRelu":
+            found = found.where(found > 0, found * a.number("leakyrelu_alpha", 0.2))
+        elif step != "BiasAdd":
+            found = ACTIVATIONS[step](found)
+    return _channels_last(found)
+
+
+def _pool(a: _Attributes, values: Any, *, largest: bool) -> Any:
+    from torch.nn.functional import avg_pool2d, max_pool2d
+
+    (_, high, wide, _), (_, down, across, _) = a.ints("ksize"), a.ints("strides")
+    inputs = _channels_first(values)
+    if largest:
+        inputs = _padded(inputs, (high, wide), a, -math.inf)
+        return _channels_last(max_pool2d(inputs, (high, wide), (down, across)))
+    total = avg_pool2d(_padded(inputs, (high, wide), a), (high, wide), (down, across))
+    # TensorFlow's mean leaves the border out.
+    share = avg_pool2d(
+        _padded(inputs.new_ones(inputs.shape), (high, wide), a), (high, wide), (down, across)
+    )
+    return _channels_last(total / share)
+
+
+def _resize(a: _Attributes, values: Any, size: Any) -> Any:
+    """Bilinear, by TensorFlow's three ways to lay the pixels."""
+    import torch
+
+    for axis, wanted in zip((1, 2), size.tolist(), strict=True):
+        have = values.shape[axis]
+        if a.true("align_corners") and wanted > 1:
+            at = torch.arange(wanted) * ((have - 1) / (wanted - 1))
+        elif a.true("half_pixel_centers"):
+            at = (torch.arange(wanted) + 0.5) * (have / wanted) - 0.5
+        else:
+            at = torch.arange(wanted) * (have / wanted)
+        at = at.clamp(0, have - 1)
+        low = at.floor().long()
+        high = (low + 1).clamp(max=have - 1)
+        shape = [1, 1, 1, 1]
+        shape[axis] = wanted
+        share = (at - low).reshape(shape)
+        values = (
+            values.index_select(axis, low) * (1 - share) + values.index_select(axis, high) * share
+        )
+    return values
+
+
+def _pad(a: _Attributes, values: Any, borders: Any, fill: Any = 0.0) -> Any:
+    from torch.nn.functional import pad
+
+    flat = [int(side) for pair in reversed(borders.tolist()) for side in pair]
+    return pad(values, flat, value=float(fill))
+
+
+def _slice(a: _Attributes, values: Any, begin: Any, end: Any, step: Any) -> Any:
+    """A strided slice of a shape, the only use of it here."""
+    whole_begin, whole_end = a.int("begin_mask"), a.int("end_mask")
+    if values.dim() != 1:
+        raise GraphError("a slice of something other than a shape is not known here")
+    first = None if whole_begin & 1 else int(begin[0])
+    last = None if whole_end & 1 else int(end[0])
+    found = values[first : last : int(step[0])]
+    return found[0] if a.int("shrink_axis_mask") & 1 else found
+
+
+def _shape(a: _Attributes, values: Any) -> Any:
+    import torch
+
+    return torch.tensor(values.shape)
+
+
+def _stack(a: _Attributes, *values: Any) -> Any:
+    import torch
+
+    return torch.stack(values, a.int("axis"))
+
+
+def _joined(a: _Attributes, *values: Any) -> Any:
+    import torch
+
+    return torch.cat(values[:-1], int(values[-1]))
+
+
+def _mean(a: _Attributes, values: Any, axes: Any) -> Any:
+    return values.mean(tuple(np.atleast_1d(axes.numpy()).tolist()), keepdim=a.true("keep_dims"))
+
+
+def _split(a: _Attributes, values: Any, sizes: Any, axis: Any) -> list[Any]:
+    return list(values.split(sizes.tolist(), int(axis)))
+
+
+def _leaky(a: _Attributes, values: Any) -> Any:
+    return values.where(values > 0, values * a.number("alpha", 0.2))
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "Conv2D": _convolution,
+    "_FusedConv2D": _convolution,
+    "DepthwiseConv2dNative": _depthwise,
+    "FusedDepthwiseConv2dNative": _depthwise,
+    "Add": lambda a, x, y: x + y,
+    "AddV2": lambda a, x, y: x + y,
+    "Mul": lambda a, x, y: x * y,
+    "Identity": lambda a, x: x,
+    "Relu": lambda a, x: x.relu(),
+    "Relu6": lambda a, x: x.clamp(0, 6),
+    "LeakyRelu": _leaky,
+    "Sigmoid": lambda a, x: x.sigmoid(),
+    "Softmax": lambda a, x: x.softmax(-1),
+    "MaxPool": lambda a, x: _pool(a, x, largest=True),
+    "AvgPool": lambda a, x: _pool(a, x, largest=False),
+    "ResizeBilinear": _resize,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "ConcatV2": _joined,
+    "SplitV": _split,
+    "Pack": _stack,
+    "Shape": _shape,
+    "StridedSlice": _slice,
+    "Mean": _mean,
+    "Reshape": lambda a, x, shape: x.reshape(shape.tolist()),
+    "Transpose": lambda a, x, order: x.permute(order.tolist()),
+}

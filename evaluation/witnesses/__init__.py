@@ -1,0 +1,46 @@
+"""The witnesses by name: dotted paths, not classes, so that nothing heavy loads early."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+
+from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
+
+__all__ = [
+    "WITNESSES",
+    "Evidence",
+    "TripToJudge",
+    "Witness",
+    "WitnessError",
+    "load_witness",
+    "witness_class",
+    "witness_label",
+]
+
+#: In the order in which they are asked; the first that knows the thing asked for is heard.
+WITNESSES: dict[str, str] = {
+    "parsing": "evaluation.witnesses.parsing:FaceParsing",
+}
+
+
+@cache
+def witness_class(name: str) -> type[Witness]:
+    """The witness's class: its label, licence and what it can see, without loading torch."""
+    try:
+        path = WITNESSES[name]
+    except KeyError:
+        known = ", ".join(WITNESSES)
+        raise WitnessError(f"there is no witness called {name!r}; known are {known}") from None
+    found: type[Witness] = pkgutil.resolve_name(path)
+    return found
+
+
+def witness_label(name: str) -> str:
+    """As people read it; the name itself of one that we no longer know."""
+    return witness_class(name).label if name in WITNESSES else name
+
+
+def load_witness(name: str) -> Witness:
+    """The witness registered under `name`; its weights load when it first looks."""
+    return witness_class(name)()

@@ -1,0 +1,157 @@
+"""What every witness offers: how much of the thing asked for a picture shows.
+
+"Change seen" sees pixels; a witness knows the thing. The edit was made where the edited
+picture shows more of it than the picture before, and undone where the picture that came
+back shows no more of it than the source.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.errors import UserFacingError
+from evaluation.images import Picture
+from evaluation.metrics import weights
+from evaluation.metrics.base import INSTALL, Subject
+
+#: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
+REMEMBERED = 64
+
+
+#: The edit is not undone while so much of what it brought is left.
+LEFT = 0.5
+
+
+class WitnessError(UserFacingError):
+    """A witness that cannot look here."""
+
+
+@dataclass(frozen=True)
+class TripToJudge:
+    """One trip's pictures, and what is known beside their pixels."""
+
+    source: Picture
+    before: Picture
+    edited: Picture
+    returned: Picture | None
+    pair: EditPair
+    subject: Subject = field(default_factory=Subject)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one witness says of one trip; None where it cannot tell."""
+
+    witness: str
+    version: str
+    #: What it looked for, in words.
+    thing: str
+    made: bool | None
+    undone: bool | None
+    #: Whether its word ends a chain (method §4): only of one that errs in less than 5 %.
+    gates: bool
+    #: How much of the thing the picture before, the edited and the returned one show.
+    amounts: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "amounts": [round(amount, 5) for amount in self.amounts]}
+
+
+class Witness(ABC):
+    """One that knows some things; its weights load when it first looks."""
+
+    name: ClassVar[str]
+    #: As people read it: "seen by face parsing".
+    label: ClassVar[str]
+    #: Changes whenever an answer can change.
+    version: ClassVar[str]
+    licence: ClassVar[str]
+    #: What it can tell, and what it cannot, for people who have never heard of it.
+    can: ClassVar[str]
+    cannot: ClassVar[str]
+    #: The names of its weights in evaluation.metrics.weights.
+    weights: ClassVar[str | None] = None
+    modules: ClassVar[dict[str, str]] = {}
+    #: The objects of pairs of which it errs in less than 5 %, on both sides.
+    gates: ClassVar[frozenset[str]] = frozenset()
+    #: So much more of a thing is evidence of it.
+    rise: ClassVar[Mapping[str, float]]
+    #: Of a source that shows more of a thing it cannot tell whether more was added.
+    already: ClassVar[Mapping[str, float]] = {}
+
+    def __init__(self) -> None:
+        self._amounts: OrderedDict[tuple[str, str], float | None] = OrderedDict()
+
+    @property
+    def weights_sha256(self) -> str | None:
+        if self.weights is None:
+            return None
+        try:
+            return weights.locate(self.weights)[1]
+        except weights.WeightsError:
+            return None
+
+    def missing(self) -> list[str]:
+        """What must be supplied before it can look, in words; empty when ready."""
+        lacking = [
+            f"the Python package {package} is not installed: {INSTALL}"
+            for module, package in self.modules.items()
+            if importlib.util.find_spec(module) is None
+        ]
+        problem = weights.WEIGHTS[self.weights].status().problem if self.weights else ""
+        return lacking + ([problem] if problem else [])
+
+    @abstractmethod
+    def thing(self, pair: EditPair) -> str | None:
+        """What it would look for; None where the pair asks for something it does not know."""
+
+    @abstractmethod
+    def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
+        """How much of the thing the picture shows; None where it cannot tell."""
+
+    def look(self, trip: TripToJudge) -> Evidence | None:
+        """What it says of the trip; None where it knows nothing of what was asked."""
+        thing = self.thing(trip.pair)
+        if thing is None:
+            return None
+        pictures = [trip.source, trip.before, trip.edited]
+        pictures += [trip.returned] if trip.returned else []
+        found = [self._remembered(picture, thing, trip) for picture in pictures]
+        if None in found:
+            return None
+        source, before, edited, *rest = (amount for amount in found if amount is not None)
+        if source > self.already.get(thing, math.inf):
+            return None
+        limit = self.rise[thing]
+        made, undone = edited - before >= limit, None
+        # Of an edit that was never made there is nothing to undo.
+        if rest and made:
+            undone = rest[0] - source < max(limit, LEFT * (edited - before))
+        gates = trip.pair.object in self.gates
+        return Evidence(
+            self.name, self.version, thing, made, undone, gates, (before, edited, *rest)
+        )
+
+    def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
+        key = picture.sha256, f"{thing} {trip.subject.face} {trip.source.sha256}"
+        if key not in self._amounts:
+            self._amounts[key] = self.amount(picture.image, thing, trip)
+            while len(self._amounts) > REMEMBERED:
+                self._amounts.popitem(last=False)
+        self._amounts.move_to_end(key)
+        return self._amounts[key]
+
+
+def asked(pair: EditPair, witness: str) -> str | None:
+    """What the pair says that this witness should look for ("parsing:glasses")."""
+    name, _, thing = getattr(pair, "witness", "").partition(":")
+    return thing if name == witness else None

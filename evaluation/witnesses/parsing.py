@@ -1,0 +1,113 @@
+"""Face parsing: what a head wears (BiSeNetV2 trained on CelebAMask-HQ)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.metrics import weights
+from evaluation.metrics.base import Box
+from evaluation.metrics.networks.tfjs_graph import Graph
+from evaluation.witnesses.base import TripToJudge, Witness, asked
+
+SIDE = 384
+# Of the face's height: room for a hat above it, and for a necklace below.
+ABOVE, BELOW = 0.5, 0.45
+# The numbers of the network's classes.
+CLASSES = {"glasses": 6, "earrings": 9, "necklace": 15, "hat": 18}
+#: What the pairs' objects are to the network.
+KINDS = {
+    "sunglasses": "glasses",
+    "cap": "hat",
+    "crown": "hat",
+    "beanie": "hat",
+    "party-hat": "hat",
+} | {name: name for name in CLASSES}
+
+
+# It is blind to frames of glasses on a smaller face, in pixels, and on one that lost so much
+# of its fine detail.
+SMALLEST = 80
+SHARP, SHARP_SIDE = 0.6, 192
+
+
+class FaceParsing(Witness):
+    """How likely the surroundings of an annotated face are glasses, hat, earrings, necklace.
+
+    The mean probability over the crop: what is too small to be the likeliest class anywhere,
+    such as an earring, still counts.
+    """
+
+    name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-1"
+    licence = "MIT; its training set, CelebAMask-HQ, is for research only"
+    can = "glasses, hats, earrings and necklaces on an annotated face"
+    cannot = (
+        "what kind of hat it is (headphones pass for one); crowns, earrings and necklaces not "
+        "surely enough to end a chain; nothing without an annotated face of 80 pixels, of one "
+        "that is blurred, and of glasses or hats on one who wears them already"
+    )
+    weights = "face-parsing"
+    modules = {"torch": "torch"}
+    gates = frozenset({"glasses", "sunglasses", "hat", "cap", "beanie"})
+    # Mean probabilities over the crop; earrings and necklaces are small.
+    rise = {"glasses": 0.0045, "hat": 0.015, "earrings": 0.001, "necklace": 0.0006}
+    already = {"glasses": 0.015, "hat": 0.06, "earrings": 0.01, "necklace": 0.01}
+
+    def thing(self, pair: EditPair) -> str | None:
+        thing = asked(pair, self.name) or KINDS.get(pair.object)
+        return thing if thing in CLASSES else None
+
+    def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
+        face = trip.subject.face
+        if face is None or (face[3] - face[1]) * trip.source.height < SMALLEST:
+            return None
+        if sharpness(image, face) < SHARP * sharpness(trip.source.image, face):
+            return None
+        return float(self.shares(image, face)[CLASSES[thing]])
+
+    def shares(self, image: Image.Image, face: Box) -> Any:
+        """The mean probability of each class in the surroundings of the face."""
+        import torch
+
+        pixels = np.asarray(surroundings(image, face), dtype=np.float32)
+        inputs = torch.from_numpy(pixels)[None] / 127.5 - 1
+        (logits,) = self.network.run(
+            {"input_tensor": inputs}, ["BiseNetV2/logits/1x1_conv_block/Conv2D"]
+        )
+        return logits[0].softmax(-1).mean((0, 1)).numpy()
+
+    @cached_property
+    def network(self) -> Graph:
+        return Graph(weights.locate(self.weights)[0].read_bytes())
+
+
+def surroundings(image: Image.Image, face: Box) -> Image.Image:
+    """The head with room above and below, as the network wants it.
+
+    Beyond the picture its border goes on: the network takes black for hair or a hat.
+    """
+    left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
+    height = max(right - left, bottom - top)
+    upper, lower = top - ABOVE * height, bottom + BELOW * height
+    middle, half = (left + right) / 2, (lower - upper) / 2
+    x, y = (
+        np.clip(np.arange(round(begin), round(end)), 0, size - 1)
+        for begin, end, size in (
+            (middle - half, middle + half, image.width),
+            (upper, lower, image.height),
+        )
+    )
+    square = Image.fromarray(np.asarray(image)[y[:, None], x])
+    return square.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+
+
+def sharpness(image: Image.Image, face: Box) -> float:
+    """The mean absolute Laplacian of the head, at one size whatever the picture's."""
+    small = surroundings(image, face).convert("L").resize((SHARP_SIDE, SHARP_SIDE))
+    v = np.asarray(small, dtype=np.float32)
+    around = v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:]
+    return float(np.abs(4 * v[1:-1, 1:-1] - around).mean())

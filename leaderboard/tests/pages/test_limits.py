@@ -1,0 +1,86 @@
+"""What costs much has a limit, and every address is known to cost little or to have one."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from leaderboard import page_cache, urls, visitors
+from leaderboard.testing.boards import make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+
+#: A few queries and a page of fixed size: tests/jobs/test_budgets.py has their budgets.
+CHEAP = {
+    *("model", "run", "run_progress", "run_case", "suites", "suite_latest", "suite", "suite_file"),
+    *("submission", "submission_state", "uploaded_chain", "uploaded_chain_state"),
+    *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
+    *("robots", "sitemap"),
+}
+
+
+def test_every_address_is_kept_limited_or_cheap():
+    named = {pattern.name: pattern for pattern in urls.urlpatterns if pattern.name}
+    kept = {name for name, pattern in named.items() if hasattr(pattern.callback, "keep")}
+    assert {"board", "case", "categories", "board_picture"} <= kept
+    assert page_cache.keep_page  # what marks them
+    unknown = named.keys() - kept - visitors.LIMITS.keys() - CHEAP
+    assert not unknown, f"say what {unknown} costs: keep it, limit it or list it as cheap"
+    assert not CHEAP & visitors.LIMITS.keys()
+    assert visitors.LIMITS.keys() - named.keys() == {"api-token"}
+
+
+@pytest.fixture
+def addresses():
+    suite = make_suite(pictures=2)
+    run = make_run("First", suite, 4)
+    make_run("Second", suite, 9)
+    stored = suite.pictures.first().stored
+    return {
+        "submit": ("post", reverse("submit")),
+        "submit_preview": ("post", reverse("submit_preview")),
+        "upload_chain": ("post", reverse("upload_chain")),
+        "compare": ("get", reverse("compare") + "?models=first,second"),
+        "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
+        "run_scores": ("get", reverse("run_scores", args=[run.pk, "csv"])),
+        "suite_scores": ("get", reverse("suite_scores", args=[suite.slug, suite.version])),
+        "jpeg": ("get", reverse("jpeg", args=[stored.pk if stored else "0" * 64, 50])),
+        "submission_act": None,  # needs a submission: tests/submissions has it
+        "api-token": None,  # tests/api has it
+    }
+
+
+def test_each_limit_holds(client, addresses, monkeypatch):
+    assert addresses.keys() == visitors.LIMITS.keys()
+    monkeypatch.setattr(visitors, "LIMITS", dict.fromkeys(visitors.LIMITS, "1/h"))
+    for name, request in addresses.items():
+        if request is None:
+            continue
+        method, address = request
+        send = getattr(client, method)
+        first, second = send(address), send(address)
+        assert first.status_code != 429, name
+        assert second.status_code == 429 or (name == "jpeg" and first.status_code == 200), name
+        if second.status_code == 429:
+            assert int(second["Retry-After"]) > 0
+
+
+def test_a_whole_network_of_ipv6_shares_a_limit(client, monkeypatch):
+    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"submit_preview": "2/h"})
+    found = [
+        client.post(reverse("submit_preview"), REMOTE_ADDR=f"2001:db8::{n}").status_code
+        for n in range(1, 4)
+    ]
+    assert found == [200, 200, 429]
+    elsewhere = client.post(reverse("submit_preview"), REMOTE_ADDR="2001:db8:0:1::1")
+    assert elsewhere.status_code == 200
+
+
+def test_pages_do_not_push_counters_out(client, monkeypatch):
+    from django.core.cache import cache
+
+    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"submit_preview": "1/h"})
+    assert client.post(reverse("submit_preview")).status_code == 200
+    for number in range(1_000):
+        cache.set(f"page {number}", b"x")
+    assert client.post(reverse("submit_preview")).status_code == 429
