@@ -32,6 +32,8 @@ LEAST_KEPT = 0.5
 MOST_LOST = 0.3
 #: And where a touched answer loses more than this, and more than all trips before together.
 FALL = 0.02
+#: With evidence in a smaller share of the cases that witnesses cover, too; of so many at least.
+LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,11 @@ class Audited:
         return asdict(self)
 
 
-def judged(findings: Sequence[Finding]) -> Audited:
-    """What the audits of a run mean: clean, or a person must look, and why."""
+def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
+    """What the audits of a run mean: clean, or a person must look, and why.
+
+    `made` says of each case that a witness looked at whether the first edit was made.
+    """
     shares = [found.kept for found in findings if found.kept is not None]
     losses = [found.loss for found in findings if found.kind == "fragility"]
     kept, loss = (median(values) if values else None for values in (shares, losses))
@@ -140,6 +145,11 @@ def judged(findings: Sequence[Finding]) -> Audited:
                 f"it loses {fall:.0%} of the picture when its own answer is touched harmlessly, "
                 f"and {max(lost, 0):.0%} in all trips together when it is not"
             )
+    if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):
+        reasons.append(
+            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at "
+            "the edit does not show what was asked for"
+        )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"
     return Audited(verdict, tuple(reasons), tuple(hints), kept, loss)
 

@@ -14,6 +14,7 @@ from evaluation.jobs.job_errors import stored_safely
 from evaluation.measuring.cheating import Sign, repeated_answers, signs
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import half_errors
+from evaluation.witnesses.panel import Verdict
 from leaderboard.models import Audit, Chain, Run, Trip
 from leaderboard.models.runs import Outcome
 
@@ -28,20 +29,21 @@ SCORED_ANYWAY = frozenset({"returned its input"})
 def review(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> None:
     """Write down what the audits found, what follows for the ranks, and hints for admins."""
     measure_audits(run, pairs, scorer)
-    audited = findings.judged(
-        findings.from_dicts(
-            list(
-                Audit.objects.filter(chain__run=run)
-                .exclude(finding={})
-                .values_list("finding", flat=True)
-            )
-        )
-    )
-    run.flags = [{"kind": "audit", "text": reason} for reason in audited.reasons]
+    made = Audit.objects.filter(chain__run=run).exclude(finding={})
+    found = findings.from_dicts(list(made.values_list("finding", flat=True)))
+    audited = findings.judged(found, first_edits_made(run))
+    run.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
     run.hints = [{"kind": "audit", "text": hint} for hint in audited.hints]
     run.hints += find_signs(run, pairs)
     run.marks_kept, run.loss_under_audit = audited.marks_kept, audited.loss_under_audit
     run.save(update_fields=["flags", "hints", "marks_kept", "loss_under_audit"])
+
+
+def first_edits_made(run: Run) -> list[bool]:
+    """Of each chain whose first edit a witness looked at, whether it was made."""
+    first = Trip.objects.filter(chain__run=run, number=1, scored_at__isnull=False)
+    verdicts = [Verdict.of(evidence).made for evidence in first.values_list("evidence", flat=True)]
+    return [made for made in verdicts if made is not None]
 
 
 def measure_audits(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> None:

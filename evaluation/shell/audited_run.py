@@ -12,8 +12,10 @@ from evaluation.audits.touch import Touch
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import half_errors
+from evaluation.shell.results import run_results
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.shell.run_scores import RunScores
+from evaluation.witnesses.panel import Verdict
 
 
 def audit_findings(folder: RunFolder, scorer: Scorer) -> list[Finding]:
@@ -38,20 +40,15 @@ def _of_chain(folder: RunFolder, chain: PlayedChain, scorer: Scorer) -> Iterator
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
     """What an admin would see of this run, as plain data."""
     findings = audit_findings(folder, scorer)
-    audited = judged(findings)
-    seen = [
-        trip.change_seen
-        for chain in scores.chains.values()
-        for trip in chain.trips
-        if trip.change_seen is not None
-    ]
+    first = [Verdict.of(c.trips[0].evidence).made for c in scores.chains.values() if c.trips]
+    audited = judged(findings, [made for made in first if made is not None])
+    summary = next(iter(run_results(folder.suite, scores).values())).summary
     return {
         "verdict": audited.verdict,
         "reasons": list(audited.reasons),
-        "change_seen": sum(seen) / len(seen) if seen else None,
-        # Nobody looked: these need a witness that knows the object.
-        "edits_made": None,
-        "undone": None,
+        "change_seen": summary.change_seen,
+        "edits_made": summary.edits_made,
+        "undone": summary.edits_undone,
         "marks_kept": {
             "median": audited.marks_kept,
             "each": [found.kept for found in findings if found.kept is not None],

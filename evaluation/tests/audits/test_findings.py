@@ -189,6 +189,20 @@ def test_a_run_is_held_by_its_median_audit_alone(findings, verdict):
     assert bool(audited.reasons) == (verdict == "review")
 
 
+@pytest.mark.parametrize(
+    ("made", "verdict"),
+    [
+        ([False] * 3, "clean"),
+        ([True, True, False, False], "clean"),
+        ([True, False, False, False], "review"),
+    ],
+)
+def test_a_run_whose_edits_show_something_else_is_held(made, verdict):
+    audited = judged([HONEST] * 6, made)
+    assert audited.verdict == verdict
+    assert ("asked for" in " ".join(audited.reasons)) == (verdict == "review")
+
+
 def test_half_kept_marks_are_a_hint_and_no_more():
     audited = judged([dataclasses.replace(HONEST, kept=0.7)] * 6)
     assert audited.verdict == "clean"
