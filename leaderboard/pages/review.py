@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import Q
-
 from leaderboard.models import Audit, EditingModel, Run, Suite
 from leaderboard.models.runs import RunState
 
@@ -32,25 +30,15 @@ class Tries:
 def tries(model: EditingModel, suite: Suite) -> Tries:
     """Runs of the model on the suite, of all models at its address, and of its organisation."""
     ours = Run.objects.filter(suite=suite, source=Run.Source.OURS)
-    host = _host(model)
-    rows = ours.filter(editing_model__options__has_key="url") if host else ours.none()
-    addresses = rows.values_list("editing_model__options", flat=True)
+    names = ("editing_model", "editing_model__options", "editing_model__organisation")
+    rows = [(pk, _host(options), who.casefold()) for pk, options, who in ours.values_list(*names)]
+    host, organisation = next((about for pk, *about in rows if pk == model.pk), ("", ""))
     return Tries(
-        runs=ours.filter(editing_model=model).count(),
-        same_address=sum(_host_of(options) == host for options in addresses),
-        same_organisation=_of_organisation(ours, model),
+        runs=sum(pk == model.pk for pk, _, _ in rows),
+        same_address=sum(bool(host) and other == host for _, other, _ in rows),
+        same_organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
     )
 
 
-def _of_organisation(runs: Any, model: EditingModel) -> int:
-    if not model.organisation:
-        return 0
-    return int(runs.filter(Q(editing_model__organisation__iexact=model.organisation)).count())
-
-
-def _host(model: EditingModel) -> str:
-    return _host_of(model.options)
-
-
-def _host_of(options: dict[str, Any]) -> str:
+def _host(options: dict[str, Any]) -> str:
     return urlsplit(str(options.get("url") or "")).netloc.lower()
