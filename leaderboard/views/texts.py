@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluation.measuring.error_rates import ErrorTable
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.levels import other_losses
 from leaderboard.board.rows import stamp
@@ -32,6 +33,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
     context = {
         "examples": examples(),
         "tricks": tricks(),
+        "change_seen_errors": ErrorTable.stored("change_seen"),
         "worked": worked_example.worked_example(),
         "method_version": METHOD_VERSION,
         "other_losses": other_losses(),
