@@ -52,7 +52,7 @@ def start(
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     secret = secret or new_secret()
-    asked = [(case, repeat) for repeat in range(suite.repeats) for case in suite.cases.all()]
+    asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,

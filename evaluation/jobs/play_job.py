@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db.models import Subquery
 from django.db.models.functions import Now
 
+from evaluation.content.annotations import UNANNOTATED
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -140,6 +141,7 @@ class PlayJob:
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
         self.trips = run.suite.trips
+        self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
         self.cancelled = False
         self.last_answer = 0.0
@@ -332,6 +334,7 @@ class PlayJob:
                 backward=work.chain.case.backward,
                 trips=self.trips,
                 seed=work.seed,
+                annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED),
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call

@@ -132,6 +132,7 @@ class Player:
             backward=pair.backward,
             trips=folder.suite.trips,
             seed=chain_seeds(folder.secret, chain.case, chain.repeat),
+            annotations=folder.suite.picture_by_slug[chain.picture].annotations,
         ):
             yield half
             at = following(half.number, half.direction)
