@@ -161,10 +161,8 @@ def _decode(
     data: bytes, max_bytes: int, max_pixels: int
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
     """The canonical image, its MIME type, and what was converted on the way."""
-    image, mime = _opened(data, max_bytes, max_pixels)
     with _readable():
-        canonical, notes = _canonical(image, data)
-    return canonical, mime, notes
+        return _canonical(_opened(data, max_bytes, max_pixels), data)
 
 
 @contextmanager
@@ -180,21 +178,26 @@ def _readable() -> Iterator[None]:
         raise ImageError(f"the picture cannot be decoded: {error}") from error
 
 
-def _canonical(image: ImageFile.ImageFile, data: bytes) -> tuple[Image.Image, tuple[str, ...]]:
-    """Upright, sRGB, 8 bit, without alpha; and notes of what it took."""
+def _canonical(
+    opened: tuple[ImageFile.ImageFile, str], data: bytes
+) -> tuple[Image.Image, str, tuple[str, ...]]:
+    """Upright, sRGB, 8 bit, without alpha; its MIME type and notes of what it took."""
+    image, mime = opened
     notes: list[str] = []
     profile, mode = image.info.get("icc_profile"), image.mode
     deep = bool(image.tile) and "16" in str(image.tile[0].args)
     image.load()  # open() does not notice a truncated file
     turn = _TURNS.get(_orientation(image, notes))
     colour, alpha = _without_alpha(_eight_bit(image, data) if deep else image)
+    del image, opened  # a large picture is in memory several times as it is
     if deep:
         notes.append("16 bit scaled to 8 bit")
     if profile:
         colour = _to_srgb(colour, profile, notes)
     if not deep and mode not in ("RGB", "RGBA"):
         notes.append(f"converted from {mode}")
-    colour = colour.convert("RGB")
+    if colour.mode != "RGB" or isinstance(colour, ImageFile.ImageFile):
+        colour = colour.convert("RGB")
     if alpha is not None and alpha.getextrema() != (255, 255):
         colour = Image.composite(colour, Image.new("RGB", colour.size, MID_GREY), alpha)
         notes.append("transparency composited over mid grey")
@@ -202,7 +205,7 @@ def _canonical(image: ImageFile.ImageFile, data: bytes) -> tuple[Image.Image, tu
         colour = colour.transpose(turn)
         notes.append("turned upright by its EXIF orientation")
     colour.info = {}  # or a copy saved of it would be converted and turned again
-    return colour, tuple(notes)
+    return colour, mime, tuple(notes)
 
 
 def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
@@ -240,6 +243,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
             eight = np.empty((image.height, *strip.shape[1:]), dtype=np.uint8)
         eight[top : top + len(strip)] = strip
     assert eight is not None  # noqa: S101 -- a picture has rows
+    del other, values, strip
     return Image.fromarray(eight.squeeze(-1) if eight.shape[-1] == 1 else eight)
 
 
@@ -248,7 +252,7 @@ def _without_alpha(image: Image.Image) -> tuple[Image.Image, Image.Image | None]
     if image.mode == "LA":
         return image.getchannel("L"), image.getchannel("A")
     if image.mode in ("RGBA", "PA") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
+        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
         return rgba.convert("RGB"), rgba.getchannel("A")
     return (image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")), None
 

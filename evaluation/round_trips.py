@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.editors.base import Answer, Beside
 from evaluation.images import Picture
 from evaluation.run_secret import Direction, Seed
@@ -53,7 +54,7 @@ def round_trips(
     backward: str,
     trips: int,
     seed: Seed,
-    annotations: Any = None,
+    annotations: Annotations = UNANNOTATED,
 ) -> Iterator[Half]:
     """Yield each answer before the next edit is paid for.
 

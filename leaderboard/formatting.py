@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 NOT_RUN = "not run"
 
 #: Edits of a category, as the subject of a sentence.
-EDITS = {"accessories": "Accessory edits", "scene-objects": "Scene-object edits"}
+EDITS = {
+    "accessories": "Accessory edits",
+    "appearance": "Edits of clothing, hair and face",
+    "objects": "Object edits",
+    "geometry": "Geometric edits",
+    "light": "Edits of light, weather and season",
+}
 
 
 def own_value(value: float, metric: str) -> str:

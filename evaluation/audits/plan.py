@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from evaluation.content.suites import Suite
+from evaluation.content.suites import Case, Suite
 from evaluation.run_secret import drawn, generator, shuffled
 
 Kind = Literal["mark", "fragility"]
@@ -48,21 +48,23 @@ def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
 
     A change of style takes a mark along, so those cases are never marked.
     """
-    changes = {case.slug: suite.pair_by_slug[case.pair].change for case in suite.cases}
+    cases = {case.slug: case for case in suite.cases}
+    changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
     count = min(len(changes), max(least, math.ceil(SHARE * len(changes))))
     chosen = shuffled(secret, changes, lambda slug: f"audit/{slug}")[:count]
     marked = set([slug for slug in chosen if changes[slug] != "global"][: (count + 1) // 2])
     return [
-        Audit(slug, *_where(secret, slug, suite), "mark" if slug in marked else "fragility")
+        Audit(slug, *_where(secret, cases[slug], suite), "mark" if slug in marked else "fragility")
         for slug in chosen
     ]
 
 
-def _where(secret: str, case: str, suite: Suite) -> tuple[int, int]:
+def _where(secret: str, case: Case, suite: Suite) -> tuple[int, int]:
     """Of a case, which repeat and which trip."""
-    random = generator(secret, "audited", case)
+    random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)
-    return int(random.integers(suite.repeats)), int(random.integers(first, suite.trips + 1))
+    repeat = int(random.integers(suite.repeats_of(case)))
+    return repeat, int(random.integers(first, suite.trips + 1))
 
 
 def of_chain(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:

@@ -90,7 +90,9 @@ class Verification:
             yield compared("run", "secret", told, commitment(self.document.run.secret))
         yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
-            (case.slug, repeat) for case in self.suite.cases for repeat in range(self.suite.repeats)
+            (case.slug, repeat)
+            for case in self.suite.cases
+            for repeat in range(self.suite.repeats_of(case))
         }
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
         odd = [case for case in played if case not in cases]

@@ -7,12 +7,16 @@ checkout they lie in `fixtures/`, in an installed package in `evaluation/fixture
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import OPERATORS
+from evaluation.content.placement import PLACES
+from evaluation.content.rules import Rule
 from evaluation.content.suites import EditPair, Suite, SuiteError, find_suite
 from evaluation.errors import UserFacingError
 
@@ -20,9 +24,24 @@ KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
 STATUSES = ("draft", "active", "retired")
 CHANGES = ("exact", "local", "global", "none")
+#: What the board weighs alike; replication is played in a suite of its own.
+CATEGORIES = {
+    "accessories": "Accessories",
+    "appearance": "Clothing, hair and face",
+    "objects": "Objects",
+    "colour": "Colour",
+    "light": "Light, weather and season",
+    "style": "Style",
+    "text": "Text",
+    "geometry": "Geometry",
+    "replication": "Replication",
+}
+#: Said after any wording, to see whether it helps.
+FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
 
 Row = TypeVar("Row")
+T = TypeVar("T")
 
 
 class CatalogError(UserFacingError):
@@ -45,6 +64,7 @@ class SourceImage:
     subkind: str = ""
     source_url: str = ""
     contains: tuple[str, ...] = ()
+    annotations: Annotations = UNANNOTATED  # in fractions of the original
     status: str = "active"
 
     def __post_init__(self) -> None:
@@ -63,6 +83,14 @@ class Variant:
     forward: str
     backward: str
 
+    def with_fidelity(self) -> Variant:
+        """The same wording with the sentence that asks for nothing else to change."""
+        return Variant(
+            f"{self.name}, keep the rest",
+            f"{self.forward} {FIDELITY}",
+            f"{self.backward} {FIDELITY}",
+        )
+
 
 @dataclass(frozen=True)
 class CatalogPair(EditPair):
@@ -72,21 +100,33 @@ class CatalogPair(EditPair):
     notes: str = ""
     status: str = "active"
     variants: tuple[Variant, ...] = field(default=())
+    rule: Rule | None = None  # how reference editors play it; None where they cannot
 
     def __post_init__(self) -> None:
+        _one_of("category", self.category, tuple(CATEGORIES))
         _one_of("change", self.change, CHANGES)
         _one_of("reversibility", self.reversibility, REVERSIBILITIES)
         _one_of("status", self.status, STATUSES)
         for kind in self.kinds:
             _one_of("kinds", kind, KINDS)
-        for name in ("slug", "category", "forward", "backward", "title"):
+        for name in ("slug", "forward", "backward", "title"):
             _filled(name, getattr(self, name))
+        if self.type:
+            _one_of("type", self.type, tuple(TYPES))
         if self.change == "exact":
             _one_of("operator", self.operator, tuple(OPERATORS))
         elif self.operator:
             raise ValueError(f"operator is {self.operator!r}, but change is not 'exact'")
         if self.change == "local":
             _filled("object", self.object)
+        if self.place:
+            _one_of("place", self.place, PLACES)
+
+    @property
+    def wordings(self) -> tuple[Variant, ...]:
+        """Every way to say it: as it is, short, long, colloquial, each also with FIDELITY."""
+        plain = (Variant("plain", self.forward, self.backward), *self.variants)
+        return tuple(one for variant in plain for one in (variant, variant.with_fidelity()))
 
     @property
     def pair(self) -> EditPair:
@@ -128,7 +168,7 @@ def suites() -> list[Suite]:
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`: "smoke" for its newest version, "smoke-v1" for that one."""
+    """The suite called `name`: "smoke" for its newest version, "smoke-v2" for that one."""
     known = suites()
     found = find_suite(name, known)
     if found is None:
@@ -144,6 +184,10 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
         try:
             if "variants" in values:
                 values["variants"] = tuple(Variant(**v) for v in values["variants"])
+            if "annotations" in values:
+                values["annotations"] = _named("annotations", Annotations.from_dict, values)
+            if "rule" in values:
+                values["rule"] = _named("rule", lambda row: Rule(**row) if row else None, values)
             item = kind(**values)
         except (TypeError, ValueError) as error:
             # Python's own message names the field that is missing or unknown.
@@ -153,6 +197,14 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
             raise CatalogError(f"{where}: slug {row['slug']!r} occurs twice")
         seen.add(row["slug"])
         yield item
+
+
+def _named(name: str, build: Callable[[Any], T], values: Mapping[str, Any]) -> T:
+    """What is built of a field; ValueError names it."""
+    try:
+        return build(values[name])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ import imagehash
 import numpy as np
 from PIL import Image
 
-from evaluation.content import operators
+from evaluation.content import operators, placement
 from evaluation.content.sources import nearest_aspect
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.errors import UserFacingError
@@ -122,6 +122,16 @@ def fits(
         for name in pair.absent
         if _label(name) in contained
     ]
+    reasons += [
+        f"The picture does not contain “{name}”, which the pair needs."
+        for name in pair.present
+        if _label(name) not in contained
+    ]
+    if pair.place:
+        missing = placement.lacks(
+            pair.place, pair.object, picture.annotations, picture.width, picture.height
+        )
+        reasons += [missing] if missing else []
     if pair.operator in operators.QUARTER_TURNS and picture.width != picture.height:
         reasons.append(
             f"A quarter turn changes the shape of a picture of {picture.width} x {picture.height} "

@@ -29,6 +29,7 @@ from pathlib import Path, PurePosixPath
 from PIL import Image
 
 from evaluation.content import catalog
+from evaluation.content.annotations import Annotations
 from evaluation.content.suites import SourcePicture
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture, encode_png, fit
@@ -121,12 +122,25 @@ def prepare(image: Image.Image, size: int) -> Image.Image:
     Both sides are multiples of 16 and nothing is enlarged, so that no model is
     forced to reframe or upscale.
     """
-    width, height = working_size(image.width, image.height, size)
-    # Cut the largest centred rectangle of the shape that will be filled.
-    scale = min(image.width / width, image.height / height)
-    box = (round(width * scale), round(height * scale))
-    left, top = (image.width - box[0]) // 2, (image.height - box[1]) // 2
-    return fit(image.crop((left, top, left + box[0], top + box[1])), (width, height))
+    working = working_size(image.width, image.height, size)
+    return fit(image.crop(_centre(image.size, working)), working)
+
+
+def prepare_annotations(
+    annotations: Annotations, original_size: tuple[int, int], size: int
+) -> Annotations:
+    """The annotations of an original, as they are on the picture that `prepare` makes of it."""
+    left, top, right, bottom = _centre(original_size, working_size(*original_size, size))
+    width, height = original_size
+    return annotations.cropped((left / width, top / height, right / width, bottom / height))
+
+
+def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The largest centred rectangle of the shape that will be filled, in pixels."""
+    scale = min(size[0] / working[0], size[1] / working[1])
+    width, height = round(working[0] * scale), round(working[1] * scale)
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    return left, top, left + width, top + height
 
 
 def nearest_aspect(width: int, height: int) -> tuple[int, int]:

@@ -11,14 +11,15 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from evaluation.content import catalog, curation, sources
+from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.images import Picture
 
@@ -46,16 +47,22 @@ class Draft:
     seed: int = 0
     version: int = 1
     repeats: int = 1
+    repeated: int = 0  # this many cases, spread over the suite, are played twice
     description: str = ""
     importance: int = 0  # a board opens on the most important suite that has results
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
     picture_slugs: tuple[str, ...] = ()
+    without_pictures: tuple[str, ...] = ()
     without_subkinds: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # labels of which a picture contains at least one
     smallest_side: int = 0  # of the prepared picture, in pixels
     categories: tuple[str, ...] = ()
     pair_slugs: tuple[str, ...] = ()
+    without_pairs: tuple[str, ...] = ()
+    without_cases: tuple[str, ...] = ()
+    narrow: bool = False  # a suite on purpose too narrow to compare models by
 
     def takes_picture(self, picture: SourcePicture | catalog.SourceImage) -> bool:
         return (
@@ -63,20 +70,24 @@ class Draft:
             and (not self.made or picture.made in self.made)
             and (not self.origins or picture.origin.startswith(self.origins))
             and (not self.picture_slugs or picture.slug in self.picture_slugs)
+            and picture.slug not in self.without_pictures
             and picture.subkind not in self.without_subkinds
+            and (not self.needs or not set(self.needs).isdisjoint(picture.contains))
         )
 
     def takes_pair(self, pair: EditPair) -> bool:
-        return (not self.categories or pair.category in self.categories) and (
-            not self.pair_slugs or pair.slug in self.pair_slugs
+        return (
+            (not self.categories or pair.category in self.categories)
+            and (not self.pair_slugs or pair.slug in self.pair_slugs)
+            and pair.slug not in self.without_pairs
         )
 
 
 def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPair]) -> Suite:
     """The suite of a draft: the same draft and content give the same suite, in any order.
 
-    Every stratum (kind x category) gets its share of cases; within it the picture
-    with the fewest cases and the pair used least come first.
+    Every stratum (kind x category) gets its share of cases; within it the pair used least
+    and the picture with the fewest cases come first.
     """
     taken = [
         one
@@ -85,11 +96,12 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
         and min(one.picture.width, one.picture.height) >= draft.smallest_side
     ]
     usable_pairs = [pair for pair in pairs if draft.takes_pair(pair)]
-    possible = _possible_cases(taken, usable_pairs)
+    possible = _possible_cases(taken, usable_pairs, frozenset(draft.without_cases))
     shares = dict(draft.shares) or _even_shares(draft.cases, possible)
     cases = _choose(possible, shares, draft.seed)
     if not cases:
         raise SuiteError("no picture fits any pair under these filters")
+    cases = _repeated(cases, draft.repeated, draft.seed)
     used_pictures = {case.picture for case in cases}
     used_pairs = {case.pair for case in cases}
     return Suite(
@@ -113,15 +125,42 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
     )
 
 
+#: No category may weigh more, so that no single kind of edit decides the order.
+LARGEST_SHARE = 0.25
+#: Below these, intervals and ranks mean nothing (method, section 6).
+FEWEST_PICTURES, FEWEST_PAIRS = 10, 12
+
+
+def refusals(suite: Suite, narrow: bool = False) -> list[str]:
+    """Why the suite may not be frozen; empty when it may.
+
+    `narrow` says that it is meant to have few pictures, pairs or categories.
+    """
+    reasons = []
+    counts = Counter(suite.pair_by_slug[case.pair].category for case in suite.cases)
+    for category, count in sorted(counts.items()):
+        if count > LARGEST_SHARE * len(suite.cases) and not narrow:
+            reasons.append(
+                f"{category} has {count} of {len(suite.cases)} cases; no category may have more "
+                "than a quarter"
+            )
+    for what, found, fewest in (
+        ("pictures", len(suite.pictures), FEWEST_PICTURES),
+        ("pairs", len(suite.pairs), FEWEST_PAIRS),
+    ):
+        if found < fewest and not narrow:
+            reasons.append(f"{found} {what} are too few to compare models: at least {fewest}")
+    for case in suite.cases:
+        picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
+        reasons += [f"{case.slug}: {reason}" for reason in curation.fits(picture, pair)]
+    return reasons
+
+
 def candidate(source: catalog.SourceImage, size: int) -> Candidate:
     """A catalogued picture at a working size; OriginError or ImageError when it cannot be had."""
-    data = sources.original(source.origin, source.sha256)
-    return prepared(source, sources.prepare(Picture.from_bytes(data).image, size))
-
-
-def prepared(source: Any, image: Image.Image) -> Candidate:
-    """The candidate of a prepared image; `source` is a row of the catalogue or of the database."""
-    return from_facts(source, facts(image))
+    image = Picture.from_bytes(sources.original(source.origin, source.sha256)).image
+    places = sources.prepare_annotations(source.annotations, image.size, size)
+    return from_facts(source, facts(sources.prepare(image, size)), places)
 
 
 @dataclass(frozen=True)
@@ -139,8 +178,12 @@ def facts(image: Image.Image) -> Facts:
     return Facts(sources.pixel_sha256(image), image.width, image.height, curation.symmetries(image))
 
 
-def from_facts(source: Any, known: Facts) -> Candidate:
-    """The candidate of an image whose facts are known, without its pixels."""
+def from_facts(source: Any, known: Facts, places: Annotations = UNANNOTATED) -> Candidate:
+    """The candidate of an image whose facts are known, without its pixels.
+
+    `source` is a row of the catalogue or of the database, `places` are its annotations as
+    they are on the prepared picture.
+    """
     picture = SourcePicture(
         slug=source.slug,
         sha256=known.sha256,
@@ -156,6 +199,7 @@ def from_facts(source: Any, known: Facts) -> Candidate:
         source_url=source.source_url,
         made=source.made,
         contains=tuple(source.contains),
+        annotations=places,
     )
     return Candidate(picture, known.symmetric_under)
 
@@ -171,14 +215,15 @@ def balance(suite: Suite) -> dict[Stratum, int]:
 
 
 def _possible_cases(
-    candidates: Sequence[Candidate], pairs: Sequence[EditPair]
+    candidates: Sequence[Candidate], pairs: Sequence[EditPair], without: Set[str]
 ) -> dict[Stratum, list[Case]]:
     possible: dict[Stratum, list[Case]] = {}
     for one in candidates:
         for pair in pairs:
-            if not curation.fits(one.picture, pair, one.symmetric_under):
-                stratum = (one.picture.kind, pair.category)
-                possible.setdefault(stratum, []).append(Case(one.picture.slug, pair.slug))
+            case = Case(one.picture.slug, pair.slug)
+            if case.slug in without or curation.fits(one.picture, pair, one.symmetric_under):
+                continue
+            possible.setdefault((one.picture.kind, pair.category), []).append(case)
     return possible
 
 
@@ -212,9 +257,9 @@ def _choose(
             best = min(
                 left,
                 key=lambda case: (
+                    of_pair[case.pair],
                     in_stratum[case.picture],
                     of_picture[case.picture],
-                    of_pair[case.pair],
                     _lot(seed, case),
                 ),
             )
@@ -226,91 +271,176 @@ def _choose(
     return chosen
 
 
+def _repeated(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
+    """The cases, `count` of them marked to be played twice, spread over pictures and pairs."""
+    again: set[str] = set()
+    of_picture: Counter[str] = Counter()
+    of_pair: Counter[str] = Counter()
+    while len(again) < min(count, len(cases)):
+        best = min(
+            (case for case in cases if case.slug not in again),
+            key=lambda case: (of_picture[case.picture], of_pair[case.pair], _lot(seed + 1, case)),
+        )
+        again.add(best.slug)
+        of_picture[best.picture] += 1
+        of_pair[best.pair] += 1
+    return [replace(case, repeats=2) if case.slug in again else case for case in cases]
+
+
 def _lot(seed: int, case: Case) -> str:
     # A hash, not random.Random: adding a picture must not reshuffle all others.
     return hashlib.sha256(f"{seed}:{case.slug}".encode()).hexdigest()
 
 
+def _even(**kinds: Mapping[str, int]) -> dict[Stratum, int]:
+    """Shares by category, then kind."""
+    return {(kind, cat): n for cat, shares in kinds.items() for kind, n in shares.items()}
+
+
+#: Cases in which the yardsticks' own drawing is too faint for "change seen" to see.
+TOO_FAINT = (
+    "bearded-man-before-leaves--clothes-red",
+    "camera--bicycle",
+    "charpentier-family--umbrella",
+    "green-car--umbrella",
+    "hedgehog--caption-thank-you",
+    "hiker--bird",
+    "jam-jars--jar-label",
+    "two-shuttles--umbrella",
+    "van-der-neer-sunset--balloon",
+    "yi-gilbo--earrings",
+)
+
+
 SHIPPED = (
     Draft(
         slug="smoke",
+        version=2,
         importance=10,
         title="Smoke",
-        description="Six pictures that come with scikit-image: seconds per reference editor.",
-        trips=5,
+        description="A self-test, not a ranking: fourteen small pictures and fourteen edits that "
+        "show in minutes whether an installation plays, scores and orders the yardsticks as it "
+        "should. Compare models on Standard.",
+        trips=8,
         size=256,
-        picture_slugs=("astronaut", "chelsea", "coffee", "coins", "rocket", "camera"),
-        pair_slugs=(
-            *("glasses", "sunglasses", "hat", "crown"),
-            *("red-ball", "book", "cat-left", "balloon", "butterfly", "umbrella"),
-            *("bicycle", "chair-left", "potted-plant", "apple"),
-            *("flip-horizontal", "flip-vertical", "rotate-180"),
-            *("rotate-clockwise", "rotate-counterclockwise"),
+        picture_slugs=(
+            *("astronaut", "frowning-man", "woman-with-buns", "smiling-woman", "woman-with-a-bob"),
+            *("coffee", "fruit", "toys", "desk", "mug", "books", "bottles"),
+            *("china", "living-room", "beach", "desert", "park-bench", "bakery"),
         ),
-        shares={
-            ("face", "accessories"): 4,
-            ("face", "geometric"): 2,
-            ("object", "scene-objects"): 4,
-            ("object", "geometric"): 2,
-            ("scene", "scene-objects"): 4,
-            ("scene", "geometric"): 2,
-        },
+        pair_slugs=(
+            *("glasses", "crown", "necklace", "cap"),
+            *("red-ball", "chair", "clock", "bird", "book", "apple"),
+            *("negative", "swap-red-blue", "black-and-white"),
+            *("flip-horizontal", "flip-vertical", "rotate-180"),
+            *("caption-thank-you", "mug-evening", "caption-summer"),
+        ),
+        shares=_even(
+            accessories={"face": 3},
+            objects={"object": 1, "scene": 2},
+            colour={"face": 1, "object": 1, "scene": 1},
+            geometry={"face": 1, "object": 1, "scene": 1},
+            text={"object": 1, "scene": 1},
+        ),
     ),
     Draft(
         slug="lite",
+        version=2,
         importance=20,
         title="Lite",
-        description="Twelve pictures that need no download, half of them rendered: a first ranking "
-        "for the price of 480 edits.",
+        description="A first ranking for little money: forty cases of eight categories, a third "
+        "of them played twice to see how much chance there is in a result.",
         trips=10,
         size=512,
-        picture_slugs=(
-            *("astronaut", "grace-hopper", "bust", "snowman"),
-            *("coffee", "flower", "fruit", "toys"),
-            *("china", "rocket", "living-room", "street-corner"),
+        without_subkinds=("texture",),
+        smallest_side=256,
+        repeated=13,
+        shares=_even(
+            accessories={"face": 5},
+            appearance={"face": 5},
+            objects={"face": 1, "object": 2, "scene": 2},
+            colour={"face": 1, "object": 2, "scene": 2},
+            light={"face": 1, "object": 1, "scene": 3},
+            style={"face": 2, "object": 2, "scene": 1},
+            text={"face": 1, "object": 3, "scene": 1},
+            geometry={"face": 1, "object": 2, "scene": 2},
         ),
-        shares={
-            ("face", "accessories"): 5,
-            ("face", "geometric"): 3,
-            ("object", "scene-objects"): 5,
-            ("object", "geometric"): 3,
-            ("scene", "scene-objects"): 5,
-            ("scene", "geometric"): 3,
-        },
     ),
     Draft(
-        slug="v1",
+        slug="standard",
         importance=30,
-        title="ConvergeBench v1",
-        description="Faces, objects and scenes, photographed, painted and rendered, at about one "
-        "megapixel: the suite of the board. Part of the pictures comes from npm.",
+        title="Standard",
+        description="The suite of the board: people, things and places, photographed, painted, "
+        "rendered and generated, with eight categories of edits, each of the same weight.",
         trips=20,
         size=1024,
         without_subkinds=("texture",),
         smallest_side=384,
-        shares={
-            ("face", "accessories"): 60,
-            ("face", "geometric"): 30,
-            ("object", "scene-objects"): 65,
-            ("object", "geometric"): 40,
-            ("scene", "scene-objects"): 65,
-            ("scene", "geometric"): 40,
-        },
+        without_cases=TOO_FAINT,
+        shares=_even(
+            accessories={"face": 38},
+            appearance={"face": 38},
+            objects={"face": 4, "object": 16, "scene": 18},
+            colour={"face": 12, "object": 13, "scene": 13},
+            light={"face": 8, "object": 10, "scene": 19},
+            style={"face": 13, "object": 12, "scene": 12},
+            text={"face": 8, "object": 16, "scene": 13},
+            geometry={"face": 12, "object": 13, "scene": 12},
+        ),
+    ),
+    Draft(
+        slug="portraits",
+        importance=15,
+        title="Portraits",
+        description="People only, since that is what people edit, and where a small change "
+        "makes another person.",
+        trips=10,
+        size=1024,
+        needs=("person",),
+        kinds=("face",),
+        smallest_side=384,
+        without_cases=TOO_FAINT,
+        shares=_even(
+            accessories={"face": 24},
+            appearance={"face": 24},
+            objects={"face": 8},
+            colour={"face": 12},
+            light={"face": 8},
+            style={"face": 8},
+            text={"face": 4},
+            geometry={"face": 12},
+        ),
     ),
     Draft(
         slug="replication",
+        version=2,
         importance=5,
         title="Replication",
-        description="“Produce an exact replica”, a hundred times over, on twelve textures. "
-        "A model that returns its input is right here.",
+        description="“Produce an exact replica”, a hundred times over, on twelve textures and "
+        "scenes. One pair alone: it shows wear, and ranks nobody. A model that returns its input "
+        "is right here.",
         trips=50,
         size=1024,
         cases=12,
         categories=("replication",),
+        narrow=True,
         picture_slugs=(
             *("brick", "grass", "gravel", "tissue", "retina", "hubble-deep-field"),
             *("chelsea", "china", "flower", "kitchen-shelf", "cupcakes", "garden-path"),
         ),
+    ),
+    Draft(
+        slug="hires",
+        importance=4,
+        title="High resolution",
+        description="The largest pictures that ship, at up to four megapixels: whether wear "
+        "depends on size. Four pictures are too few to rank by.",
+        trips=5,
+        size=2048,
+        smallest_side=1400,
+        cases=20,
+        without_subkinds=("texture",),
+        narrow=True,
     ),
 )
 
@@ -354,6 +484,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.suites and draft.slug not in options.suites:
             continue
         suite = shipped(draft)
+        if reasons := refusals(suite, draft.narrow):
+            parser.error(f"{suite.key} may not be frozen: {'; '.join(reasons[:5])}")
         path = suite_path(suite)
         same = path.is_file() and Suite.read(path).content_hash == suite.content_hash
         if not same and not options.check:

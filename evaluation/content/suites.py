@@ -9,15 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
+from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.errors import UserFacingError
 
 T = TypeVar("T")
 FORMAT = 1
+#: Fields that came later are written and hashed only where they say something, so that what
+#: was frozen before them keeps its hash.
+LATER = ("annotations", "type", "place", "present", "witness", "repeats")
 
 
 class SuiteError(UserFacingError):
@@ -42,6 +46,7 @@ class SourcePicture:
     source_url: str = ""
     made: str = "real"  # real, rendered, generated
     contains: tuple[str, ...] = ()
+    annotations: Annotations = UNANNOTATED  # of the prepared picture, not of the original
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ class EditPair:
     target_text: str = ""
     kinds: tuple[str, ...] = ()  # picture kinds it fits; empty = all
     absent: tuple[str, ...] = ()  # what a picture must not contain
+    present: tuple[str, ...] = ()  # what a picture must contain, all of it
+    place: str = ""  # where it happens, see evaluation.content.placement; empty = anywhere
+    type: str = ""  # family/name, see evaluation.content.edit_types
+    witness: str = ""  # which witness can see it, and what it should look for: "detector:chair"
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Case:
 
     picture: str
     pair: str
+    repeats: int = 0  # how often it is played; 0 = as often as the suite says
 
     @property
     def slug(self) -> str:
@@ -77,7 +87,7 @@ class Case:
 
 
 def suite_key(slug: str, version: int) -> str:
-    """ "smoke-v1": a suite and its version in one word, for addresses, options and files."""
+    """ "smoke-v2": a suite and its version in one word, for addresses, options and files."""
     return f"{slug}-v{version}"
 
 
@@ -132,7 +142,7 @@ class Suite:
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 over everything that shapes a result; the description does not."""
-        content = asdict(self)
+        content = self._content()
         del content["description"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -140,12 +150,16 @@ class Suite:
     @property
     def chains(self) -> int:
         """How many chains one run of this suite has."""
-        return len(self.cases) * self.repeats
+        return sum(self.repeats_of(case) for case in self.cases)
 
     @property
     def edits(self) -> int:
         """How many edits one run of this suite takes."""
         return self.chains * self.trips * 2
+
+    def repeats_of(self, case: Case) -> int:
+        """How often a case is played."""
+        return case.repeats or self.repeats
 
     @cached_property
     def picture_by_slug(self) -> Mapping[str, SourcePicture]:
@@ -156,20 +170,23 @@ class Suite:
         return {pair.slug: pair for pair in self.pairs}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, "content_hash": self.content_hash, **asdict(self)}
+        return {"format": FORMAT, "content_hash": self.content_hash, **self._content()}
+
+    def _content(self) -> dict[str, Any]:
+        rows = {name: [_row(item) for item in getattr(self, name)] for name in _ROWS}
+        return {item.name: rows.get(item.name, getattr(self, item.name)) for item in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The suite in `data`; SuiteError names what is missing, unknown or altered."""
-        fields = dict(data)
-        if fields.pop("format", None) != FORMAT:
+        values = dict(data)
+        if values.pop("format", None) != FORMAT:
             raise SuiteError(f"this is not a suite file of format {FORMAT}")
-        stated = fields.pop("content_hash", None)
+        stated = values.pop("content_hash", None)
         try:
-            fields["pictures"] = tuple(_build(SourcePicture, row) for row in fields["pictures"])
-            fields["pairs"] = tuple(_build(EditPair, row) for row in fields["pairs"])
-            fields["cases"] = tuple(_build(Case, row) for row in fields["cases"])
-            suite = cls(**fields)
+            for name, kind in _ROWS.items():
+                values[name] = tuple(_build(kind, row) for row in values[name])
+            suite = cls(**values)
         except KeyError as error:
             raise SuiteError(f"the suite file lacks the field {error}") from None
         except TypeError as error:
@@ -194,5 +211,26 @@ class Suite:
             raise SuiteError(f"{path}: {error}") from error
 
 
+_ROWS: Mapping[str, type[Any]] = {"pictures": SourcePicture, "pairs": EditPair, "cases": Case}
+
+
 def _build(kind: type[T], row: Mapping[str, Any]) -> T:
-    return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()})
+    values = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    if "annotations" in values:
+        try:
+            values["annotations"] = Annotations.from_dict(values["annotations"])
+        except ValueError as error:
+            raise SuiteError(f"annotations of {row.get('slug')}: {error}") from None
+    return kind(**values)
+
+
+def _row(item: Any) -> dict[str, Any]:
+    """The fields of a picture, pair or case, without those of LATER that are empty."""
+    values = {one.name: getattr(item, one.name) for one in fields(item)}
+    if "annotations" in values:
+        values["annotations"] = values["annotations"].to_dict()
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+        if value or key not in LATER
+    }

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.images import Picture, clean_wire
 
 
@@ -46,7 +47,7 @@ class Beside:
     """
 
     before: Picture | None = None
-    annotations: Any = None
+    annotations: Annotations = UNANNOTATED
 
 
 class Editor(ABC):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
+from evaluation.content import catalog
 from evaluation.content.operators import INVERSES
+from evaluation.content.rules import Rule
 from evaluation.editors.drawings import DRAWINGS
 from evaluation.errors import EditorError, Fault
 
@@ -18,28 +21,51 @@ class Action(StrEnum):
     ERASE = "erase"
     TINT = "tint"
     UNTINT = "untint"
+    SWAP = "swap"
+    UNSWAP = "unswap"
+    WRITE = "write"
+    UNWRITE = "unwrite"
+    REWRITE = "rewrite"
+    UNREWRITE = "unrewrite"
+    SHRINK = "shrink"
+    ENLARGE = "enlarge"
 
 
-_OPPOSITES = {
+_BACK = {
     Action.DRAW: Action.ERASE,
-    Action.ERASE: Action.DRAW,
     Action.TINT: Action.UNTINT,
-    Action.UNTINT: Action.TINT,
+    Action.SWAP: Action.UNSWAP,
+    Action.WRITE: Action.UNWRITE,
+    Action.REWRITE: Action.UNREWRITE,
+    Action.SHRINK: Action.ENLARGE,
 }
+_OPPOSITES = _BACK | {back: there for there, back in _BACK.items()}
+_KEEPS = Rule("keep")
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """What to do, and with what: an operator, a drawing or a tint by its name."""
+    """What to do, and with what: an operator, a drawing, a tint or words.
+
+    `rule` says the rest: the region, the line, the factor.
+    """
 
     action: Action
     subject: str = ""
+    rule: Rule = _KEEPS
+
+    @property
+    def back(self) -> bool:
+        """Whether this takes an edit back."""
+        return self.action in _BACK.values()
 
     @property
     def inverse(self) -> Instruction:
         if self.action is Action.TURN:
             return Instruction(Action.TURN, INVERSES[self.subject])
-        return Instruction(_OPPOSITES.get(self.action, self.action), self.subject)
+        if self.rule.undoes_itself:
+            return self
+        return Instruction(_OPPOSITES.get(self.action, self.action), self.subject, self.rule)
 
     def __str__(self) -> str:
         return f"{self.action} {self.subject}".strip()
@@ -105,10 +131,12 @@ _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) 
 def parse(prompt: str) -> Instruction:
     """The instruction in a prompt; a permanent EditorError where there is none.
 
-    The first sentence says what to do; those after it ("Keep everything else
+    The catalogue's wordings are known by heart. In others the first sentence says what to do; those after it ("Keep everything else
     exactly as it is.") would only mislead.
     """
-    sentences = [s for s in re.split(r"(?<=[.!?])\s+", " ".join(prompt.casefold().split())) if s]
+    if known := _catalogued().get(_plain(prompt)):
+        return known
+    sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
     for sentence in sentences:
         if instruction := _understand(sentence):
             return instruction
@@ -135,10 +163,11 @@ def _understand(sentence: str) -> Instruction | None:
         if _ADD.search(sentence):
             return Instruction(Action.DRAW, subject)
     for name, there, back in _TINTS:
+        rule = Rule("tint", tint=name)
         if back.search(sentence):
-            return Instruction(Action.UNTINT, name)
+            return Instruction(Action.UNTINT, name, rule)
         if there.search(sentence):
-            return Instruction(Action.TINT, name)
+            return Instruction(Action.TINT, name, rule)
     return None
 
 
@@ -148,3 +177,40 @@ def _rotation(sentence: str) -> str | None:
             leftwards = degrees != 180 and _LEFTWARDS.search(sentence)
             return f"rotate_{360 - degrees if leftwards else degrees}"
     return None
+
+
+def _plain(prompt: str) -> str:
+    return " ".join(prompt.casefold().split())
+
+
+@cache
+def _catalogued() -> dict[str, Instruction]:
+    """Every wording of every pair that has a rule, with what it asks for."""
+    known: dict[str, Instruction] = {}
+    for pair in catalog.edit_pairs():
+        if pair.rule is None:
+            continue
+        there = _by_rule(pair, pair.rule)
+        for wording in pair.wordings:
+            known[_plain(wording.forward)] = there
+            known[_plain(wording.backward)] = there.inverse
+    return known
+
+
+def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
+    match rule.do:
+        case "turn":
+            return Instruction(Action.TURN, pair.operator)
+        case "draw":
+            return Instruction(Action.DRAW, pair.object)
+        case "tint":
+            return Instruction(Action.TINT, rule.tint, rule)
+        case "swap":
+            return Instruction(Action.SWAP, rule.channels, rule)
+        case "write":
+            return Instruction(Action.WRITE, rule.words, rule)
+        case "rewrite":
+            return Instruction(Action.REWRITE, rule.words, rule)
+        case "scale":
+            return Instruction(Action.SHRINK, f"{rule.factor:g}", rule)
+    return Instruction(Action.KEEP)

@@ -14,34 +14,15 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
-from evaluation.content import operators
-from evaluation.editors import drawings
 from evaluation.editors.base import Answer, Beside, Editor
-from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.following import follow
+from evaluation.editors.instructions import Instruction, parse
 from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg
 
 # Goes up whenever an answer can change, so that curves never mix versions.
 VERSION = 2
-INPAINT_RADIUS = 5
-# y = M x + b on sRGB in [0, 1]; every M has an inverse, and no colour leaves the range.
-TINTS: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = {
-    name: (np.array(matrix), np.array(offset))
-    for name, matrix, offset in (
-        (
-            "black-and-white",
-            [[0.474, 0.411, 0.080], [0.209, 0.676, 0.080], [0.209, 0.411, 0.345]],
-            [0.017, 0.017, 0.017],
-        ),
-        ("warm", [[0.70, 0, 0], [0, 0.70, 0], [0, 0, 0.45]], [0.30, 0.14, 0.0]),
-        ("winter", [[0.50, 0, 0], [0, 0.52, 0], [0, 0, 0.52]], [0.44, 0.46, 0.48]),
-        ("autumn", [[0.70, 0.20, 0], [0.20, 0.55, 0], [0, 0.10, 0.45]], [0.10, 0.04, 0.0]),
-        ("night", [[0.30, 0, 0], [0, 0.34, 0], [0, 0, 0.46]], [0.01, 0.02, 0.08]),
-        ("watercolour", [[0.55, 0, 0], [0, 0.58, 0], [0, 0, 0.55]], [0.43, 0.40, 0.38]),
-    )
-}
 
 
 class RuleEditor(Editor):
@@ -72,7 +53,8 @@ class RuleEditor(Editor):
     def answer(
         self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
     ) -> Picture:
-        return self.damage(follow(instruction, picture.image), np.random.default_rng(seed))
+        edited = follow(instruction, picture.image, beside.annotations)
+        return self.damage(edited, np.random.default_rng(seed))
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         """The edited image as it is answered, worse in the editor's one way."""
@@ -90,51 +72,6 @@ class RuleEditor(Editor):
             asdict(self) if is_dataclass(self) and not isinstance(self, type) else {}
         )
         return {"rules": VERSION, **options}
-
-
-def follow(instruction: Instruction, image: Image.Image) -> Image.Image:
-    """The image edited by rule, nothing else of it touched."""
-    match instruction.action:
-        case Action.TURN:
-            return operators.apply(instruction.subject, image)
-        case Action.DRAW:
-            return drawings.draw(instruction.subject, image)
-        case Action.ERASE:
-            return erase(instruction.subject, image)
-        case Action.TINT | Action.UNTINT:
-            matrix, offset = TINTS[instruction.subject]
-            values = np.asarray(image, dtype=np.float64) / 255
-            if instruction.action is Action.TINT:
-                values = values @ matrix.T + offset
-            else:
-                values = (values - offset) @ np.linalg.inv(matrix).T
-            return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
-    return image
-
-
-def erase(name: str, image: Image.Image) -> Image.Image:
-    """The image with the drawing's place filled in from around it (Telea's inpainting)."""
-    import cv2
-
-    mask, box = drawings.mask(name, image.size)
-    # A little more than the drawing: an editor's own damage has smeared its edge.
-    margin = max(2, min(image.size) // 128)
-    around = 4 * margin + INPAINT_RADIUS
-    region = (
-        max(box[0] - around, 0),
-        max(box[1] - around, 0),
-        min(box[2] + around, image.width),
-        min(box[3] + around, image.height),
-    )
-    hole = np.zeros((region[3] - region[1], region[2] - region[0]), np.uint8)
-    top, left = box[1] - region[1], box[0] - region[0]
-    hole[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
-    hole = np.asarray(cv2.dilate(hole, np.ones((2 * margin + 1, 2 * margin + 1), np.uint8)))
-    pixels = np.ascontiguousarray(np.asarray(image.crop(region)))
-    filled = np.asarray(cv2.inpaint(pixels, hole, INPAINT_RADIUS, cv2.INPAINT_TELEA))
-    result = image.copy()
-    result.paste(Image.fromarray(filled), region[:2])
-    return result
 
 
 class Oracle(RuleEditor):

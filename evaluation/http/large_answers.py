@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 #: A picture of a suite takes about 2 MB as PNG, and 3 MB within JSON.
 LARGE_BYTES = 8 * 2**20
@@ -40,3 +41,13 @@ class LargeAnswers:
 
 #: Of this process.
 LARGE = LargeAnswers()
+M_ARENA_MAX = -8
+
+
+def give_memory_back() -> None:
+    """Have threads share what they free: each would keep a large picture's memory for itself.
+
+    Eight threads that decode one after the other take 440 MB then, and 930 MB without (glibc).
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)

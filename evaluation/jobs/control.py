@@ -54,7 +54,7 @@ def start(
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     secret = secret or new_secret()
     audits = plan(secret, suite.core, settings.AUDITS) if _is_audited(editing_model) else []
-    asked = [(case, repeat) for repeat in range(suite.repeats) for case in suite.cases.all()]
+    asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,

@@ -18,6 +18,7 @@ from django.db.models import Subquery
 from django.db.models.functions import Now
 
 from evaluation.audits.touch import Touch
+from evaluation.content.annotations import UNANNOTATED
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -144,6 +145,7 @@ class PlayJob:
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
         self.trips = run.suite.trips
         self.pairs = dict(run.suite.core.pair_by_slug)
+        self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
         self.cancelled = False
         self.last_answer = 0.0
@@ -347,6 +349,7 @@ class PlayJob:
                 backward=work.chain.case.backward,
                 trips=self.trips,
                 seed=work.seed,
+                annotations=self._beside(work).annotations,
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
@@ -378,6 +381,10 @@ class PlayJob:
         except Exception as error:  # the main thread decides what it means
             put(ChainBlocked(work, error))
 
+    def _beside(self, work: ChainInPlay) -> Beside:
+        """What a yardstick may know of the chain's source."""
+        return Beside(annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED))
+
     def _audit(self, work: ChainInPlay, edit: Edit, before: Picture, edited: Picture) -> None:
         """Before the backward call of an audited trip, the same call on a touched picture."""
         if not (audit := work.audits.get(work.number)):
@@ -389,7 +396,7 @@ class PlayJob:
         audit.seed, audit.words = planned.seed(self.run.secret), touch.words
         work.auditing = True
         try:
-            answer = edit(touch.sent, case.backward, seed=audit.seed)
+            answer = edit(touch.sent, case.backward, seed=audit.seed, beside=self._beside(work))
         except (Refused, EditorError) as error:
             if isinstance(error, EditorError) and not error.fault.breaks_chain:
                 raise

@@ -39,7 +39,7 @@ TOO_SLOW = "the test took too long as a whole"
 
 PAIR = EditPair(
     slug="red-ball",
-    category="scene-objects",
+    category="objects",
     forward="Add a shiny red ball in the foreground.",
     backward="Remove the shiny red ball in the foreground.",
     change="local",

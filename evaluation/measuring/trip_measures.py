@@ -147,8 +147,11 @@ def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
 
 
 def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
-    """Whether a global edit moved the picture, and more than no edit at all would have."""
-    if drift is None or "moved" not in measure:
+    """Whether a global edit moved the picture, and more than no edit at all would have.
+
+    Where the suite asks for no replica (`drift` is None) the first must do.
+    """
+    if "moved" not in measure:
         return ChangeSeen(None, dict(measure))
-    seen = moved_enough(measure["moved"], drift)
-    return ChangeSeen(seen, {**measure, "identity_drift": drift})
+    known = {} if drift is None else {"identity_drift": drift}
+    return ChangeSeen(moved_enough(measure["moved"], drift or 0.0), {**measure, **known})

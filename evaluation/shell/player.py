@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from evaluation.audits.plan import Audit, of_chain
 from evaluation.audits.touch import Touch
-from evaluation.editors.base import Answer, Editor, Refused
+from evaluation.content.annotations import Annotations
+from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
@@ -128,6 +129,7 @@ class Player:
             backward=pair.backward,
             trips=folder.suite.trips,
             seed=chain_seeds(folder.secret, chain.case, chain.repeat),
+            annotations=self._annotations(chain),
         ):
             yield half
             at = following(half.number, half.direction)
@@ -149,7 +151,8 @@ class Player:
         ended: Answer | Refused | EditorError
         try:
             with self._promised(slug):
-                ended = edit(touch.sent, pair.backward, seed=seed)
+                beside = Beside(annotations=self._annotations(chain))
+                ended = edit(touch.sent, pair.backward, seed=seed, beside=beside)
         except Refused as refusal:
             ended = refusal
         except EditorError as error:
@@ -157,6 +160,9 @@ class Player:
                 raise
             ended = error
         self.folder.add_audit(slug, audit, touch, seed, ended)
+
+    def _annotations(self, chain: PlayedChain) -> Annotations:
+        return self.folder.suite.picture_by_slug[chain.picture].annotations
 
     def _edit(self, slug: str, at: Callable[[], tuple[int, str]]) -> Edit:
         """The editor with retries; every call is written down and counted."""

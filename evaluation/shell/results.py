@@ -64,7 +64,9 @@ def compared(
 def keys(suite: Suite) -> list[tuple[str, str, int]]:
     """Every chain that the suite asks for."""
     return [
-        (case.picture, case.pair, repeat) for case in suite.cases for repeat in range(suite.repeats)
+        (case.picture, case.pair, repeat)
+        for case in suite.cases
+        for repeat in range(suite.repeats_of(case))
     ]
 
 

@@ -374,8 +374,8 @@ class RunFolder:
 
 def _asked(suite: Suite) -> Iterator[PlayedChain]:
     """Every chain the suite asks for, none of them played yet."""
-    for repeat in range(suite.repeats):
-        for case in suite.cases:
+    for case in suite.cases:
+        for repeat in range(suite.repeats_of(case)):
             yield PlayedChain(case.picture, case.pair, repeat)
 
 

@@ -24,7 +24,7 @@ _CASES = [
     (f"{kind}_{number:02}.jpg", pair, kind, category)
     for kind, pairs in _PAIRS.items()
     for number in (1, 2, 3)
-    for pair, category in {**pairs, "horizontal_flip": "geometric"}.items()
+    for pair, category in {**pairs, "horizontal_flip": "geometry"}.items()
 ]
 #: What the others played, one case of it alone.
 _FEW_CASES = [*_CASES[:2], ("portrait_01.jpg", "earrings_add_remove", "portrait", "accessories")]

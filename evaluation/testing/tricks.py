@@ -18,9 +18,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance
 
 from evaluation.content import operators
-from evaluation.editors.base import Answer, Editor
+from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.editors.following import follow
 from evaluation.editors.instructions import Action, Instruction, parse
-from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor, follow
+from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
 from evaluation.images import Picture, clean_wire, encode_jpeg, fit
 
 #: What the tricks disguise: an editor that loses half of the detail at every edit.
@@ -42,13 +43,26 @@ class Trick(Editor):
     disguises: ClassVar[str] = POOR
     base: RuleEditor = field(default_factory=poor)
 
+    #: Where things belong in the picture at hand, as the honest editor is told it.
+    beside: Beside = field(default_factory=Beside)
+
+    def send(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
+        self.beside = Beside(annotations=beside.annotations) if beside else Beside()
+        return super().send(picture, prompt, seed)
+
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
         found = self.recall(picture, instruction, seed)
         if found is not None:
             return Answer(found, 0.0, cost=0.0)
-        answer = self.base.edit(picture, prompt, seed).picture
+        answer = self.base.edit(picture, prompt, seed, self.beside).picture
         return Answer(self.keep(answer, picture, instruction), 0.0, cost=0.0)
+
+    def by_rule(self, picture: Picture, instruction: Instruction) -> Picture:
+        """The edit as an honest editor without any damage makes it."""
+        return Picture.from_image(follow(instruction, picture.image, self.beside.annotations))
 
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
@@ -194,7 +208,7 @@ class Blends(NearCache):
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
         kept = self.recall(picture, instruction, seed)
-        own = self.base.edit(picture, prompt, seed).picture
+        own = self.base.edit(picture, prompt, seed, self.beside).picture
         if kept is None:
             return Answer(self.keep(own, picture, instruction), 0.0, cost=0.0)
         blend = Image.blend(own.image, fit(kept.image, own.size), 0.7)
@@ -282,7 +296,7 @@ class DoubleExposure(Trick):
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
         if instruction.action is not Action.TURN:
-            return Picture.from_image(follow(instruction, picture.image))
+            return self.by_rule(picture, instruction)
         turned = operators.apply(instruction.subject, picture.image)
         if turned.size != picture.size:
             return Picture.from_image(turned)
@@ -299,7 +313,7 @@ class HalfFlip(Trick):
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
         if instruction.action is not Action.TURN:
-            return Picture.from_image(follow(instruction, picture.image))
+            return self.by_rule(picture, instruction)
         turned = operators.apply(instruction.subject, picture.image)
         if turned.size != picture.size:
             return Picture.from_image(turned)
@@ -337,11 +351,11 @@ class Forgets(RuleEditor):
     """Forgets one edit in five, and returns its input."""
 
     def edit(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: object = None
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
     ) -> Answer:
         if (seed or 0) % 5 == 0:
             return Answer(picture, 0.0, cost=0.0)
-        return super().edit(picture, prompt, seed)
+        return super().edit(picture, prompt, seed, beside)
 
 
 class Relights(RuleEditor):

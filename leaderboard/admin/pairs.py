@@ -54,6 +54,9 @@ class EditPairForm(NoticesConflicts):
     def clean_absent(self) -> list[str]:
         return self._words("absent")
 
+    def clean_present(self) -> list[str]:
+        return self._words("present")
+
     def clean_variants(self) -> list[dict[str, str]]:
         value = self.cleaned_data["variants"] or []
         if not isinstance(value, list):
@@ -94,7 +97,7 @@ class TemplateForm(forms.Form):
     backward = forms.CharField(
         initial="Remove {name}. Keep everything else as it is.", max_length=1000
     )
-    category = forms.ChoiceField(choices=Category.choices, initial=Category.SCENE_OBJECTS)
+    category = forms.ChoiceField(choices=Category.choices, initial=Category.OBJECTS)
     kinds = forms.MultipleChoiceField(
         choices=Kind.choices, required=False, widget=forms.CheckboxSelectMultiple
     )
@@ -158,20 +161,30 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     form = EditPairForm
     resource_classes = (EditPairResource,)
     import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
-    list_display = ("title", "category", "forward", "change", "reversibility", "used", "status")
-    list_filter = ("status", "category", "change", "reversibility")
+    list_display = (
+        *("title", "category", "type", "forward", "place", "reversibility", "used", "status"),
+    )
+    list_filter = ("status", "category", "change", "reversibility", "place")
     list_per_page = 50
     search_fields = ("slug", "title", "forward", "backward", "object")
     prepopulated_fields = {"slug": ("title",)}
-    readonly_fields = ("trial",)
+    readonly_fields = ("trial", "hard")
     fieldsets = (
         (
             None,
-            {"fields": ("title", "slug", "category", "forward", "backward", "status", "seen_at")},
+            {
+                "fields": (
+                    *("title", "slug", "category", "type", "forward", "backward", "variants"),
+                    *("status", "seen_at"),
+                )
+            },
         ),
-        ("What happens", {"fields": ("change", "operator", "reversibility", "object", "trial")}),
-        ("Where it fits", {"fields": ("kinds", "absent")}),
-        ("More", {"fields": ("variants", "source_text", "target_text", "notes")}),
+        (
+            "What happens",
+            {"fields": ("change", "operator", "reversibility", "object", "witness", "hard")},
+        ),
+        ("Where it fits", {"fields": ("place", "kinds", "present", "absent", "trial")}),
+        ("More", {"fields": ("source_text", "target_text", "notes")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -183,6 +196,10 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     @admin.display(description="cases", ordering="count")
     def used(self, row: Any) -> int:
         return row.count
+
+    @admin.display(description="predicted difficulty")
+    def hard(self, row: EditPair) -> str:
+        return f"{row.difficulty} of 5" if row.reversibility else "–"
 
     @admin.display(description="try it")
     def trial(self, row: EditPair) -> str:
@@ -255,10 +272,11 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
         start = Picture.from_image(sources.prepare(source.stored.read().image, PREVIEW_SIZE))
         editor = load_editor("oracle")
+        places = drafts.prepared_places(source, PREVIEW_SIZE)
         try:
-            answer = editor.send(start, pair.forward, seed=1).picture
+            answer = editor.send(start, pair.forward, 1, Beside(annotations=places)).picture
             if half == "backward":
-                answer = editor.send(answer, pair.backward, 2, Beside(before=start)).picture
+                answer = editor.send(answer, pair.backward, 2, Beside(start, places)).picture
         except EditorError as error:
             raise Http404(error.message) from None
         response = HttpResponse(
@@ -274,4 +292,5 @@ def _as_core(source: SourceImage) -> SourcePicture:
         *(source.slug, "", width, height, source.kind, source.origin, source.title, source.author),
         *(source.licence, source.attribution),
         contains=tuple(source.contains),
+        annotations=drafts.prepared_places(source, PREVIEW_SIZE),
     )

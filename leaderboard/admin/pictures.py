@@ -8,7 +8,10 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import Count
+from django.forms import Script
 from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
 from import_export.admin import ExportMixin
 from simple_history.admin import SimpleHistoryAdmin
 
@@ -16,6 +19,21 @@ from evaluation.content import curation
 from evaluation.images import MAX_BYTES
 from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource, picture
 from leaderboard.models import SourceImage, StoredImage, Suite
+
+
+class AnnotationsWidget(forms.Textarea):
+    """The annotations as JSON, under the picture they are drawn on."""
+
+    picture_url = ""
+
+    class Media:
+        js = (Script("js/annotate.js", defer=True),)
+
+    def render(self, *args: Any, **kwargs: Any) -> SafeString:
+        context = {"field": super().render(*args, **kwargs), "picture_url": self.picture_url}
+        return mark_safe(  # noqa: S308 - made by a template
+            render_to_string("admin/leaderboard/sourceimage/annotations.html", context)
+        )
 
 
 class SourceImageForm(NoticesConflicts):
@@ -28,11 +46,13 @@ class SourceImageForm(NoticesConflicts):
     class Meta:
         model = SourceImage
         exclude = ("stored",)  # set from the file
+        widgets = {"annotations": AnnotationsWidget(attrs={"rows": 3, "cols": 80})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             del self.fields["file"]
+            self.fields["annotations"].widget.picture_url = self.instance.stored.copy_url
         else:
             self.fields["file"].required = True
 

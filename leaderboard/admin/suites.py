@@ -54,6 +54,19 @@ class SuiteForm(NoticesConflicts):
         widget=forms.CheckboxSelectMultiple,
     )
 
+    repeated = forms.IntegerField(
+        label="Cases played twice",
+        min_value=0,
+        initial=0,
+        required=False,
+        help_text="They show how much chance there is in a result.",
+    )
+    narrow = forms.BooleanField(
+        label="Too narrow to rank by",
+        required=False,
+        help_text="Said on purpose, it may have few pictures, pairs or categories.",
+    )
+
     class Meta:
         model = Suite
         fields = (
@@ -109,7 +122,12 @@ class SuiteAdmin(SimpleHistoryAdmin):
         ("Play", {"fields": ("trips", "size", "repeats")}),
         (
             "Cases",
-            {"fields": (*("cases", "seed", "kinds", "made", "categories", "preview"),)},
+            {
+                "fields": (
+                    *("cases", "repeated", "seed", "kinds", "made", "categories", "narrow"),
+                    "preview",
+                )
+            },
         ),
     )
     frozen_fieldsets = (

@@ -62,7 +62,7 @@ class Page(LimitOffsetPagination):
 @router.get("/leaderboard", response={200: BoardOut, **PROBLEMS}, summary="The board")
 def leaderboard(
     request: HttpRequest,
-    suite: str = Query("", max_length=80, description="smoke-v1, or smoke for its newest version."),
+    suite: str = Query("", max_length=80, description="smoke-v2, or smoke for its newest version."),
     metric: str = Query("", max_length=20),
     level: str = Query("", max_length=8, description=ONE_OF),
     cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),

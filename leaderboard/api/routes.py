@@ -27,7 +27,7 @@ for an API token: it is shown once, can be revoked, and is sent as a header.
     curl -X POST {site}/api/v1/submissions \\
       -H "Authorization: Bearer $CONVERGEBENCH_TOKEN" -H "Content-Type: application/json" \\
       -d '{{"name": "Fine Editor 2", "endpoint_url": "https://api.example.org/v1",
-           "contract": "openai-edits", "api_key": "'"$ENDPOINT_KEY"'", "suite": "smoke-v1",
+           "contract": "openai-edits", "api_key": "'"$ENDPOINT_KEY"'", "suite": "smoke-v2",
            "idempotency_key": "'"$(uuidgen)"'"}}'
 
 The answer holds the submission's own `token`. It is all that is needed from then on, so keep it

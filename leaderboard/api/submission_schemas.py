@@ -36,7 +36,7 @@ OTHERWISE: dict[str, tuple[Any, Any]] = {
     ),
     "suite": (
         str,
-        Field(max_length=80, description="smoke-v1, or smoke for its newest; see /suites."),
+        Field(max_length=80, description="smoke-v2, or smoke for its newest; see /suites."),
     ),
     "email": (
         str | None,

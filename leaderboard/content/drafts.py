@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from django.core.cache import cache
@@ -11,6 +12,7 @@ from django.db import transaction
 from PIL import Image
 
 from evaluation.content import sources, suite_builder
+from evaluation.content.annotations import Annotations
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from evaluation.estimate import Estimate
@@ -34,6 +36,13 @@ class Preview:
     """What a draft would become if it were frozen now."""
 
     suite: CoreSuite
+    #: Whether the curator says that it is too narrow to rank by.
+    narrow: bool = False
+
+    @cached_property
+    def refusals(self) -> list[str]:
+        """Why it may not be frozen; empty when it may."""
+        return suite_builder.refusals(self.suite, self.narrow)
 
     @property
     def strata(self) -> list[tuple[str, str, int]]:
@@ -62,9 +71,12 @@ def preview(suite: Suite) -> Preview:
     wanted = [source for source in active if draft.takes_picture(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
     known = facts_of(wanted, suite.size)
-    candidates = [suite_builder.from_facts(source, known[source.slug]) for source in wanted]
+    candidates = [
+        suite_builder.from_facts(source, known[source.slug], prepared_places(source, suite.size))
+        for source in wanted
+    ]
     built = suite_builder.build(draft, candidates, pairs)
-    return Preview(_without(built, excluded) if excluded else built)
+    return Preview(_without(built, excluded) if excluded else built, draft.narrow)
 
 
 @transaction.atomic
@@ -73,7 +85,10 @@ def freeze(suite: Suite) -> Suite:
     locked = Suite.objects.select_for_update().get(pk=suite.pk)
     if locked.is_frozen:
         raise SuiteError(f"{locked} is frozen already")
-    core = preview(locked).suite
+    ready = preview(locked)
+    if ready.refusals:
+        raise SuiteError("; ".join(ready.refusals[:5]))
+    core = ready.suite
     used = SourceImage.objects.filter(slug__in=[picture.slug for picture in core.pictures])
     prepared = {
         source.slug: Picture.from_image(_prepared(source, locked.size))
@@ -98,21 +113,27 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
     return Suite.objects.create(**same, filters=filters, changes=changes)
 
 
-def facts_of(sources: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
+def facts_of(images: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
     """What the pictures' pixels say at a size, by slug; once computed, it is kept.
 
     Preparing a hundred pictures takes many seconds, and a curator looks at a draft
     again and again.
     """
-    keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in sources}
+    keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     known = cache.get_many(keys.values())
     found = {}
-    for source in sources:
+    for source in images:
         key = keys[source.slug]
         found[source.slug] = known.get(key) or suite_builder.facts(_prepared(source, size))
         if key not in known:
             cache.set(key, found[source.slug], KEPT_FOR)
     return found
+
+
+def prepared_places(source: SourceImage, size: int) -> Annotations:
+    """The picture's annotations, as they are on it at a working size."""
+    original = (source.stored.width, source.stored.height)
+    return sources.prepare_annotations(source.places, original, size)
 
 
 def _of_row(suite: Suite) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
     """The shipped pairs; a pair that exists keeps its curated text."""
     for pair in catalog.edit_pairs():
         fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
-        fields |= {name: list(fields[name]) for name in ("kinds", "absent")}
+        fields |= {name: list(fields[name]) for name in ("kinds", "absent", "present")}
         fields["variants"] = [vars(variant) for variant in pair.variants]
         if EditPair.objects.get_or_create(slug=pair.slug, defaults=fields)[1]:
             loaded.count("edit pairs")
@@ -52,7 +52,8 @@ def load_edit_pairs(loaded: Loaded) -> None:
 
 _PAIR_FIELDS = (
     *("title", "category", "forward", "backward", "change", "reversibility", "operator", "object"),
-    *("source_text", "target_text", "kinds", "absent", "status", "notes"),
+    *("source_text", "target_text", "kinds", "absent", "present", "place", "type", "witness"),
+    *("status", "notes"),
 )
 
 
@@ -99,6 +100,7 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
         )
     }
     fields["contains"] = list(source.contains)
+    fields["annotations"] = source.annotations.to_dict()
     try:
         row = add_source_image(fields, sources.original(source.origin, source.sha256))
     except (sources.OriginError, curation.Refused) as error:
@@ -170,6 +172,7 @@ def store_suite(
             forward=pair.forward,
             backward=pair.backward,
             position=position,
+            repeats=suite.repeats_of(case),
         )
         for position, case in enumerate(suite.cases)
         for pair in [suite.pair_by_slug[case.pair]]

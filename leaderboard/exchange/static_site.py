@@ -156,7 +156,8 @@ class Freezer:
 
     def _say_elsewhere(self) -> None:
         text = (
-            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
+            f'<!DOCTYPE html><html lang="en"><head>{_policy()}<meta charset="utf-8">'
+            '<link rel="icon" href="data:,">'
             "<title>ConvergeBench, a snapshot</title></head><body><main><h1>A snapshot</h1>"
             f"<p>These pages were saved on {timezone.now():%-d %B %Y}. What you asked for needs "
             f'the live site: <a href="{escape(settings.SITE_URL)}">{escape(settings.SITE_URL)}'

@@ -8,10 +8,14 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
 from evaluation.content import suites as core
+from evaluation.content.annotations import Annotations
+from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
+from evaluation.content.placement import PLACES
 from leaderboard.models.pictures import StoredImage
 
 
@@ -23,13 +27,21 @@ class Kind(models.TextChoices):
 
 class Category(models.TextChoices):
     ACCESSORIES = "accessories", "Accessories"
-    SCENE_OBJECTS = "scene-objects", "Scene objects"
-    GEOMETRIC = "geometric", "Geometric"
-    REPLICATION = "replication", "Replication"
+    APPEARANCE = "appearance", "Clothing, hair and face"
+    OBJECTS = "objects", "Objects"
     COLOUR = "colour", "Colour"
+    LIGHT = "light", "Light, weather and season"
     STYLE = "style", "Style"
     TEXT = "text", "Text"
-    SEASON = "season", "Season"
+    GEOMETRY = "geometry", "Geometry"
+    REPLICATION = "replication", "Replication"
+
+
+#: The 35 types of edits, as choices in their families.
+EDIT_TYPES = [
+    (FAMILIES[family], [(kind.key, kind.title) for kind in TYPES.values() if kind.family == family])
+    for family in FAMILIES
+]
 
 
 class Curation(models.TextChoices):
@@ -73,6 +85,11 @@ class SourceImage(models.Model):
         blank=True,
         help_text='What it shows that pairs may name, as ["chair", "cup"].',
     )
+    annotations = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Where its face, free floor, wall, sky, surfaces and words are.",
+    )
     perceptual_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
     status = models.CharField(
         max_length=16, choices=Curation, default=Curation.DRAFT, db_index=True
@@ -91,6 +108,17 @@ class SourceImage(models.Model):
 
     def natural_key(self) -> tuple[str]:
         return (self.slug,)
+
+    def clean(self) -> None:
+        try:
+            Annotations.from_dict(self.annotations)
+        except ValueError as error:
+            raise ValidationError({"annotations": f"{error}."}) from error
+
+    @property
+    def places(self) -> Annotations:
+        """What is known of the picture's places."""
+        return Annotations.from_dict(self.annotations)
 
 
 class EditPair(models.Model):
@@ -119,6 +147,7 @@ class EditPair(models.Model):
     slug = models.SlugField(max_length=80, unique=True)
     title = models.CharField(max_length=120)
     category = models.CharField(max_length=20, choices=Category, db_index=True)
+    type = models.CharField(max_length=40, choices=EDIT_TYPES, blank=True)
     forward = models.TextField(max_length=1000)
     backward = models.TextField(max_length=1000)
     change = models.CharField(max_length=8, choices=Change, default=Change.LOCAL)
@@ -129,6 +158,17 @@ class EditPair(models.Model):
     object = models.CharField(
         max_length=40, blank=True, help_text="What appears, one or two words."
     )
+    place = models.CharField(
+        max_length=12,
+        choices=[(place, place.capitalize()) for place in PLACES],
+        blank=True,
+        help_text="Where it happens: only pictures that have this place annotated are taken.",
+    )
+    witness = models.CharField(
+        max_length=80,
+        blank=True,
+        help_text="Who can see it, and what to look for, as detector:chair.",
+    )
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
     )
@@ -138,6 +178,9 @@ class EditPair(models.Model):
     )
     absent = models.JSONField(
         default=list, blank=True, help_text='What a picture must not contain, as ["chair", "sofa"].'
+    )
+    present = models.JSONField(
+        default=list, blank=True, help_text='What a picture must contain, as ["brown hair"].'
     )
     variants = models.JSONField(
         default=list,
@@ -184,7 +227,16 @@ class EditPair(models.Model):
             target_text=self.target_text,
             kinds=tuple(self.kinds),
             absent=tuple(self.absent),
+            present=tuple(self.present),
+            place=self.place,
+            type=self.type,
+            witness=self.witness,
         )
+
+    @property
+    def difficulty(self) -> int:
+        """How hard it should be, 1 to 5, before anybody has played it."""
+        return difficulty(self.as_core())
 
 
 class Frozen(ValueError):
@@ -201,9 +253,10 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
 
     def with_edits(self) -> SuiteQuerySet:
         """Suites that know, as `edit_count`, how many edits one run of them takes."""
-        cases = models.Count("cases", distinct=True)
+        own = Case.objects.filter(suite=models.OuterRef("pk")).order_by().values("suite")
+        chains = own.annotate(number=models.Sum("repeats")).values("number")
         return self.annotate(
-            edit_count=cases * models.F("repeats") * models.F("trips") * models.Value(2)
+            edit_count=Coalesce(models.Subquery(chains), 0) * models.F("trips") * models.Value(2)
         )
 
 
@@ -238,6 +291,10 @@ class Suite(models.Model):
     published_elsewhere = models.BooleanField(
         default=False,
         help_text="Results of others, shown with their source, never mixed into our ranks.",
+    )
+    sealed = models.BooleanField(
+        default=False,
+        help_text="Its pictures, prompts and hash are never shown, sent or exported: only numbers.",
     )
     source_url = models.URLField(max_length=500, blank=True)
     source_date = models.DateField(null=True, blank=True)
@@ -305,6 +362,11 @@ class Suite(models.Model):
     def is_frozen(self) -> bool:
         return self.status == self.Status.FROZEN
 
+    @property
+    def chain_count(self) -> int:
+        """How many chains one run has: a case may be played more than once."""
+        return self.cases.aggregate(number=models.Sum("repeats"))["number"] or 0
+
     @cached_property
     def core(self) -> core.Suite:
         """The frozen suite as the harness knows it."""
@@ -352,6 +414,7 @@ class Case(models.Model):
     forward = models.TextField()
     backward = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)
+    repeats = models.PositiveSmallIntegerField(default=1)
 
     class Meta:
         ordering = ("position",)

@@ -67,7 +67,8 @@ def rebuild(run: Run) -> None:
         for chain, one in measured:
             results[chain.pk][metric.name] = chain_numbers(one, trips)
         if not _is_selective(metric.name):
-            wanted = {(c.picture, c.pair, n) for c in cases for n in range(run.suite.repeats)}
+            played = run.suite.cases.values_list("picture__slug", "pair_slug", "repeats")
+            wanted = {(picture, pair, n) for picture, pair, times in played for n in range(times)}
             complete = complete or is_complete([one for _, one in measured], wanted)
         _write_standings(run, metric, cases, measured)
     for chain in chains:

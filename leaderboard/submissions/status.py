@@ -66,9 +66,8 @@ def estimate(submission: Submission) -> Estimate:
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
-    suite = submission.suite
-    chains = suite.repeats * suite.cases.count()
-    return model.estimate(2 * suite.trips * chains, chains)
+    chains = submission.suite.chain_count
+    return model.estimate(2 * submission.suite.trips * chains, chains)
 
 
 def _is_on_board(run: Run | None) -> bool:

@@ -28,8 +28,8 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 PAIRS = {
     "glasses": ("accessories", "Glasses on, glasses off"),
     "hat": ("accessories", "Hat on, hat off"),
-    "flip": ("geometric", "Flip left-right"),
-    "bird": ("scene-objects", "A bird in the sky"),
+    "flip": ("geometry", "Flip left-right"),
+    "bird": ("objects", "A bird in the sky"),
 }
 KINDS = ("face", "object", "scene")
 

@@ -18,7 +18,7 @@ from leaderboard.testing import factories
 
 WINTER = EditPair(
     slug="winter",
-    category="season",
+    category="light",
     forward="Make it winter.",
     backward="Make it summer.",
     change="global",

@@ -16,7 +16,7 @@ from leaderboard.models import EditingModel, Suite
 
 FLIP = EditPair(
     slug="flip",
-    category="geometric",
+    category="geometry",
     forward="Mirror the image horizontally, left to right.",
     backward="Mirror the image horizontally, left to right.",
     change="exact",
@@ -25,7 +25,7 @@ FLIP = EditPair(
 )
 TURN = EditPair(
     slug="upside-down",
-    category="geometric",
+    category="geometry",
     forward="Rotate the image by 180 degrees.",
     backward="Rotate the image by 180 degrees.",
     change="exact",

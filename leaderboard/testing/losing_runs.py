@@ -45,7 +45,7 @@ def losing_suite() -> Suite:
         for n in range(PICTURES // 2)
     ]
     balls = [
-        CorePair(f"ball-{n}", "scene-objects", f"Add ball {n}.", "Remove the ball.", "local")
+        CorePair(f"ball-{n}", "objects", f"Add ball {n}.", "Remove the ball.", "local")
         for n in range(PICTURES // 2)
     ]
     pairs = [*hats, *balls]

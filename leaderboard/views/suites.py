@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models import Count, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
+from evaluation.content import people
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.board.query import find_suite
 from leaderboard.board.rows import stamp, suites
@@ -59,10 +60,12 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "board_query": f"suite={suite.key}",
         "shell_name": shell_name(suite),
         "cases": cases,
-        "edits": len(cases) * suite.repeats * suite.trips * 2,
+        "edits": sum(case.repeats for case in cases) * suite.trips * 2,
         "pictures": _pictures(suite, pictures, cases),
         "pairs": _pairs(suite, cases),
         "balance": _balance(cases),
+        "twice": sum(case.repeats > suite.repeats for case in cases),
+        "people": people.distribution(suite.core.pictures) if suite.definition else {},
         "licences": Counter(picture.licence for picture in pictures).most_common(),
         "versions": versions,
         "runs": Run.objects.public().filter(suite=suite).count(),
@@ -124,11 +127,14 @@ def _counted(suites: Any) -> Any:
         return Coalesce(Subquery(grouped), 0)
 
     of_suite = Q(suite=OuterRef("pk"))
-    return suites.defer("definition").annotate(
-        case_count=count(Case.objects.filter(of_suite)),
-        picture_count=count(SuitePicture.objects.filter(of_suite)),
-        run_count=count(Run.objects.public().filter(of_suite)),
-        edit_count=F("case_count") * F("repeats") * F("trips") * 2,
+    return (
+        suites.defer("definition")
+        .with_edits()
+        .annotate(
+            case_count=count(Case.objects.filter(of_suite)),
+            picture_count=count(SuitePicture.objects.filter(of_suite)),
+            run_count=count(Run.objects.public().filter(of_suite)),
+        )
     )
 
 

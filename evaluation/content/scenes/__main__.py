@@ -18,13 +18,17 @@ from evaluation.content.scenes.subjects import (
     gardens,
     keepsakes,
     kitchen,
+    lettering,
     plants,
     rooms,
     town,
     waterside,
 )
 
-MODULES = (food, plants, games, keepsakes, rooms, kitchen, town, gardens, waterside, figures, faces)
+MODULES = (
+    *(food, plants, games, keepsakes, lettering, rooms, kitchen),
+    *(town, gardens, waterside, figures, faces),
+)
 SCENES: dict[str, Callable[[], Scene]] = {
     name: scene for module in MODULES for name, scene in module.SCENES.items()
 }
@@ -40,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="all scenes when left out")
     parser.add_argument("--preview", action="store_true", help="small and grainy, in seconds")
     parser.add_argument("--samples", type=int, help="rays per pixel")
+    parser.add_argument(
+        "--scale", type=int, default=1, help="2 for the pictures called NAME-2k, 4 for NAME-4k"
+    )
     parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(SCENES))
@@ -51,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names or SCENES:
         began = time.monotonic()
         samples = options.samples or (PREVIEW_SAMPLES if options.preview else SAMPLES)
-        picture = SCENES[name]().picture(samples, PREVIEW_SCALE if options.preview else 1.0)
-        path = folder / f"{name}.webp"
+        scale = PREVIEW_SCALE if options.preview else float(options.scale)
+        picture = SCENES[name]().picture(samples, scale)
+        path = folder / (f"{name}.webp" if options.scale == 1 else f"{name}-{options.scale}k.webp")
         picture.save(path, "WEBP", quality=QUALITY, method=6)
         size = path.stat().st_size / 1024
         sys.stdout.write(f"{path}: {size:.0f} KB, {time.monotonic() - began:.0f} s\n")

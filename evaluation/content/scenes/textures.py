@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from evaluation.content.scenes.meshes import Array
 
@@ -147,3 +149,34 @@ def landscape_painting(seed: int, size: int = 512) -> Array:
     return np.clip(
         picture + 0.10 * (noise(size, 14, seed + 9, 2, stretch=3) - 0.5)[..., None], 0, 1
     )
+
+
+def card(
+    width: int, height: int, ground: Colour, lines: Sequence[tuple[str, float, float, Colour, str]]
+) -> Array:
+    """A card with words: each line is (words, centre's share of the height from above, height
+    of its capitals as a share, colour, font of matplotlib's such as "DejaVuSerif-Bold")."""
+    picture = Image.new("RGB", (width, height), _bytes(ground))
+    draw = ImageDraw.Draw(picture)
+    for words, centre, tall, colour, font in lines:
+        face = ImageFont.truetype(_font(font), tall * height / 0.73)
+        draw.text(
+            (width / 2, centre * height + tall * height / 2),
+            words,
+            _bytes(colour),
+            face,
+            anchor="ms",
+        )
+    return np.asarray(picture, dtype=np.float64) / 255
+
+
+def _bytes(colour: Colour) -> tuple[int, int, int]:
+    red, green, blue = (round(255 * float(v)) for v in colour)
+    return red, green, blue
+
+
+def _font(name: str) -> str:
+    spec = importlib.util.find_spec("matplotlib")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("scenes with words need matplotlib's fonts: pip install matplotlib")
+    return f"{spec.submodule_search_locations[0]}/mpl-data/fonts/ttf/{name}.ttf"

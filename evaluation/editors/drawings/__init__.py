@@ -1,7 +1,7 @@
 """Little drawings that the reference editors add to pictures, each in its own place.
 
-A drawing is an SVG file in this folder. Where it goes is a rule of the object
-alone, so that "remove the hat" finds the place without seeing the hat.
+A drawing is an SVG file in this folder. Where it goes is a rule of the object and of the
+picture's annotations alone, so that "remove the hat" finds the place without seeing the hat.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from evaluation.content import placement
+from evaluation.content.annotations import UNANNOTATED, Annotations
+
 Box: TypeAlias = tuple[int, int, int, int]
-Mask: TypeAlias = npt.NDArray[np.uint8]
+Pixels: TypeAlias = npt.NDArray[np.uint8]
 
 # A drawing must stand out from what it covers: mean absolute difference, of 255.
 CONTRAST = 70
@@ -26,8 +28,9 @@ LIGHTER, DARKER = 255, 0
 
 @dataclass(frozen=True)
 class Place:
-    """The drawing's centre as a share of the picture's width and height; its width as a
-    share of the shorter side; the words people use for it."""
+    """Where the drawing goes in a picture nobody has annotated: its centre as a share of the
+    picture's width and height; its width as a share of the shorter side; the words people use
+    for it."""
 
     x: float
     y: float
@@ -49,6 +52,11 @@ DRAWINGS = {
     "bow-tie": Place(0.50, 0.66, 0.40, ("bow tie", "bow-tie", "bowtie")),
     "moustache": Place(0.50, 0.48, 0.50, ("moustache", "mustache")),
     "flower": Place(0.70, 0.18, 0.27, ("flower", "rose")),
+    "beanie": Place(0.50, 0.15, 0.48, ("beanie", "woolly hat", "bobble hat")),
+    "party-hat": Place(0.50, 0.14, 0.28, ("party hat",)),
+    "beard": Place(0.50, 0.56, 0.44, ("beard",)),
+    "mask": Place(0.50, 0.50, 0.44, ("mask", "face mask")),
+    "tie": Place(0.50, 0.78, 0.16, ("tie", "necktie")),
     # Things in a scene: on the floor, on a wall, in the air.
     "chair": Place(0.20, 0.68, 0.32, ("chair", "stool")),
     "ball": Place(0.50, 0.80, 0.28, ("ball",)),
@@ -69,13 +77,26 @@ DRAWINGS = {
     "hot-air-balloon": Place(0.66, 0.28, 0.32, ("hot air balloon", "hot-air balloon")),
     "sailing-boat": Place(0.36, 0.64, 0.38, ("sailing boat", "sailboat", "sailing ship", "boat")),
     "teddy-bear": Place(0.52, 0.70, 0.38, ("teddy bear", "teddy", "toy bear")),
+    "suitcase": Place(0.78, 0.78, 0.34, ("suitcase",)),
+    "guitar": Place(0.16, 0.66, 0.20, ("guitar",)),
+    "pumpkin": Place(0.50, 0.80, 0.32, ("pumpkin",)),
+    "gift": Place(0.24, 0.78, 0.30, ("gift", "present", "gift box")),
+    "vase": Place(0.80, 0.66, 0.26, ("vase",)),
+    "bottle": Place(0.20, 0.64, 0.16, ("bottle",)),
+    "picture-frame": Place(0.30, 0.24, 0.38, ("picture frame", "framed picture")),
+    "sign": Place(0.70, 0.24, 0.40, ("sign",)),
+    "kite": Place(0.26, 0.28, 0.26, ("kite",)),
+    "airplane": Place(0.50, 0.20, 0.48, ("airplane", "aeroplane", "plane")),
+    "cloud": Place(0.40, 0.18, 0.50, ("cloud",)),
+    "moon": Place(0.78, 0.20, 0.26, ("moon",)),
+    "rainbow": Place(0.50, 0.26, 0.80, ("rainbow",)),
+    "duck": Place(0.60, 0.72, 0.28, ("duck",)),
 }
 
 
-def draw(name: str, image: Image.Image) -> Image.Image:
+def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Image.Image:
     """The image with the drawing in its place, light or dark enough to be seen there."""
-    box = box_of(name, image.size)
-    drawing = _render(name, box[2] - box[0], box[3] - box[1])
+    drawing, box = _placed(name, image.size, places)
     alpha = drawing[..., 3:].astype(np.float64) / 255
     ink = drawing[..., :3].astype(np.float64)
     below = np.asarray(image.crop(box), dtype=np.float64)
@@ -92,40 +113,45 @@ def draw(name: str, image: Image.Image) -> Image.Image:
     return result
 
 
-def mask(name: str, size: tuple[int, int]) -> tuple[Mask, Box]:
-    """The pixels the drawing covers (255) within its box, in a picture of that size."""
-    box = box_of(name, size)
-    alpha = _render(name, box[2] - box[0], box[3] - box[1])[..., 3]
-    return np.where(alpha > 0, 255, 0).astype(np.uint8), box
+def mask(
+    name: str, size: tuple[int, int], places: Annotations = UNANNOTATED
+) -> npt.NDArray[np.bool_]:
+    """The pixels the drawing covers in a picture of that size."""
+    drawing, (left, upper, right, lower) = _placed(name, size, places)
+    covered = np.zeros((size[1], size[0]), bool)
+    covered[upper:lower, left:right] = drawing[..., 3] > 0
+    return covered
 
 
-def box_of(name: str, size: tuple[int, int]) -> Box:
-    """Where the drawing goes in a picture of that size: left, upper, right, lower."""
-    place = DRAWINGS[name]
-    aspect = _aspect(name)
+def _placed(name: str, size: tuple[int, int], places: Annotations) -> tuple[Pixels, Box]:
+    """What is seen of the drawing, and where: left, upper, right, lower, inside the picture."""
+    spot = placement.spot(name, places, *size) or _without_annotations(name, size)
+    turned = _render(name, max(1, round(spot.width)), max(1, round(spot.height)), spot.turn)
+    left, upper = round(spot.x - turned.shape[1] / 2), round(spot.y - turned.shape[0] / 2)
+    right, lower = left + turned.shape[1], upper + turned.shape[0]
+    inside = (max(left, 0), max(upper, 0), min(right, size[0]), min(lower, size[1]))
+    seen = turned[inside[1] - upper : inside[3] - upper, inside[0] - left : inside[2] - left]
+    return seen, inside
+
+
+def _without_annotations(name: str, size: tuple[int, int]) -> placement.Spot:
+    place, shape = DRAWINGS[name], placement.aspect(name)
     # An extreme format gives a smaller drawing rather than one that leaves the picture.
-    width = min(place.width * min(size), 0.9 * size[0], 0.9 * size[1] * aspect)
-    wide, high = max(1, round(width)), max(1, round(width / aspect))
-    left = min(max(round(place.x * size[0] - wide / 2), 0), size[0] - wide)
-    upper = min(max(round(place.y * size[1] - high / 2), 0), size[1] - high)
-    return left, upper, left + wide, upper + high
+    wide = min(place.width * min(size), 0.9 * size[0], 0.9 * size[1] * shape)
+    high = wide / shape
+    x = min(max(place.x * size[0], wide / 2), size[0] - wide / 2)
+    y = min(max(place.y * size[1], high / 2), size[1] - high / 2)
+    return placement.Spot(x, y, wide, high)
 
 
-@lru_cache(maxsize=64)
-def _render(name: str, width: int, height: int) -> Mask:
+@lru_cache(maxsize=128)
+def _render(name: str, width: int, height: int, turn: float) -> Pixels:
     import resvg_py
 
-    svg = (Path(__file__).parent / f"{name}.svg").read_text(encoding="utf-8")
+    svg = (placement.DRAWINGS / f"{name}.svg").read_text(encoding="utf-8")
     png = resvg_py.svg_to_bytes(svg_string=svg, width=width, height=height)
     rendered = Image.open(io.BytesIO(bytes(png)), formats=("PNG",)).convert("RGBA")
     # resvg keeps the aspect ratio, so rounding can leave one side a pixel short.
-    return np.asarray(
-        rendered.resize((width, height)) if rendered.size != (width, height) else rendered
-    )
-
-
-@lru_cache(maxsize=64)
-def _aspect(name: str) -> float:
-    svg = (Path(__file__).parent / f"{name}.svg").read_text(encoding="utf-8")
-    _, _, width, height = svg.partition('viewBox="')[2].partition('"')[0].split()
-    return float(width) / float(height)
+    rendered = rendered.resize((width, height)) if rendered.size != (width, height) else rendered
+    # Pillow turns counterclockwise.
+    return np.asarray(rendered.rotate(-turn, Image.Resampling.BICUBIC, expand=True))

@@ -29,20 +29,18 @@ from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, 
 TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "tricks.json"
 SECRET = "5" * 64
 TRIPS = 3
-#: One case of the smoke suite for every picture, and flips.
-CASES = (
-    *(("astronaut", "hat"), ("camera", "bicycle"), ("chelsea", "sunglasses"), ("coffee", "apple")),
-    *(("coins", "red-ball"), ("rocket", "chair-left"), ("coins", "flip-horizontal")),
-    *(("rocket", "flip-horizontal"), ("chelsea", "flip-vertical")),
-)
+#: Cases of the smoke suite in which something is added, or the picture turned.
+MOST = {"local": 6, "exact": 3}
 
 
 def suite() -> Suite:
     """A part of the smoke suite that is played quickly."""
     smoke = catalog.suite("smoke")
-    there = {(case.picture, case.pair) for case in smoke.cases}
-    cases = tuple(Case(*case) for case in CASES if case in there)
-    return dataclasses.replace(smoke, trips=TRIPS, cases=cases)
+    cases: list[Case] = []
+    for change, most in MOST.items():
+        of_kind = [case for case in smoke.cases if smoke.pair_by_slug[case.pair].change == change]
+        cases += of_kind[-most:]
+    return dataclasses.replace(smoke, trips=TRIPS, cases=tuple(cases))
 
 
 class Zoo:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from evaluation.content import catalog
+from evaluation.content import catalog, people
 from evaluation.content.catalog import CatalogError
 from evaluation.content.operators import INVERSES, OPERATORS, apply, undo
 from evaluation.content.suites import EditPair, SuiteError
@@ -34,32 +34,48 @@ def words(text):
     return re.findall(r"[a-z]+", text.lower())
 
 
-def test_at_least_thirty_active_pairs_ship_in_the_four_first_categories():
+def test_at_least_seventy_active_pairs_ship_in_every_category():
     active = Counter(pair.category for pair in catalog.edit_pairs() if pair.status == "active")
-    assert sum(active.values()) >= 30
-    assert set(active) == {"accessories", "scene-objects", "geometric", "replication"}
+    assert sum(active.values()) >= 70
+    assert set(active) == set(catalog.CATEGORIES)
 
 
-def test_every_local_pair_names_its_object_in_every_wording_both_ways():
-    # Reference editors follow prompts by rule, so the object's word must be there.
+def test_every_pair_has_three_more_wordings_each_with_and_without_asking_to_keep_the_rest():
     for pair in catalog.edit_pairs():
-        if pair.change != "local":
-            continue
-        wordings = [(pair.forward, pair.backward)]
-        wordings += [(variant.forward, variant.backward) for variant in pair.variants]
-        for forward, backward in wordings:
-            name = pair.object.replace("-", " ")
-            assert name in " ".join(words(forward)), (pair.slug, forward)
-            assert name in " ".join(words(backward)), (pair.slug, backward)
-            assert words(forward)[0] == "add"
-            assert words(backward)[0] == "remove"
+        names = [variant.name for variant in pair.variants]
+        assert names == ["short", "long", "colloquial"], pair.slug
+        assert len(pair.wordings) == 8
+        assert sum(catalog.FIDELITY in wording.forward for wording in pair.wordings) == 4
+        for wording in pair.wordings:
+            assert wording.forward.strip(), pair.slug
+            assert wording.backward.strip(), pair.slug
 
 
 def test_no_picture_may_already_contain_what_a_backward_prompt_would_remove():
     for pair in catalog.edit_pairs():
-        if pair.change == "local":
+        if pair.rule and pair.rule.do == "draw":
             name = pair.object.replace("-", " ")
             assert any(name in label or label in name for label in pair.absent), pair.slug
+
+
+def test_no_wording_asks_for_two_different_things():
+    asked = {}
+    for pair in catalog.edit_pairs():
+        if pair.rule is None:
+            continue
+        for wording in pair.wordings:
+            for text, way in ((wording.forward, "there"), (wording.backward, "back")):
+                if pair.change == "exact" or pair.rule.undoes_itself or pair.rule.do == "keep":
+                    continue
+                assert asked.setdefault(text.casefold(), (pair.slug, way)) == (pair.slug, way)
+
+
+def test_at_least_thirty_portraits_and_a_hundred_and_fifty_pictures_ship():
+    pictures = [image for image in catalog.source_images() if image.status == "active"]
+    assert len(pictures) >= 150
+    assert sum(people.is_portrait(image) for image in pictures) >= 30
+    for portrait in filter(people.is_portrait, pictures):
+        assert portrait.annotations.face, portrait.slug
 
 
 def test_exact_pairs_undo_themselves_and_their_prompts_agree_with_the_operator():
@@ -86,10 +102,6 @@ def test_rotate_90_turns_clockwise():
 def test_the_replication_pair_has_the_published_wording_both_ways():
     (pair,) = [pair for pair in catalog.edit_pairs() if pair.category == "replication"]
     assert (pair.forward, pair.backward, pair.change) == (REPLICA, REPLICA, "none")
-
-
-def test_global_pairs_are_drafts_until_a_models_own_drift_is_measured():
-    assert {p.status for p in catalog.edit_pairs() if p.change == "global"} == {"draft"}
 
 
 def test_a_catalogued_pair_becomes_exactly_what_a_suite_freezes():
@@ -122,6 +134,8 @@ def test_labels_of_pictures_are_words_not_synonyms_of_the_pairs_own():
         ({"licence": " "}, "licence is empty"),
         ({"attribution": ""}, "attribution is empty"),
         ({"colour": "red"}, "'colour'"),
+        ({"annotations": {"face": [0, 0, 2, 1]}}, "annotations: face: [0, 0, 2, 1] is not in"),
+        ({"annotations": {"roof": []}}, "annotations: roof is not a place"),
     ],
 )
 def test_a_bad_source_image_is_named_by_file_row_and_field(content, fields, message):
@@ -139,6 +153,7 @@ def test_a_bad_source_image_is_named_by_file_row_and_field(content, fields, mess
         ({"operator": "rotate_90"}, "operator is 'rotate_90', but change is not 'exact'"),
         ({"object": ""}, "object is empty"),
         ({"kinds": ["faces"]}, "kinds is 'faces'"),
+        ({"place": "roof"}, "place is 'roof', not one of eyes, head"),
         ({"variants": [{"name": "short"}]}, "forward"),
         ({"slug": "sunglasses"}, "slug 'sunglasses' occurs twice"),
     ],
@@ -170,7 +185,7 @@ def test_an_unknown_suite_is_answered_with_the_known_ones():
 
 
 def test_suites_are_found_by_slug_and_by_version():
-    assert catalog.suite("smoke").content_hash == catalog.suite("smoke-v1").content_hash
+    assert catalog.suite("smoke").content_hash == catalog.suite("smoke-v2").content_hash
 
 
 def test_reading_the_catalog_loads_neither_django_nor_torch():

@@ -3,6 +3,7 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from evaluation.content import catalog, curation
+from evaluation.content.annotations import Annotations
 from evaluation.content.curation import Refused, check, fingerprint, fits, symmetries
 from evaluation.content.sources import original, prepare
 from evaluation.content.suites import EditPair, SourcePicture
@@ -29,7 +30,7 @@ def picture(**fields):
 def pair(**fields):
     known = {
         "slug": "p",
-        "category": "scene-objects",
+        "category": "objects",
         "forward": "Add a chair.",
         "backward": "Remove the chair.",
         "change": "local",
@@ -142,8 +143,24 @@ def test_a_pair_does_not_fit_where_its_backward_prompt_would_remove_something_el
     assert reasons == ["The picture contains “armchair”, which the pair needs to be absent."]
 
 
+def test_a_pair_does_not_fit_where_what_it_changes_is_missing():
+    reasons = fits(picture(contains=("dog",)), pair(present=("dog", "trees")))
+    assert reasons == ["The picture does not contain “trees”, which the pair needs."]
+
+
+def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough():
+    chair = pair(place="floor")
+    (reason,) = fits(picture(), chair)
+    assert reason == "The picture has no room for a chair (floor)."
+    tiny, ample = (
+        picture(annotations=Annotations(floor=((0.1, top, 0.6, 0.95),))) for top in (0.9, 0.4)
+    )
+    assert fits(tiny, chair) == [reason]
+    assert fits(ample, chair) == []
+
+
 def test_quarter_turns_need_a_square():
-    turn = pair(change="exact", operator="rotate_90", category="geometric")
+    turn = pair(change="exact", operator="rotate_90", category="geometry")
     assert fits(picture(), turn) == []
     assert "only square ones" in fits(picture(height=384), turn)[0]
 
@@ -154,7 +171,7 @@ def test_a_symmetric_picture_is_not_flipped():
     mirrored.paste(half, (0, 0))
     mirrored.paste(half.transpose(Image.Transpose.FLIP_LEFT_RIGHT), (128, 0))
     assert symmetries(mirrored) == {"flip_horizontal"}
-    flip = pair(change="exact", operator="flip_horizontal", category="geometric")
+    flip = pair(change="exact", operator="flip_horizontal", category="geometry")
     (reason,) = fits(picture(), flip, symmetries(mirrored))
     assert reason.startswith("The picture looks the same after flip horizontal")
 

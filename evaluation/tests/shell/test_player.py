@@ -25,13 +25,13 @@ SMOKE = catalog.suite("smoke")
 QUICK = Limits(attempts=2, first_wait=0.001, longest_wait=0.01)
 
 
-def small_suite(*pairs, trips=2, repeats=1, picture="coffee"):
+def small_suite(*pairs, trips=2, repeats=1, picture="books"):
     """A suite of one picture with some of the smoke suite's pairs."""
     return dataclasses.replace(
         SMOKE,
         trips=trips,
         repeats=repeats,
-        cases=tuple(Case(picture, pair) for pair in pairs or ("apple", "book")),
+        cases=tuple(Case(picture, pair) for pair in pairs or ("clock", "red-ball")),
     )
 
 
@@ -46,13 +46,16 @@ class Scripted(Editor):
         self.inner, self.script, self.calls = load_editor("jpeg"), dict(script or {}), []
         self.lock = threading.Lock()
 
-    def edit(self, picture, prompt, seed=None):
+    def send(self, picture, prompt, seed=None, beside=None):
         with self.lock:
             self.calls.append(prompt)
             end = self.script.get(len(self.calls))
         if isinstance(end, Exception):
             raise end
-        return end or self.inner.edit(picture, prompt, seed)
+        return end or self.inner.send(picture, prompt, seed, beside)
+
+    def edit(self, picture, prompt, seed=None):
+        return self.inner.edit(picture, prompt, seed)
 
 
 def play(folder, editor, **options):
@@ -100,16 +103,16 @@ def test_the_secret_decides_in_which_order_chains_are_played(tmp_path):
 
 
 def test_repeats_differ_by_their_seed_only(tmp_path):
-    folder = new_run(tmp_path / "run", small_suite("apple", repeats=2), "noise")
+    folder = new_run(tmp_path / "run", small_suite("clock", repeats=2), "noise")
     play(folder, load_editor("noise"))
     first, second = folder.chains.values()
-    assert [first.slug, second.slug] == ["coffee--apple", "coffee--apple--2"]
+    assert [first.slug, second.slug] == ["books--clock", "books--clock--2"]
     assert first.halves[0].sha256 != second.halves[0].sha256
 
 
 @pytest.mark.parametrize("calls_before", range(1, 8))
 def test_after_an_outage_the_chain_goes_on_where_it_was(calls_before, tmp_path):
-    suite = small_suite("apple", "book")
+    suite = small_suite("clock", "red-ball")
     whole = new_run(tmp_path / "whole", suite, "noise")
     play(whole, load_editor("noise"))
     down = EditorError("down", fault=Fault.UNREACHABLE)
@@ -139,7 +142,7 @@ BLANK = Answer(Picture.from_image(Image.new("RGB", (288, 192))), 0.1)
     ],
 )
 def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips, tmp_path):
-    folder = new_run(tmp_path / "run", small_suite("apple", "book"))
+    folder = new_run(tmp_path / "run", small_suite("clock", "red-ball"))
     play(folder, Scripted({4: end}))
     first, second = (folder.chains[slug] for slug in shuffled(folder.secret, folder.chains, str))
     assert (first.outcome, len(first.trips)) == (outcome, trips)
@@ -151,7 +154,9 @@ def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips,
 def test_a_budget_pauses_before_it_is_passed_and_counts_what_went_before(tmp_path):
     folder = new_run(tmp_path / "run", small_suite(trips=5))
     editor = Scripted()
-    editor.inner = type("Priced", (), {"edit": lambda self, p, t, s=None: _priced(p, t, s)})()
+    editor.inner = type(
+        "Priced", (), {"send": lambda self, p, t, s=None, b=None: _priced(p, t, s)}
+    )()
     with pytest.raises(Paused, match=r"\$0.30 of the budget"):
         play(folder, editor, parallel=2, budget=0.35, price=0.1)
     assert len(editor.calls) == 3
@@ -180,10 +185,10 @@ def test_two_processes_do_not_play_in_one_folder(tmp_path):
 
 
 def test_a_picture_that_was_changed_is_not_played_on(tmp_path):
-    folder = new_run(tmp_path / "run", small_suite("apple"))
+    folder = new_run(tmp_path / "run", small_suite("clock"))
     with pytest.raises(Paused):
         play(folder, Scripted({2: EditorError("x", fault=Fault.TLS, permanent=True)}))
-    file = tmp_path / "run/chains/coffee--apple/I1_forward.jpg"
+    file = tmp_path / "run/chains/books--clock/I1_forward.jpg"
     Image.new("RGB", (288, 192)).save(file, "JPEG")
     with pytest.raises(RunFolderError, match="hash differs"):
         play(RunFolder.open(tmp_path / "run"), load_editor("jpeg"))
@@ -241,7 +246,7 @@ def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
     assert b"the same command goes on" in said
     folder = RunFolder.open(tmp_path / "run")
     assert folder.edits_done == len(calls.read_text().splitlines())
-    assert len(json.loads((tmp_path / "run/run.json").read_text())["chains"]) == 18
+    assert len(json.loads((tmp_path / "run/run.json").read_text())["chains"]) == 14
     subprocess.run(command, check=True, capture_output=True)
     assert len(calls.read_text().splitlines()) == folder.suite.edits
 

@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("out", type=Path, help="A new folder.")
         parser.add_argument(
-            "--suite", help="One suite, as smoke or smoke-v1; all of ours by default."
+            "--suite", help="One suite, as smoke or smoke-v2; all of ours by default."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

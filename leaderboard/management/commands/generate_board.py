@@ -37,7 +37,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
-CATEGORIES = ("accessories", "scene-objects", "geometric")
+CATEGORIES = ("accessories", "objects", "geometry")
 KINDS = ("face", "object", "scene")
 METRICS = ("picture", "lpips", "imagenet")
 BATCH = 5_000

@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("models", nargs="*", metavar="model", help="Slugs of editing models.")
         parser.add_argument("--references", action="store_true", help="All reference editors.")
-        parser.add_argument("--suite", required=True, help="smoke, or smoke-v1 for one version.")
+        parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
         parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
         parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
         parser.add_argument(

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from evaluation.http.large_answers import give_memory_back
 from evaluation.jobs.worker import RunWorker, preload
 from leaderboard.queue import EDITS, GPU, PROBES
 
@@ -21,5 +22,6 @@ class Command(BaseCommand):
         parser.add_argument("queue", choices=(EDITS, GPU, PROBES))
 
     def handle(self, *args: Any, **options: Any) -> None:
+        give_memory_back()
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")

@@ -56,7 +56,7 @@ def content():
         EditPair.objects.create(
             slug=name.replace(" ", "-"),
             title=name,
-            category="scene-objects",
+            category="objects",
             forward=f"Add a {name}.",
             backward=f"Remove the {name}.",
             object=name,
@@ -141,6 +141,15 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     preview = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
     assert "5 cases" in preview.content.decode()
     assert "30 edits" in preview.content.decode()
+    assert "no category may have more than a quarter" in preview.content.decode()
+    refused = curator.post(
+        reverse("admin:leaderboard_suite_freeze", args=[suite.pk]), follow=True
+    ).content.decode()
+    assert "4 pictures are too few to compare models" in refused
+    assert not Suite.objects.get(slug="mine").is_frozen
+    curator.post(
+        reverse("admin:leaderboard_suite_change", args=[suite.pk]), draft | {"narrow": "on"}
+    )
     curator.post(reverse("admin:leaderboard_suite_freeze", args=[suite.pk]))
     suite = Suite.objects.get(slug="mine")
     assert suite.is_frozen
@@ -165,7 +174,9 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
 
 def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
     suite = drafts.freeze(
-        Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
+        Suite.objects.create(
+            slug="s", title="S", trips=2, size=128, filters={"cases": 4, "narrow": True}
+        )
     )
     EditPair.objects.update(forward="Something else.")
     assert not Case.objects.filter(suite=suite, forward="Something else.").exists()
@@ -208,7 +219,7 @@ def test_pairs_are_made_in_bulk_from_a_template(curator):
         "objects": "a red ball\nan umbrella\n",
         "forward": "Add {object}.",
         "backward": "Remove {name}.",
-        "category": "scene-objects",
+        "category": "objects",
     }
     assert "Remove the umbrella." in curator.post(page, form).content.decode()
     assert not EditPair.objects.exists()
@@ -233,7 +244,7 @@ def test_a_template_with_an_unknown_field_is_refused(curator):
 def test_three_bad_rows_of_many_save_nothing_and_are_listed(curator):
     lines = ["slug,title,category,forward,backward,change,reversibility,status"]
     for number in range(50):
-        category = "nonsense" if number in (3, 17, 40) else "scene-objects"
+        category = "nonsense" if number in (3, 17, 40) else "objects"
         lines.append(
             f"p{number},P {number},{category},Add {number}.,Remove {number}.,local,clean,draft"
         )

@@ -195,10 +195,10 @@ def test_a_category_ranks_by_its_own_standings(client, suite):
     first = make_run("First overall", suite, 9)
     second = make_run("First at geometry", suite, 2)
     for run, half_life in ((first, 3), (second, 7)):
-        make_standing(run, metric_version("lpips"), half_life, scope="category:geometric").save()
-    rows = board_rows(BoardFilters(suite, scope="category:geometric"))
+        make_standing(run, metric_version("lpips"), half_life, scope="category:geometry").save()
+    rows = board_rows(BoardFilters(suite, scope="category:geometry"))
     assert names(rows) == ["First at geometry", "First overall"]
-    assert "Geometric" in page(client, "?cases=category:geometric")
+    assert "Geometry" in page(client, "?cases=category:geometry")
 
 
 def test_the_state_of_the_board_is_in_its_address(suite):
@@ -207,14 +207,14 @@ def test_the_state_of_the_board_is_in_its_address(suite):
         "suite": "demo-v1",
         "metric": "ssim",
         "level": "0.75",
-        "cases": "category:geometric",
+        "cases": "category:geometry",
         "weights": "open",
         "sort": "-price",
         "every": "1",
     }
     filters = BoardQuery.parse(asked).filters
     assert filters.query() == (
-        "suite=demo-v1&metric=ssim&level=0.75&cases=category:geometric"
+        "suite=demo-v1&metric=ssim&level=0.75&cases=category:geometry"
         "&weights=open&sort=-price&every=1"
     )
 

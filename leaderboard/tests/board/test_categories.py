@@ -12,7 +12,7 @@ from leaderboard.testing.boards import (
 )
 
 pytestmark = pytest.mark.django_db
-SCOPES = ("all", "category:accessories", "category:geometric", "kind:face", "pair:flip")
+SCOPES = ("all", "category:accessories", "category:geometry", "kind:face", "pair:flip")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_without_a_suite_or_results_the_page_says_what_to_do(client):
 
 def test_the_title_says_what_lasts_and_what_does_not(client, suite):
     run = make_run("A", suite, 5)
-    for category, half_life in (("geometric", 9), ("accessories", 2)):
+    for category, half_life in (("geometry", 9), ("accessories", 2)):
         make_standing(
             run, metric_version("picture"), half_life, scope=f"category:{category}"
         ).save()
@@ -53,7 +53,7 @@ def test_the_best_model_of_each_category_is_marked(client, suite):
 
 def test_a_part_that_was_not_measured_says_so(client, suite):
     make_run("Whole", suite, 2, scopes=SCOPES)
-    make_run("Lacks faces", suite, 1, scopes=("all", "category:geometric"))
+    make_run("Lacks faces", suite, 1, scopes=("all", "category:geometry"))
     row = page(client).partition(">Lacks faces<")[2]
     assert "not run" in row[: row.index("</tr>")]
 

@@ -14,7 +14,7 @@ from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
 pytestmark = pytest.mark.django_db
-SCOPES = ("all", "category:accessories", "category:geometric", "kind:face")
+SCOPES = ("all", "category:accessories", "category:geometry", "kind:face")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_the_order_by_other_levels_and_without_parts_is_compared_with_the_board_
 def test_an_order_that_turns_with_a_category_is_found(client, suite):
     """One keeps hats and loses balls, the other the reverse, and a little more of both."""
     runs = [losing_run(suite, name, 0.05) for name in ("hats", "balls")]
-    for run, weak in zip(runs, ("scene-objects", "accessories"), strict=True):
+    for run, weak in zip(runs, ("objects", "accessories"), strict=True):
         scores = Score.objects.filter(trip__chain__run=run, trip__chain__case__category=weak)
         for score in scores.select_related("trip"):
             loss = 0.3 if run is runs[0] else 0.2
@@ -54,7 +54,7 @@ def test_an_order_that_turns_with_a_category_is_found(client, suite):
     reports.write(suite)
     report = SuiteReport.objects.get(suite=suite)
     found = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
-    assert found["category", "scene-objects"] == -1
+    assert found["category", "objects"] == -1
     html = page(client, reverse("robustness"))
     assert "The order depends most on one choice: without one" in html
     assert "−1.00" in html

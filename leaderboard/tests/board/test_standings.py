@@ -47,7 +47,7 @@ def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
 
 def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
     run = losing_run(suite, "m", 0.1)
-    scopes = {"all", "category:accessories", "category:scene-objects", "kind:face", "kind:scene"}
+    scopes = {"all", "category:accessories", "category:objects", "kind:face", "kind:scene"}
     scopes |= {f"pair:{thing}-{n}" for thing in ("hat", "ball") for n in range(6)}
     rows = set(run.standings.values_list("scope", "level"))
     assert rows == {(scope, level) for scope in scopes for level in LEVELS}

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def board():
     suite = make_suite(pictures=10, pairs=12)
-    scopes = ("all", "category:geometric", "kind:face")
+    scopes = ("all", "category:geometry", "kind:face")
     for place, half_life in enumerate((9, 7, 4, 2, 1)):
         model = make_model(f"Model {place}", open_weights=place % 2 == 0, price_per_edit="0.04")
         make_run(model, suite, half_life, scopes=scopes, rank=place + 1, chains=True)
@@ -143,7 +143,7 @@ def test_without_script_the_board_sorts_and_has_its_numbers(board, visit):
     assert page.locator(".chart table").is_visible()
     page.click("thead >> text=Provider")
     page.wait_for_url(re.compile("sort=provider"))
-    page.select_option("#filters [name=cases]", "category:geometric")
+    page.select_option("#filters [name=cases]", "category:geometry")
     page.click("#filters button")
     page.wait_for_url(re.compile("cases=category"))
 

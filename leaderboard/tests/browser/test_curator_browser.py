@@ -58,7 +58,7 @@ def add_pair(seen: Visit) -> None:
     page = seen.page
     seen.open("/admin/leaderboard/editpair/add/")
     page.fill("#id_title", "Red ball")
-    page.select_option("#id_category", "scene-objects")
+    page.select_option("#id_category", "objects")
     page.fill("#id_forward", "Add a red ball in the foreground.")
     page.fill("#id_backward", "Remove the red ball in the foreground.")
     page.fill("#id_object", "red ball")

@@ -68,6 +68,11 @@ def test_every_link_of_the_frozen_site_leads_somewhere(snapshot, runs, tmp_path)
             broken.append(address)
             continue
         if kind.startswith("text/html"):
+            policy = re.search(
+                r'http-equiv="Content-Security-Policy" content="([^"]*)"', body.decode()
+            )
+            assert policy, address
+            assert "script-src &#x27;self&#x27;" in policy[1]
             for link in links(body.decode()):
                 target = urljoin(address, link).partition("#")[0]
                 if target.startswith(snapshot):

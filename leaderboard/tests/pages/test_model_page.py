@@ -16,7 +16,7 @@ from leaderboard.testing.played import once, play
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 HOSTILE = '<img src=x onerror=alert(1)>"&\u202e'
-SCOPES = ("all", "category:geometric", "category:accessories", "kind:face", "pair:hat")
+SCOPES = ("all", "category:geometry", "category:accessories", "kind:face", "pair:hat")
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_a_pair_that_was_reworded_since_is_marked_and_keeps_its_words(client):
     pair = EditPair.objects.create(
         slug="flip",
         title="Flip",
-        category="geometric",
+        category="geometry",
         forward="New words",
         backward="New words",
         change="exact",

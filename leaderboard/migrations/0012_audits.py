@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0010_evidence'),
+        ('leaderboard', '0011_content'),
     ]
 
     operations = [

@@ -1,0 +1,107 @@
+"""Contact sheets: a suite's cases with their annotations, as the reference editors play them.
+
+One picture to look at before freezing: no drawing may cover what it should not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from PIL import Image, ImageDraw
+
+from evaluation.content import sources
+from evaluation.content.annotations import AREAS, Annotations, Box
+from evaluation.content.suites import EditPair, SourcePicture, Suite
+from evaluation.editors.following import follow
+from evaluation.editors.instructions import Action, parse
+from evaluation.errors import EditorError
+
+CELL, COLUMNS, CAPTION = 240, 10, 26
+COLOURS = {
+    "face": "#00ff00",
+    "floor": "#ff9900",
+    "wall": "#ff00ff",
+    "sky": "#00bfff",
+    "surface": "#b5651d",
+    "water": "#0000ff",
+    "text": "#ff0000",
+}
+POINTS = {"mouth": "#ff0000", "head_top": "#ffff00", "neck": "#00ffff"}
+
+
+def annotated(image: Image.Image, places: Annotations) -> Image.Image:
+    """The image with its annotations outlined."""
+    result = image.copy()
+    draw = ImageDraw.Draw(result)
+    thick = max(1, min(image.size) // 150)
+
+    def outline(box: Box, name: str) -> None:
+        corners = [v * side for v, side in zip(box, image.size * 2, strict=True)]
+        draw.rectangle(corners, outline=COLOURS[name], width=thick)
+
+    def dot(x: float, y: float, colour: str) -> None:
+        at = (x * image.width, y * image.height)
+        draw.circle(at, 2 * thick, fill=colour, outline="black")
+
+    if places.face:
+        outline(places.face, "face")
+    for name in AREAS:
+        for box in getattr(places, name):
+            outline(box, name)
+    for words in places.text:
+        outline(words.box, "text")
+    for eye in places.eyes or ():
+        dot(eye[0], eye[1], COLOURS["face"])
+    for name, colour in POINTS.items():
+        if point := getattr(places, name):
+            dot(point[0], point[1], colour)
+    return result
+
+
+def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> Image.Image:
+    """A case as the reference editors play it: the picture, annotated, after the first edit.
+
+    The annotations are drawn after what covers all, before what must not cover them.
+    """
+    places = picture.annotations
+    try:
+        instruction = parse(pair.forward)
+    except EditorError:  # a pair that only models can play
+        return annotated(image, places)
+    if instruction.action is Action.DRAW:
+        return follow(instruction, annotated(image, places), places)
+    return annotated(follow(instruction, image, places), places)
+
+
+def suite_sheet(suite: Suite) -> Image.Image:
+    """A sheet of a suite that ships, its pictures made from their originals."""
+    return sheet(suite, lambda picture: sources.prepared(picture, suite.size))
+
+
+def sheet(suite: Suite, prepared: Callable[[SourcePicture], Image.Image]) -> Image.Image:
+    """One cell for every case of the suite, in its order; `prepared` gives its pictures."""
+    images = lru_cache(maxsize=4)(prepared)  # cases of a picture follow each other
+    cells = (
+        (case_picture(images(picture), picture, pair), f"{case.picture}\n{case.pair}")
+        for case in suite.cases
+        for picture in [suite.picture_by_slug[case.picture]]
+        for pair in [suite.pair_by_slug[case.pair]]
+    )
+    return _sheet(cells, len(suite.cases))
+
+
+def _sheet(cells: Iterable[tuple[Image.Image, str]], count: int) -> Image.Image:
+    """The cells in rows of COLUMNS, each with its caption."""
+    columns = min(COLUMNS, count)
+    rows = math.ceil(count / columns)
+    page = Image.new("RGB", (columns * CELL, rows * (CELL + CAPTION)), "white")
+    draw = ImageDraw.Draw(page)
+    for number, (image, caption) in enumerate(cells):
+        left, top = number % columns * CELL, number // columns * (CELL + CAPTION)
+        small = image.copy()
+        small.thumbnail((CELL - 4, CELL - 4))
+        page.paste(small, (left, top))
+        draw.multiline_text((left, top + CELL - 2), caption, "black", spacing=1)
+    return page

@@ -1,0 +1,73 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from evaluation.content.annotations import Annotations
+from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+
+PICTURE = SourcePicture(
+    *(
+        "desk",
+        "0" * 64,
+        512,
+        384,
+        "object",
+        "file:pictures/desk.webp",
+        "A desk",
+        "A",
+        "CC0-1.0",
+        "A",
+    )
+)
+PAIR = EditPair("cup", "objects", "Add a cup.", "Remove the cup.", "local", object="cup")
+SUITE = Suite("s", 1, "S", 3, 512, (PICTURE,), (PAIR,), (Case("desk", "cup"),))
+DESK = Annotations(surface=((0.1, 0.5, 0.9, 0.9),))
+
+
+def test_annotations_are_part_of_what_is_frozen_and_hashed():
+    annotated = replace(SUITE, pictures=(replace(PICTURE, annotations=DESK),))
+    assert annotated.content_hash != SUITE.content_hash
+    again = Suite.from_dict(json.loads(json.dumps(annotated.to_dict())))
+    assert again == annotated
+    assert again.pictures[0].annotations == DESK
+    moved = annotated.to_dict()
+    moved["pictures"][0]["annotations"]["surface"][0][0] = 0.2
+    with pytest.raises(SuiteError, match="altered"):
+        Suite.from_dict(moved)
+
+
+def test_fields_that_came_later_do_not_change_the_hash_of_what_was_frozen_before_them():
+    # Taken before annotations, places and repeats of cases existed.
+    assert SUITE.content_hash == (
+        "6195d8fdd992a4ceea1a8db957004de9a67e38de162db77f82c4446340a0384d"
+    )
+    assert "annotations" not in SUITE.to_dict()["pictures"][0]
+    assert "place" not in SUITE.to_dict()["pairs"][0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pairs": (replace(PAIR, place="surface"),)},
+        {"pairs": (replace(PAIR, present=("table",)),)},
+        {"pairs": (replace(PAIR, type="objects/add"),)},
+        {"cases": (Case("desk", "cup", repeats=2),)},
+    ],
+)
+def test_whatever_shapes_a_result_is_hashed(changed):
+    assert replace(SUITE, **changed).content_hash != SUITE.content_hash
+
+
+def test_cases_may_be_played_more_often_than_the_rest():
+    twice = replace(SUITE, cases=(Case("desk", "cup"), Case("desk", "cup", repeats=2)))
+    assert twice.edits == 3 * 3 * 2
+    assert [twice.repeats_of(case) for case in twice.cases] == [1, 2]
+
+
+def test_bad_annotations_in_a_suite_file_name_the_picture_and_the_field():
+    data = SUITE.to_dict()
+    data["pictures"][0]["annotations"] = {"wall": [[1, 2, 3, 4]]}
+    del data["content_hash"]
+    with pytest.raises(SuiteError, match=r"annotations of desk: wall: .* is not in fractions"):
+        Suite.from_dict(data)

@@ -1,0 +1,45 @@
+import numpy as np
+from PIL import Image, ImageChops
+
+from evaluation.content import catalog, sources
+from evaluation.content.annotations import Annotations
+from evaluation.editors import drawings
+from evaluation.editors.drawings import contact_sheet
+
+PORTRAIT = Annotations(
+    face=(0.35, 0.3, 0.65, 0.7),
+    eyes=((0.42, 0.44), (0.58, 0.48)),
+    mouth=(0.5, 0.6),
+    head_top=(0.5, 0.22),
+    neck=(0.5, 0.73),
+)
+
+
+def test_a_drawing_is_pasted_in_its_spot_and_nowhere_else():
+    image = Image.new("RGB", (400, 500), (120, 140, 160))
+    changed = ImageChops.difference(image, drawings.draw("glasses", image, PORTRAIT)).getbbox()
+    assert changed is not None
+    assert 100 < changed[0] < changed[2] < 300
+    assert 180 < changed[1] < changed[3] < 290
+
+
+def test_annotations_are_outlined():
+    image = Image.new("RGB", (300, 300), "grey")
+    pixels = np.asarray(contact_sheet.annotated(image, PORTRAIT))
+    for colour in ((0, 255, 0), (255, 0, 0), (255, 255, 0), (0, 255, 255)):
+        assert (pixels == colour).all(axis=2).any()
+
+
+def test_a_sheet_has_a_cell_for_every_case_and_shows_the_edit():
+    suite = catalog.suite("smoke")
+    sheet = contact_sheet.suite_sheet(suite)
+    columns = min(contact_sheet.COLUMNS, len(suite.cases))
+    assert sheet.width == columns * contact_sheet.CELL
+    assert sheet.height >= len(suite.cases) / columns * contact_sheet.CELL
+    case = suite.cases[0]
+    picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
+    image = sources.prepared(picture, suite.size)
+    shown = contact_sheet.case_picture(image, picture, pair)
+    assert ImageChops.difference(
+        shown, contact_sheet.annotated(image, picture.annotations)
+    ).getbbox()

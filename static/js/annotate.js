@@ -1,0 +1,117 @@
+/* Draws a picture's annotations, and lets a curator draw them: boxes by dragging, points by clicking. */
+"use strict";
+
+const BOXES = { floor: "#ff9900", wall: "#ff00ff", sky: "#00bfff", surface: "#b5651d", water: "#0000ff" };
+const POINTS = { mouth: "#ff0000", head_top: "#ffff00", neck: "#00ffff" };
+const FACE = "#00ff00";
+const TEXT = "#ff0000";
+const TOOLS = ["eyes", ...Object.keys(POINTS), ...Object.keys(BOXES), "text"];
+
+function rounded(values) {
+  return values.map((value) => Math.round(Math.min(1, Math.max(0, value)) * 1000) / 1000);
+}
+
+class Annotator {
+  constructor(root) {
+    this.field = root.querySelector("textarea");
+    this.canvas = root.querySelector("canvas");
+    this.tool = root.querySelector("select");
+    this.words = root.querySelector("input");
+    this.image = new Image();
+    this.image.addEventListener("load", () => this.fit());
+    this.image.src = root.dataset.picture;
+    this.start = null;
+    for (const name of TOOLS) this.tool.add(new Option(name.replace("_", " "), name));
+    this.tool.addEventListener("change", () => { this.words.hidden = this.tool.value !== "text"; });
+    this.field.addEventListener("input", () => this.draw());
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.start = this.at(event);
+      this.canvas.setPointerCapture(event.pointerId);
+    });
+    this.canvas.addEventListener("pointermove", (event) => this.start && this.draw(this.at(event)));
+    this.canvas.addEventListener("pointerup", (event) => this.finish(this.at(event)));
+    root.querySelector("button").addEventListener("click", () => this.remove());
+  }
+
+  get places() {
+    try { return JSON.parse(this.field.value || "{}"); } catch { return {}; }
+  }
+
+  set places(found) {
+    this.field.value = JSON.stringify(found);
+    this.draw();
+  }
+
+  fit() {
+    const scale = Math.min(1, 640 / this.image.width, 640 / this.image.height);
+    this.canvas.width = Math.round(this.image.width * scale);
+    this.canvas.height = Math.round(this.image.height * scale);
+    this.draw();
+  }
+
+  at(event) {
+    const edge = this.canvas.getBoundingClientRect();
+    return [(event.clientX - edge.left) / edge.width, (event.clientY - edge.top) / edge.height];
+  }
+
+  finish(end) {
+    if (!this.start) return;
+    const [x, y] = this.start;
+    this.start = null;
+    const box = rounded([Math.min(x, end[0]), Math.min(y, end[1]), Math.max(x, end[0]), Math.max(y, end[1])]);
+    const point = rounded(end);
+    const found = this.places;
+    const name = this.tool.value;
+    if (name in POINTS) found[name] = point;
+    else if (name === "eyes") {
+      const eyes = (found.eyes || []).length === 1 ? [...found.eyes, point] : [point];
+      found.eyes = eyes.sort((one, two) => one[0] - two[0]);
+    } else if (box[2] - box[0] < 0.01 || box[3] - box[1] < 0.01) return this.draw();
+    else if (name === "face") found.face = box;
+    else if (name === "text") {
+      if (!this.words.value.trim()) return this.draw();
+      found.text = [...(found.text || []), { text: this.words.value.trim(), box }];
+    } else found[name] = [...(found[name] || []), box];
+    this.places = found;
+  }
+
+  remove() {
+    const found = this.places;
+    const name = this.tool.value;
+    if (name in BOXES || name === "text") {
+      found[name] = (found[name] || []).slice(0, -1);
+      if (!found[name].length) delete found[name];
+    } else delete found[name];
+    this.places = found;
+  }
+
+  draw(end) {
+    const pen = this.canvas.getContext("2d");
+    const { width, height } = this.canvas;
+    pen.drawImage(this.image, 0, 0, width, height);
+    pen.lineWidth = 2;
+    pen.font = "13px sans-serif";
+    const box = ([left, top, right, bottom], colour, label) => {
+      pen.strokeStyle = pen.fillStyle = colour;
+      pen.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
+      pen.fillText(label, left * width + 3, top * height + 14);
+    };
+    const dot = ([x, y], colour) => {
+      pen.fillStyle = colour;
+      pen.beginPath();
+      pen.arc(x * width, y * height, 4, 0, 7);
+      pen.fill();
+    };
+    const found = this.places;
+    if (found.face) box(found.face, FACE, "face");
+    for (const [name, colour] of Object.entries(BOXES)) {
+      for (const one of found[name] || []) box(one, colour, name);
+    }
+    for (const one of found.text || []) box(one.box, TEXT, one.text);
+    for (const eye of found.eyes || []) dot(eye, FACE);
+    for (const [name, colour] of Object.entries(POINTS)) if (found[name]) dot(found[name], colour);
+    if (this.start && end) box([...this.start, ...end], "#ffffff", "");
+  }
+}
+
+for (const root of document.querySelectorAll(".annotator")) new Annotator(root);
