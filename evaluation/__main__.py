@@ -22,6 +22,7 @@ COMMANDS = {
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "verify": "evaluation.shell.commands.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
+    "witness-errors": "evaluation.shell.commands.witness_errors",
 }
 DESCRIPTION = """\
 How many round trips does a picture last?

@@ -11,7 +11,7 @@ import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -89,7 +89,7 @@ class Witness(ABC):
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
-        self._amounts: OrderedDict[tuple[str, str], float | None] = OrderedDict()
+        self._amounts: OrderedDict[tuple[str, Hashable], float | None] = OrderedDict()
 
     @property
     def weights_sha256(self) -> str | None:
@@ -142,7 +142,9 @@ class Witness(ABC):
         )
 
     def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
-        key = picture.sha256, f"{thing} {trip.subject.face} {trip.source.sha256}"
+        where = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
+        known = (thing, trip.subject.face, where, trip.source.sha256)
+        key = picture.sha256, known
         if key not in self._amounts:
             self._amounts[key] = self.amount(picture.image, thing, trip)
             while len(self._amounts) > REMEMBERED:
