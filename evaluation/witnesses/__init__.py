@@ -22,6 +22,7 @@ __all__ = [
 WITNESSES: dict[str, str] = {
     "parsing": "evaluation.witnesses.parsing:FaceParsing",
     "hue": "evaluation.witnesses.hue:Hue",
+    "reader": "evaluation.witnesses.reader:Reader",
     "imagenet": "evaluation.witnesses.imagenet:ImageNetClasses",
 }
 

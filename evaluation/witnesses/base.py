@@ -118,6 +118,10 @@ class Witness(ABC):
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         """How much of the thing the picture shows; None where it cannot tell."""
 
+    def limit(self, thing: str) -> float:
+        """How much more of the thing is evidence of it."""
+        return self.rise[thing]
+
     def look(self, trip: TripToJudge) -> Evidence | None:
         """What it says of the trip; None where it knows nothing of what was asked."""
         thing = self.thing(trip.pair)
@@ -131,7 +135,7 @@ class Witness(ABC):
         source, before, edited, *rest = (amount for amount in found if amount is not None)
         if source > self.already.get(thing, math.inf):
             return None
-        limit = self.rise[thing]
+        limit = self.limit(thing)
         made, undone = edited - before >= limit, None
         # Of an edit that was never made there is nothing to undo.
         if rest and made:
