@@ -159,5 +159,5 @@ class Witness(ABC):
 
 def asked(pair: EditPair, witness: str) -> str | None:
     """What the pair says that this witness should look for ("parsing:glasses")."""
-    name, _, thing = getattr(pair, "witness", "").partition(":")
+    name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None
