@@ -8,9 +8,14 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Python compiles what it imports; to compile all that is installed takes half of the time.
 # Where the environment forbids it to keep that, every process would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
-PIP := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
+PIP := $(INSTALL) --constraint constraints.txt
+# Its build differs from machine to machine, and brings along what that build needs.
+UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
+  nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
+  nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: up test check bench format clean browser
+.PHONY: up test check bench fuzz audit hashes format clean browser
 
 up: $(VENV)/.worker
 	@exec $(BIN)/python manage.py up
@@ -31,6 +36,24 @@ bench: $(VENV)/.dev
 	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.ranking evaluation.benchmarks.endpoint_calls evaluation.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages; do \
 	  echo "# $$name"; $(BIN)/python -m $$name || exit 1; done
 
+# Made-up input against all that strangers can send; an hour, or TIME seconds.
+fuzz: $(VENV)/.dev
+	@end=$$((SECONDS + $${TIME:-3600})); while [ $$SECONDS -lt $$end ]; do \
+	  HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q convergebench_site/tests/test_fuzz.py $(ARGS) || exit 1; done
+
+# After a change of constraints.txt; `make test` says when it is due.
+hashes: $(VENV)/.dev
+	$(INSTALL) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --constraint constraints.txt --extra worker --extra providers $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new
+	@{ head -1 hashes.txt; cat hashes.new; } > hashes.both && mv hashes.both hashes.txt && rm hashes.new
+
+# Known faults of what is installed, and a list of it (sbom.json); needs the internet.
+audit: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --format cyclonedx-json --output sbom.json
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -45,8 +68,9 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("ConvergeBench needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.worker: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.worker: pyproject.toml constraints.txt hashes.txt | $(BIN)/python
 	@echo "Installing (about 1.5 GB, a minute or two the first time) ..."
+	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
 	$(PIP) --editable '.[worker,providers]'
 	@touch $@
 

@@ -28,4 +28,6 @@ for _name in (
 
 # A machine that is busy with other things makes no test fail.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+# `make fuzz`: the same tests, for as long as there is time.
+settings.register_profile("fuzz", settings.get_profile("busy"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "busy"))

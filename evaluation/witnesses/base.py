@@ -11,7 +11,7 @@ import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -89,7 +89,7 @@ class Witness(ABC):
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
-        self._amounts: OrderedDict[tuple[str, str], float | None] = OrderedDict()
+        self._amounts: OrderedDict[tuple[str, Hashable], float | None] = OrderedDict()
 
     @property
     def weights_sha256(self) -> str | None:
@@ -118,6 +118,10 @@ class Witness(ABC):
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         """How much of the thing the picture shows; None where it cannot tell."""
 
+    def limit(self, thing: str) -> float:
+        """How much more of the thing is evidence of it."""
+        return self.rise[thing]
+
     def look(self, trip: TripToJudge) -> Evidence | None:
         """What it says of the trip; None where it knows nothing of what was asked."""
         thing = self.thing(trip.pair)
@@ -131,7 +135,7 @@ class Witness(ABC):
         source, before, edited, *rest = (amount for amount in found if amount is not None)
         if source > self.already.get(thing, math.inf):
             return None
-        limit = self.rise[thing]
+        limit = self.limit(thing)
         made, undone = edited - before >= limit, None
         # Of an edit that was never made there is nothing to undo.
         if rest and made:
@@ -142,7 +146,9 @@ class Witness(ABC):
         )
 
     def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
-        key = picture.sha256, f"{thing} {trip.subject.face} {trip.source.sha256}"
+        where = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
+        known = (thing, trip.subject.face, where, trip.source.sha256)
+        key = picture.sha256, known
         if key not in self._amounts:
             self._amounts[key] = self.amount(picture.image, thing, trip)
             while len(self._amounts) > REMEMBERED:
@@ -153,5 +159,5 @@ class Witness(ABC):
 
 def asked(pair: EditPair, witness: str) -> str | None:
     """What the pair says that this witness should look for ("parsing:glasses")."""
-    name, _, thing = getattr(pair, "witness", "").partition(":")
+    name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None

@@ -204,7 +204,7 @@ class RunOut(Schema):
     spent_usd: float
     seconds_per_edit: float | None
     metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
-    provenance: dict[str, Any]
+    provenance: dict[str, Any] = Field(alias="public_provenance")
     started_at: datetime | None
     finished_at: datetime | None
     url: Url = Field(alias="get_absolute_url")

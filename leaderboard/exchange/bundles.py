@@ -76,7 +76,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "state": run.state,
             "source": run.source,
             "metrics": run.metrics,
-            "provenance": run.provenance,
+            "provenance": run.public_provenance,
             "flags": run.flags,
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),

@@ -69,6 +69,11 @@ def after(seconds: float) -> Any:
     return Now() + timedelta(seconds=seconds)
 
 
+def _public(described: dict[str, Any]) -> dict[str, Any]:
+    private = ("host", "url_sha256", "extra")
+    return {name: value for name, value in described.items() if name not in private}
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     def active(self) -> RunQuerySet:
         return self.filter(state__in=ACTIVE_STATES)
@@ -196,6 +201,16 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    @property
+    def public_provenance(self) -> dict[str, Any]:
+        """The record as everybody may read it: older ones name a submitter's host and parameters."""
+        entries = [self.provenance, *self.provenance.get("later", ())]
+        found, *later = (
+            {name: _public(value) if name == "model" else value for name, value in entry.items()}
+            for entry in entries
+        )
+        return found | ({"later": later} if later else {})
 
     def move(self, to: str, **fields: Any) -> bool:
         """Move this run where that is allowed, whatever this object still believes."""

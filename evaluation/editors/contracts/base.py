@@ -195,7 +195,8 @@ class Contract(ABC):
     def _check_extra(self, settings: Settings) -> None:
         extra = settings.extra
         try:
-            text = json.dumps(extra, allow_nan=False)
+            text = json.dumps(extra, allow_nan=False, ensure_ascii=False)
+            text.encode()  # halves of characters can neither be sent nor shown
         except (TypeError, ValueError, RecursionError):
             raise _misconfigured("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:

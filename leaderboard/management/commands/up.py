@@ -37,6 +37,7 @@ NEEDED = {
 WEIGHTS = {
     "lpips-alex": "LPIPS (61 MB)",
     "face-parsing": "face parsing (20 MB)",
+    "text-reader": "reading (27 MB)",
 }
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages

@@ -1,0 +1,227 @@
+"""Made-up input against everything that reads what strangers send: understood, or refused in words.
+
+Short here; `make fuzz` does the same for an hour. What it finds is kept in `.hypothesis` and
+tried first from then on; what was mended stays below as an `@example`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httptools
+import pytest
+from django.urls import reverse
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from evaluation.bundle import format as bundles
+from evaluation.content.archives import ArchiveError
+from evaluation.editors.base import Refused
+from evaluation.editors.contracts import CONTRACTS, Call, Settings, as_curl, find_contract
+from evaluation.editors.contracts.replies import check_status, read_json
+from evaluation.errors import EditorError
+from evaluation.http.guarded_client import GuardedClient
+from evaluation.http.http_connection import _Answer
+from evaluation.http.outside_json import parse_json
+from evaluation.http.reply import Reply
+from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
+from leaderboard.pages import uploaded_chain
+from leaderboard.testing.factories import picture
+from leaderboard.testing.submission_fields import form_fields
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, wholes: list[bytes]) -> bytes:
+    """A whole file of these with pieces cut out, doubled, overwritten or put in."""
+    data = bytearray(draw(st.sampled_from(wholes)))
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, max(0, len(data) - 1)))
+        length = draw(st.integers(0, 40))
+        way = draw(st.sampled_from(("cut", "double", "overwrite", "insert", "truncate")))
+        if way == "cut":
+            del data[at : at + length]
+        elif way == "double":
+            data[at:at] = data[at : at + length]
+        elif way == "truncate":
+            del data[max(at, 1) :]
+        else:
+            put = draw(st.binary(max_size=12) | st.sampled_from([b"\xff" * 4, b"\0" * 8]))
+            data[at : at + (len(put) if way == "overwrite" else 0)] = put
+    return bytes(data)
+
+
+# Answers of endpoints.
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: v\r\n\r\n"
+PACKED = zlib.compress(b"hello" * 9)
+ANSWERS = [
+    CHUNKED,
+    b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s"
+    % (len(PACKED), PACKED),
+]
+
+
+@given(damaged(ANSWERS) | st.binary(max_size=200), st.integers(1, 60))
+@example(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5_000 + b"5\r\n\r\nhello", 60)
+def test_any_answer_is_read_or_refused(data: bytes, step: int) -> None:
+    answer = _Answer(1_000)
+    try:
+        for start in range(0, len(data), step):
+            answer.feed(data[start : start + step])
+            if answer.complete:
+                break
+        else:
+            answer.end_with_connection()
+    except (EditorError, httptools.HttpParserError, zlib.error):
+        return
+    assert sum(map(len, answer.chunks)) <= 1_000
+
+
+def call() -> Call:
+    return Call(GuardedClient(), Settings(url="https://example.org/v1", api_key="a-secret-key"))
+
+
+@given(st.integers(200, 599), JSON, st.sampled_from(["application/json", "image/png", ""]))
+@example(503, {"estimated_time": 10**400}, "application/json")
+@example(400, {"error": {"code": 10**400}}, "application/json")
+def test_any_json_means_something(status: int, value: Any, media: str) -> None:
+    reply = Reply(status, {"content-type": media}, json.dumps(value).encode())
+    with contextlib.suppress(EditorError, Refused):
+        check_status(call(), reply)
+        read_json(call(), reply)
+
+
+@given(st.binary(max_size=300) | damaged([b'{"data": [{"b64_json": "aGVsbG8="}]}']))
+def test_any_bytes_are_json_or_not(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        parse_json(data)
+
+
+@given(st.sampled_from(sorted(CONTRACTS)), JSON, st.integers(200, 299))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_no_contract_breaks_on_an_answer(contract: str, value: Any, status: int) -> None:
+    reply = Reply(status, {"content-type": "application/json"}, json.dumps(value).encode())
+    try:
+        made = Settings(url="https://example.org/v1", contract=contract, timeout=0.05)
+        find_contract(contract).picture(Call(GuardedClient(), made), reply)
+    except (EditorError, Refused):
+        pass
+
+
+# Pictures and files.
+
+
+def pictures() -> list[bytes]:
+    image = picture(3, 64)
+    deep = io.BytesIO()
+    Image.new("I;16", (20, 20), 40_000).save(deep, "PNG")
+    return [
+        *(encode_png(image), encode_jpeg(image, 80), encode_webp(image), deep.getvalue()),
+        encode_png(image.convert("P")),
+    ]
+
+
+@given(damaged(pictures()) | st.binary(max_size=100))
+def test_any_picture_is_decoded_or_refused(data: bytes) -> None:
+    for read in (Picture.from_head, Picture.from_bytes):
+        try:
+            found = read(data, max_pixels=10**6)
+        except ImageError:
+            continue
+        assert found.width * found.height <= 10**6
+
+
+def zips() -> list[bytes]:
+    found = []
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive:
+            archive.writestr("I0_source.png", b"x" * 200)
+            archive.writestr(bundles.DOCUMENT, '{"format": 1, "suite": {}}')
+        found.append(file.getvalue())
+    return found
+
+
+@given(damaged(zips()) | st.binary(max_size=200))
+def test_any_zip_is_unpacked_or_refused(data: bytes) -> None:
+    try:
+        for upload in uploaded_chain.unpack("a.zip", io.BytesIO(data)):
+            assert len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES
+    except (uploaded_chain.Unusable, ArchiveError):
+        pass
+
+
+@given(damaged(zips()) | st.binary(max_size=200))
+def test_any_bundle_is_read_or_refused(data: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bundle.zip"
+        path.write_bytes(data)
+        with contextlib.suppress(bundles.BundleError):
+            bundles.read(path)
+
+
+# Texts.
+
+
+@given(st.sampled_from(sorted(CONTRACTS)), st.text(min_size=1), st.dictionaries(st.text(), JSON))
+def test_no_prompt_or_parameter_leaves_its_place_in_the_shell(
+    contract: str, prompt: str, extra: dict[str, Any]
+) -> None:
+    made = Settings(url="https://example.org/v1", contract=contract, model=prompt, extra=extra)
+    try:
+        find_contract(contract).check(made)
+    except EditorError:
+        return
+    words = shlex.split(as_curl(made))
+    assert "curl" in words or "curl" in as_curl(made)
+    assert not {"rm", ";rm", "$(id)"} & set(words) - {prompt}
+
+
+FIELDS = st.sampled_from(
+    [
+        *("name", "organisation", "email", "paper_url", "endpoint_url", "contract", "model_id"),
+        *("api_key", "extra", "size", "price_per_edit", "max_in_flight", "suite", "licence"),
+        *("idempotency_key", "send_seed"),
+    ]
+)
+
+
+@pytest.fixture
+def post(client, db, settings) -> Callable[[str, dict[str, Any]], int]:
+    settings.RATELIMIT_ENABLE = False
+    return lambda address, data: client.post(address, data).status_code
+
+
+# No names: to look one up is to wait for it.
+TEXTS = st.text(max_size=60).filter(lambda text: "://" not in text)
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=min(30, settings().max_examples),
+)
+@given(changes=st.dictionaries(FIELDS, TEXTS, min_size=1, max_size=4))
+@example(changes={"extra": '{"a": "\\u0000"}'})
+@example(changes={"extra": '{"a": "\\ud800"}'})
+def test_any_form_is_taken_or_refused(post, changes: dict[str, str]) -> None:
+    fields = form_fields("1") | changes
+    assert post(reverse("submit"), fields) in (302, 422)
+    assert post(reverse("submit_preview"), fields) == 200

@@ -1,0 +1,64 @@
+"""The command that counts how often the witnesses err."""
+
+import json
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.images import Picture
+from evaluation.metrics import load_metric
+from evaluation.tests.witnesses.test_parsing import SOURCE, wearing_glasses
+from evaluation.witnesses import load_witness
+
+
+@pytest.fixture
+def chains(tmp_path):
+    """A chain in which glasses came and went, and one in which nothing was done."""
+    for witness in (load_witness("parsing"), load_metric("identity")):
+        if missing := witness.missing():
+            pytest.skip("; ".join(missing))
+    for name, edited in (("honest", wearing_glasses(SOURCE)), ("idle", SOURCE)):
+        (tmp_path / name).mkdir()
+        for file, image in (("I0_source", SOURCE), ("I1_forward", edited), ("I1_backward", SOURCE)):
+            data = Picture.from_image(image).data
+            (tmp_path / name / f"{file}.png").write_bytes(data)
+    return tmp_path
+
+
+def told(capsys, *arguments):
+    assert main(["witness-errors", *map(str, arguments), "--object", "glasses", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    return {(row["of"], row["what"]): row for row in data["rows"]}
+
+
+def test_what_is_right_and_what_is_wrong_is_counted(chains, capsys):
+    honest, idle = chains / "honest", chains / "idle"
+    right = told(capsys, honest, "--not-made", idle)
+    assert {key: (row["seen"], row["wrong"]) for key, row in right.items()} == {
+        ("parsing", "glasses made, honest"): (1, []),
+        ("parsing", "glasses undone, honest"): (1, []),
+        ("parsing", "glasses made, idle"): (0, []),
+    }
+    wrong = told(capsys, idle, "--not-made", honest)
+    assert wrong["parsing", "glasses made, idle"]["wrong"] == ["idle 1"]
+    assert wrong["parsing", "glasses made, honest"]["wrong"] == ["honest 1"]
+
+
+def test_the_table_is_printed_in_words(chains, capsys):
+    assert main(["witness-errors", str(chains / "honest"), "--object", "glasses"]) == 0
+    assert "glasses undone, honest" in capsys.readouterr().out
+
+
+def test_a_chain_that_is_scored_says_what_witnesses_saw(chains, capsys):
+    arguments = [
+        "score-chain",
+        str(chains / "idle"),
+        "--object",
+        "glasses",
+        "--metrics",
+        "psnr,identity",
+    ]
+    assert main([*arguments, "--no-report", "--json"]) == 0
+    (trip,) = json.loads(capsys.readouterr().out)["trips"]
+    (heard,) = trip["evidence"]
+    assert (heard["witness"], heard["thing"], heard["made"]) == ("parsing", "glasses", False)

@@ -1,0 +1,82 @@
+"""ImageNet's classes as a witness: a cat came, and went."""
+
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image, ImageDraw
+from skimage import data
+
+from evaluation.images import Picture
+from evaluation.measuring.footprint import footprint
+from evaluation.metrics.base import Subject
+from evaluation.testing.hat_chains import HAT
+from evaluation.testing.reference_pictures import as_image
+from evaluation.witnesses import TripToJudge, load_witness
+from evaluation.witnesses.imagenet import CLASSES, changed_place
+
+SOURCE = as_image(data.rocket())
+WHERE = (20, 220)
+
+
+@pytest.fixture(scope="module")
+def imagenet():
+    witness = load_witness("imagenet")
+    if missing := witness.missing():
+        pytest.skip("; ".join(missing))
+    return witness
+
+
+def with_cat(image):
+    image = image.copy()
+    image.paste(as_image(data.chelsea()).resize((240, 160)), WHERE)
+    return image
+
+
+def with_ball(image):
+    image = image.copy()
+    left, top = WHERE
+    ImageDraw.Draw(image).ellipse((left, top, left + 160, top + 160), fill=(200, 20, 20))
+    return image
+
+
+def judged(witness, edited, returned, asked="detector:cat"):
+    pictures = [Picture.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
+    pair = SimpleNamespace(witness=asked, object="cat")
+    subject = Subject(footprint=footprint(SOURCE, edited, HAT))
+    return witness.look(TripToJudge(*pictures, pair, subject))
+
+
+def test_a_cat_is_seen_to_come_to_go_and_to_stay(imagenet):
+    cat = with_cat(SOURCE)
+    found = judged(imagenet, cat, SOURCE)
+    assert (found.thing, found.made, found.undone, found.gates) == ("cat", True, True, False)
+    assert judged(imagenet, cat, cat).undone is False
+
+
+def test_a_red_ball_is_no_cat_and_a_cat_is_no_boat(imagenet):
+    assert judged(imagenet, with_ball(SOURCE), SOURCE).made is False
+    assert judged(imagenet, with_cat(SOURCE), SOURCE, "imagenet:boat").made is False
+
+
+def test_where_nothing_changed_nothing_came(imagenet):
+    assert judged(imagenet, SOURCE, SOURCE).made is False
+
+
+def test_nothing_is_said_of_what_has_no_class(imagenet):
+    assert judged(imagenet, with_cat(SOURCE), SOURCE, "imagenet:snow") is None
+    assert judged(imagenet, with_cat(SOURCE), SOURCE, "judge:cat") is None
+
+
+def test_every_class_is_one_of_the_thousand():
+    assert all(0 <= number < 1000 for numbers in CLASSES.values() for number in numbers)
+    assert all(len(set(numbers)) == len(numbers) for numbers in CLASSES.values())
+
+
+def test_the_place_of_a_change_at_the_border_stays_in_the_picture():
+    mask = footprint(SOURCE, with_cat(SOURCE), HAT)
+    place = changed_place(SOURCE, mask)
+    assert min(place.size) >= 160
+    corner = Image.new("RGB", (100, 50))
+    mask[:] = False
+    mask[0, 0] = True
+    assert changed_place(corner, mask).size == (33, 33)

@@ -1,0 +1,79 @@
+"""On the smoke suite: honest edits are seen, and no trick passes for them."""
+
+import pytest
+from PIL import Image, ImageDraw
+
+from evaluation.content import catalog, sources
+from evaluation.editors import load_editor
+from evaluation.editors.base import Beside
+from evaluation.images import Picture
+from evaluation.measuring.subject import chain_subject
+from evaluation.witnesses import TripToJudge
+from evaluation.witnesses.panel import Panel, Verdict
+
+SMOKE = catalog.suite("smoke")
+
+
+def ball(image, case):
+    """A red ball whatever is asked."""
+    image, side = image.copy(), min(image.size) // 5
+    left, top = image.width // 2, image.height - 2 * side
+    ImageDraw.Draw(image).ellipse((left, top, left + side, top + side), fill=(205, 25, 30))
+    return image
+
+
+def patch(image, case):
+    """A patch of the picture inverted, whatever is asked."""
+    image, side = image.copy(), min(image.size) // 4
+    box = (side, side, 2 * side, 2 * side)
+    image.paste(Image.eval(image.crop(box), lambda value: 255 - value), box)
+    return image
+
+
+def honest(image, case):
+    pair, picture = SMOKE.pair_by_slug[case.pair], SMOKE.picture_by_slug[case.picture]
+    beside = Beside(annotations=picture.annotations)
+    asked = Picture.from_image(image)
+    return load_editor("oracle").edit(asked, pair.forward, beside=beside).picture.image
+
+
+EDITORS = {"oracle": honest, "no-op": lambda image, case: image, "ball": ball, "patch": patch}
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """By editor and case: what the witnesses say together."""
+    panel = Panel()
+    if panel.not_run:
+        pytest.skip("; ".join(panel.not_run.values()))
+    found = {name: {} for name in EDITORS}
+    for case in SMOKE.cases:
+        pair, picture = SMOKE.pair_by_slug[case.pair], SMOKE.picture_by_slug[case.picture]
+        source = Picture.from_image(sources.prepared(picture, SMOKE.size))
+        for name, edit in EDITORS.items():
+            edited = Picture.from_image(edit(source.image, case))
+            subject = chain_subject(picture, source, edited, pair)
+            trip = TripToJudge(source, source, edited, source, pair, subject)
+            found[name][case.slug] = Verdict.of(panel.hear(trip))
+    return found
+
+
+def share(verdicts, half):
+    judged = {slug: getattr(v, half) for slug, v in verdicts.items()}
+    judged = {slug: verdict for slug, verdict in judged.items() if verdict is not None}
+    assert len(judged) >= 5
+    return sum(judged.values()) / len(judged), judged
+
+
+@pytest.mark.slow
+def test_the_oracles_edits_are_seen_to_be_made_and_undone(verdicts):
+    for half in ("made", "undone"):
+        seen, judged = share(verdicts["oracle"], half)
+        assert seen >= 0.85, judged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trick", ["no-op", "ball", "patch"])
+def test_no_trick_passes_for_the_edits(verdicts, trick):
+    seen, judged = share(verdicts[trick], "made")
+    assert seen < 0.15, judged

@@ -1,0 +1,141 @@
+"""The colours of the whole picture: inverted, swapped, grey, warmer, darker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.witnesses.base import TripToJudge, Witness, asked
+
+Values = NDArray[np.float64]
+# Colours are averaged over cells first: a shift of some pixels or a little noise is no colour.
+SIDE = 48
+
+
+class Hue(Witness):
+    """How far the colours of the picture have gone the way that was asked for.
+
+    Edits that have an exact answer are compared with it: on a scale from -1, the source, to
+    1, the source inverted or with two of its channels swapped.
+    """
+
+    name, label, version = "hue", "colour", "lab-48-1"
+    licence = "our own"
+    can = "whether the whole picture was inverted, turned grey, warmer, darker, more vivid"
+    cannot = "the colour of one thing in the picture"
+    modules = {"skimage": "scikit-image"}
+    rise = {
+        "inverted": 1.0,
+        "swapped": 1.0,
+        "opposite": 1.0,
+        "none": 0.6,
+        "brown": 0.25,
+        "orange": 0.03,
+        "blue": 0.03,
+        "vivid": 0.12,
+        "pale": 0.15,
+        "bright": 0.05,
+        "dark": 0.05,
+    }
+    #: More of it cannot be told from much of it.
+    already = {"brown": 0.7}
+
+    def thing(self, pair: EditPair) -> str | None:
+        thing = asked(pair, self.name)
+        return thing if thing in AMOUNTS else None
+
+    def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
+        source, picture = _cells(trip.source.image), _cells(image)
+        if thing in NEED_COLOUR and _chroma(_lab(source)).mean() < GREY:
+            return None
+        return AMOUNTS[thing](picture, source)
+
+
+def _cells(image: Image.Image) -> Values:
+    small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float64) / 255
+
+
+def _lab(picture: Values) -> Values:
+    from skimage.color import rgb2lab
+
+    lab: Values = rgb2lab(picture)
+    return lab
+
+
+def _chroma(lab: Values) -> Values:
+    length: Values = np.hypot(lab[..., 1], lab[..., 2])
+    return length
+
+
+def _likeness(one: Values, other: Values) -> float:
+    """The cosine of two fields; 0 where one of them is nothing."""
+    norm = math.sqrt(float(np.square(one).sum()) * float(np.square(other).sum()))
+    return float((one * other).sum()) / norm if norm > 1e-9 else 0.0
+
+
+def _inverted(picture: Values, source: Values) -> float:
+    one, other = (values - values.mean(axis=(0, 1)) for values in (picture, source))
+    return -_likeness(one, other)
+
+
+def _swapped(picture: Values, source: Values) -> float:
+    return -_likeness(*(values[..., 0] - values[..., 2] for values in (picture, source)))
+
+
+def _opposite(picture: Values, source: Values) -> float:
+    return -_likeness(*(_lab(values)[..., 1:] for values in (picture, source)))
+
+
+def _colourless(picture: Values, source: Values) -> float:
+    left, had = (float(_chroma(_lab(values)).mean()) for values in (picture, source))
+    return 1 - left / had
+
+
+def _one_hue(picture: Values, source: Values) -> float:
+    """How much of the colour there is is brown: 1 is all of it."""
+    lab = _lab(picture)
+    chroma = float(_chroma(lab).sum())
+    return float((lab[..., 1:] @ BROWN).sum()) / chroma if chroma > SIDE**2 else 0.0
+
+
+def _towards(direction: Values) -> Callable[[Values, Values], float]:
+    return lambda picture, source: float((_lab(picture)[..., 1:] @ direction).mean()) / 100
+
+
+def _vividness(picture: Values, source: Values) -> float:
+    return math.log(float(_chroma(_lab(picture)).mean()) + 1)
+
+
+def _lightness(picture: Values, source: Values) -> float:
+    return float(_lab(picture)[..., 0].mean()) / 100
+
+
+def _direction(degrees: float) -> Values:
+    """A hue in CIELAB: 0 is red, 90 yellow, 270 blue."""
+    angle = math.radians(degrees)
+    return np.array([math.cos(angle), math.sin(angle)])
+
+
+BROWN = _direction(75)
+# Mean chroma of a picture that has no colour to speak of.
+GREY = 3.0
+NEED_COLOUR = ("swapped", "opposite", "none")
+AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
+    "inverted": _inverted,
+    "swapped": _swapped,
+    "opposite": _opposite,
+    "none": _colourless,
+    "brown": _one_hue,
+    "orange": _towards(_direction(70)),
+    "blue": _towards(_direction(270)),
+    "vivid": _vividness,
+    "pale": lambda picture, source: -_vividness(picture, source),
+    "bright": _lightness,
+    "dark": lambda picture, source: -_lightness(picture, source),
+}

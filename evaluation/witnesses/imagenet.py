@@ -1,0 +1,98 @@
+"""What the changed part of the picture shows: the classes of ImageNet (EfficientNet-Lite0)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.metrics.base import CELLS, Mask
+from evaluation.metrics.imagenet import SIDE, ImageNet
+from evaluation.metrics.networks.base import as_tensor
+from evaluation.witnesses.base import TripToJudge, Witness, asked
+
+# The place of the edit is shown with nothing around it, but never smaller than this.
+LEAST_SIDE = 64
+#: By what pairs ask for: the numbers of the classes of ImageNet that are it, or look like it.
+CLASSES: dict[str, tuple[int, ...]] = {
+    "acoustic guitar": (402, 420, 546),
+    "airplane": (404, 405, 895, 908),
+    "apple": (948, 949, 952, 957),
+    "balloon": (417, 701),
+    "bicycle": (444, 671, 870, 880),
+    "boat": (472, 484, 576, 780, 814, 871, 914),
+    "book": (446, 917, 921, 922),
+    "bottle": (440, 720, 737, 898, 907),
+    "bow tie": (457, 906),
+    "candle": (470, 862),
+    "cat": (281, 282, 283, 284, 285),
+    "chair": (423, 559, 765, 831, 857),
+    "clock": (409, 530, 826, 892),
+    "cup": (441, 504, 967, 968),
+    "kite": (417, 701),
+    "mask": (570, 643, 691, 796),
+    "monarch": (321, 322, 323, 324, 325, 326),
+    "potted plant": (580, 738, 883),
+    "pumpkin": (607, 940, 941, 942),
+    "sports ball": (417, 429, 430, 522, 574, 722, 768, 805, 852, 890),
+    "suitcase": (414, 492, 519, 636, 748),
+    "table lamp": (619, 846),
+    "teddy bear": (850,),
+    "tie": (451, 457, 906),
+    "umbrella": (879,),
+    "vase": (738, 883),
+    "bird": (*range(7, 25), *range(80, 101), *range(127, 147)),
+    "dog": tuple(range(151, 269)),
+}
+
+
+class ImageNetClasses(Witness):
+    """The log of the probability that the place of the edit shows the thing asked for."""
+
+    name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-1"
+    licence = "Apache-2.0"
+    can = "things that ImageNet has a class for, in the place that the edit changed"
+    cannot = "how many there are, and the thing from its likes: a red ball passes for a balloon"
+    weights = "imagenet"
+    modules = ImageNet.modules
+    rise = dict.fromkeys(CLASSES, 1.0)
+
+    def thing(self, pair: EditPair) -> str | None:
+        thing = asked(pair, self.name) or asked(pair, "detector")
+        return thing if thing in CLASSES else None
+
+    def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
+        import torch
+
+        place = changed_place(image, trip.subject.footprint)
+        small = place.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        inputs = as_tensor([small], self.metric.device).sub_(127).div_(128)
+        with torch.inference_mode():
+            scores = self.metric.network(inputs)[0].log_softmax(-1)
+        return float(scores[list(CLASSES[thing])].logsumexp(0))
+
+    @cached_property
+    def metric(self) -> ImageNet:
+        return ImageNet()
+
+
+def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
+    """The square around the footprint; all of the picture where no place of it changed."""
+    if footprint is None:
+        return image
+    rows, columns = np.nonzero(footprint)
+    width, height = image.size
+    left, right = columns.min() / CELLS * width, (columns.max() + 1) / CELLS * width
+    top, bottom = rows.min() / CELLS * height, (rows.max() + 1) / CELLS * height
+    half = max(right - left, bottom - top, LEAST_SIDE) / 2
+    x, y = (left + right) / 2, (top + bottom) / 2
+    return image.crop(
+        (
+            max(0, round(x - half)),
+            max(0, round(y - half)),
+            min(width, round(x + half)),
+            min(height, round(y + half)),
+        )
+    )

@@ -1,0 +1,152 @@
+"""Reading: what is written in the picture (PP-OCRv6, run by OpenCV)."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.metrics import weights
+from evaluation.witnesses.base import TripToJudge, Witness, WitnessError, asked
+
+# Where letters are is looked for at this side; lines are read at the height they were taught.
+SIDE, STEP = 640, 32
+LINE_HEIGHT, LINE_WIDTH = 48, 320
+# How sure it is that a pixel is of letters, and pixels of less than a letter.
+LETTERS, LEAST = 0.3, 60
+# So many letters two words have in common by chance: BAKERY and LIBRARY, of the same length.
+CHANCE = 0.6
+# The network finds the core of a line; so much of its height is added around it.
+AROUND = 0.6
+MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
+SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+
+
+class Reader(Witness):
+    """How much of the asked words can be read: 1 is all of them, letter by letter."""
+
+    name, label, version = "reader", "reading", "pp-ocrv6-small-1"
+    licence = "Apache-2.0"
+    can = "words in Latin letters, upright and as large as a headline"
+    cannot = "small print, handwriting, letters that are turned or in perspective"
+    weights = "text-reader"
+    modules = {"cv2": "opencv-python-headless"}
+    rise = {"words": 0.4}
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A network of OpenCV's holds one picture at a time.
+        self._lock = Lock()
+
+    def thing(self, pair: EditPair) -> str | None:
+        return asked(pair, self.name)
+
+    def limit(self, thing: str) -> float:
+        return self.rise["words"]
+
+    def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
+        with self._lock:
+            return likeness(thing, self.lines(image))
+
+    def lines(self, image: Image.Image) -> list[str]:
+        """What is written in the picture, line by line from the top."""
+        import cv2
+
+        wide, high = (
+            max(STEP, round(s * SIDE / max(image.size) / STEP) * STEP) for s in image.size
+        )
+        small = np.asarray(image.resize((wide, high)), dtype=np.float32)[..., ::-1] / 255
+        self._finder.setInput(_blob((small - MEAN) / SPREAD))
+        letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)
+        count, _, boxes, _ = cv2.connectedComponentsWithStats(letters)
+        found = []
+        for left, top, width, height, area in sorted(boxes[1:count].tolist(), key=_reading_order):
+            if area < LEAST:
+                continue
+            more = AROUND * min(width, height)
+            shares = (
+                max(0.0, left - more) / wide,
+                max(0.0, top - more) / high,
+                min(wide, left + width + more) / wide,
+                min(high, top + height + more) / high,
+            )
+            box = tuple(round(s * side) for s, side in zip(shares, image.size * 2, strict=True))
+            found.append(self._read(image.crop(box)))
+        return [line for line in found if line]
+
+    def _read(self, line: Image.Image) -> str:
+        width = max(1, round(LINE_HEIGHT * line.width / line.height))
+        paper = np.zeros((LINE_HEIGHT, max(LINE_WIDTH, width), 3), np.float32)
+        scaled = line.resize((width, LINE_HEIGHT), Image.Resampling.BICUBIC)
+        paper[:, :width] = np.asarray(scaled, dtype=np.float32)[..., ::-1] / 127.5 - 1
+        self._reader.setInput(_blob(paper))
+        steps = self._reader.forward()[0].argmax(-1)
+        # The network says one letter several times, with a blank (0) between two of a kind.
+        kept = [n for n, before in zip(steps, [0, *steps[:-1]], strict=True) if n and n != before]
+        return "".join(self._alphabet[n - 1] for n in kept)
+
+    @cached_property
+    def _parts(self) -> tuple[bytes, bytes]:
+        """The network that finds lines, and the one that reads them."""
+        data = weights.locate(self.weights)[0].read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        return data[8:begin], data[begin:]
+
+    @cached_property
+    def _finder(self) -> Any:
+        return _network(self._parts[0])
+
+    @cached_property
+    def _reader(self) -> Any:
+        return _network(self._parts[1])
+
+    @cached_property
+    def _alphabet(self) -> list[str]:
+        """Its letters, which the reading network's file carries under the key "character"."""
+        _, key, rest = self._parts[1].rpartition(b"character\x12")
+        if not key:
+            raise WitnessError("the reading network carries no alphabet")
+        length = shift = place = 0
+        while True:  # protobuf's variable-length number
+            byte = rest[place]
+            length |= (byte & 0x7F) << shift
+            place, shift = place + 1, shift + 7
+            if byte < 0x80:
+                break
+        return [*rest[place : place + length].decode().split("\n"), " "]
+
+
+def _network(data: bytes) -> Any:
+    import cv2
+
+    return cv2.dnn.readNetFromONNX(np.frombuffer(data, dtype=np.uint8))
+
+
+def _blob(values: Any) -> Any:
+    return np.ascontiguousarray(values.transpose(2, 0, 1)[None], dtype=np.float32)
+
+
+def _reading_order(box: list[int]) -> tuple[int, int]:
+    left, top, _, height, _ = box
+    return (top + height // 2) // STEP, left
+
+
+def likeness(words: str, lines: list[str]) -> float:
+    """How much of the words is written: the best match in the lines, read on or one by one."""
+    wanted = _plain(words)
+    best = 0.0
+    for text in (_plain("".join(lines)), *map(_plain, lines)):
+        for start in range(max(1, len(text) - len(wanted) + 1)):
+            part = text[start : start + len(wanted)]
+            best = max(best, SequenceMatcher(None, wanted, part, autojunk=False).ratio())
+    return max(0.0, (best - CHANCE) / (1 - CHANCE))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^0-9A-ZÀ-Þ]", "", text.upper())
