@@ -24,8 +24,8 @@ from evaluation.editors.instructions import Action, Instruction, parse
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
 from evaluation.images import Picture, clean_wire, encode_jpeg, fit
 
-#: What the tricks disguise: an editor that loses half of the detail at every edit.
-POOR_FACTOR = 0.45
+#: What the tricks disguise: an editor that loses most of the detail at every edit.
+POOR_FACTOR = 0.3
 
 
 POOR = "the poor editor that the tricks disguise"

@@ -48,6 +48,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     if run:
         known = _standings(runs)
         context |= run_context(run, known.get(run.pk, {}), metric) | history(runs, known)
+        context["sealed"] = review.open_against_sealed(runs, known)
     response = render(request, "leaderboard/model.html", context)
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     return not_kept(response) if unknown else response

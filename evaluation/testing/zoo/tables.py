@@ -30,7 +30,7 @@ TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "
 SECRET = "5" * 64
 TRIPS = 3
 #: Cases of the smoke suite in which something is added, or the picture turned.
-MOST = {"local": 6, "exact": 3}
+MOST = {"local": 4, "exact": 2}
 
 
 def suite() -> Suite:

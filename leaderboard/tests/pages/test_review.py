@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from evaluation import jobs
-from leaderboard.models import Run
-from leaderboard.pages.review import tries
+from evaluation.metrics import HEADLINE
+from leaderboard.models import Run, Standing, Suite
+from leaderboard.pages.review import open_against_sealed, tries
 from leaderboard.testing import factories
 
 pytestmark = pytest.mark.django_db
@@ -36,3 +37,28 @@ def test_models_without_address_or_organisation_share_none(suite):
     jobs.start(other, suite)
     found = tries(alone, suite)
     assert (found.runs, found.same_address, found.same_organisation) == (1, 0, 0)
+
+
+def standing_on(sealed: bool, usable: float, low: float | None, high: float | None, pk: int):
+    suite = Suite(slug="sealed" if sealed else "open", version=1, trips=10, sealed=sealed)
+    run = Run(pk=pk, suite=suite, current=True)
+    standing = Standing(usable_trips=usable, usable_trips_low=low, usable_trips_high=high)
+    return run, {HEADLINE: standing}
+
+
+@pytest.mark.parametrize(
+    ("usable", "interval", "known"), [(9.0, (8.6, 9.4), True), (6.4, (6.0, 6.8), False)]
+)
+def test_a_suite_that_is_known_shows_against_the_sealed_one(usable, interval, known):
+    rows = [standing_on(False, usable, *interval, 1), standing_on(True, 6.0, 5.7, 6.3, 2)]
+    found = open_against_sealed([run for run, _ in rows], {run.pk: s for run, s in rows})
+    assert found is not None
+    assert found.difference == pytest.approx((usable - 6) / 10)
+    assert found.high - found.low == pytest.approx(2 * (0.4**2 + 0.3**2) ** 0.5 / 10)
+    assert found.known is known
+
+
+def test_without_both_or_without_intervals_nothing_is_said():
+    one, other = standing_on(False, 9, 8, 9.5, 1), standing_on(True, 6, None, None, 2)
+    assert open_against_sealed([one[0]], {1: one[1]}) is None
+    assert open_against_sealed([one[0], other[0]], {1: one[1], 2: other[1]}) is None
