@@ -8,13 +8,22 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from evaluation.content import sources
+from evaluation.content.suites import Suite
+from evaluation.editors import load_editor
+from evaluation.editors.base import Beside
+from evaluation.editors.drawings import draw
+from evaluation.images import Picture
+from evaluation.measuring.change_seen_errors import Drift, as_jpeg, noisy
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.shell.commands.printing import say, say_json, table
+from evaluation.shell.commands.suites import find_suite
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.uploaded_chain import find_chain, read_picture, with_pair
 from evaluation.witnesses import TripToJudge
+from evaluation.witnesses.panel import Panel
 
 HELP = "measure how often the witnesses err, on chains whose truth is known"
 DESCRIPTION = """\
@@ -28,6 +37,13 @@ example:
   convergebench witness-errors oracle-smoke --not-made red-ball-smoke"""
 
 
+WEAR: dict[str, Drift] = {
+    "nothing else": lambda image: image,
+    "JPEG 40": lambda image: as_jpeg(image, 40),
+    "noise of 8 levels": lambda image: noisy(image, 8),
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument(
@@ -37,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FOLDER",
         help="a folder in which no edit that was asked for was made; may be given again",
+    )
+    parser.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="judge the oracle's edits of this suite, and a red ball in their place, through wear",
     )
     parser.add_argument("--object", default="", help="what the edits of single chains are about")
     parser.add_argument("--trips", type=int, default=1, help="of each chain are judged (1)")
@@ -55,6 +78,10 @@ def run(args: argparse.Namespace) -> int:
     for made, folders in ((True, args.folders), (False, args.not_made)):
         for folder in folders:
             rows += _rates(scorer, folder, made, args, suites)
+    for name in args.suite:
+        suite = find_suite(name)
+        suites[suite.slug] = suite.content_hash
+        rows += _drawn_rates(panel, suite)
     measured = ErrorTable(suites, tuple(rows))
     if args.store:
         measured.store("witness")
@@ -100,6 +127,40 @@ def _rates(
         )
         for (of, what), seen in sorted(verdicts.items())
     ]
+
+
+def _drawn_rates(panel: Panel, suite: Suite) -> Iterator[ErrorRate]:
+    """By witness, and by wear: the oracle's edits, then a red ball in their place."""
+    verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
+    for case, wear, honest, trip in _drawn_trips(suite):
+        for heard in panel.hear(trip):
+            for half in ("made", "undone") if honest else ("made",):
+                what = f"{half}, {wear}" if honest else f"a red ball instead, {wear}"
+                if heard[half] is not None:
+                    verdicts[heard["witness"], what, honest][case] = heard[half]
+    for (of, what, honest), seen in sorted(verdicts.items()):
+        wrong = tuple(slug for slug, verdict in seen.items() if verdict is not honest)
+        yield ErrorRate(of, what, honest, len(seen), sum(seen.values()), wrong)
+
+
+def _drawn_trips(suite: Suite) -> Iterator[tuple[str, str, bool, TripToJudge]]:
+    editor = load_editor("oracle")
+    for case in suite.cases:
+        pair, picture = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture]
+        if not pair.witness:
+            continue
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        beside = Beside(annotations=picture.annotations)
+        edited = editor.send(source, pair.forward, None, beside).picture.image
+        answers = [(True, edited)]
+        if pair.object != "ball":
+            answers.append((False, draw("ball", source.image, picture.annotations)))
+        for honest, answer in answers:
+            for wear, worn in WEAR.items():
+                after, back = (Picture.from_image(worn(image)) for image in (answer, source.image))
+                subject = chain_subject(picture, source, after, pair)
+                trip = TripToJudge(source, source, after, back, pair, subject)
+                yield f"{suite.slug}/{case.slug}", wear, honest, trip
 
 
 def _trips(

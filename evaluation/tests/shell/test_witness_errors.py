@@ -1,10 +1,12 @@
 """The command that counts how often the witnesses err."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from evaluation.__main__ import main
+from evaluation.content import catalog
 from evaluation.images import Picture
 from evaluation.metrics import load_metric
 from evaluation.tests.witnesses.test_parsing import SOURCE, wearing_glasses
@@ -62,3 +64,15 @@ def test_a_chain_that_is_scored_says_what_witnesses_saw(chains, capsys):
     (trip,) = json.loads(capsys.readouterr().out)["trips"]
     (heard,) = trip["evidence"]
     assert (heard["witness"], heard["thing"], heard["made"]) == ("parsing", "glasses", False)
+
+
+def test_a_suites_own_drawings_are_judged_beside_a_red_ball(monkeypatch, capsys):
+    smoke = catalog.suite("smoke")
+    colours = [case for case in smoke.cases if smoke.pair_by_slug[case.pair].witness[:4] == "hue:"]
+    few = replace(smoke, cases=tuple(colours[:1]))
+    monkeypatch.setattr("evaluation.shell.commands.witness_errors.find_suite", lambda name: few)
+    assert main(["witness-errors", "--suite", "smoke", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["of"] for row in rows} == {"hue"}
+    assert [row["should_be_seen"] for row in rows].count(False) == 3
+    assert all(row["wrong"] == [] for row in rows)
