@@ -43,6 +43,11 @@ class Audit:
         return generator(secret, "touch", self.case, self.repeat, self.number)
 
 
+def audit_count(cases: int, least: int = LEAST) -> int:
+    """How many cases of a suite are audited: each is one more edit to pay."""
+    return min(cases, max(least, math.ceil(SHARE * cases))) if least else 0
+
+
 def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
     """The audits of a run: so many cases at least, or one in ten; half of them marks.
 
@@ -50,7 +55,7 @@ def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
-    count = min(len(changes), max(least, math.ceil(SHARE * len(changes))))
+    count = audit_count(len(changes), least)
     chosen = shuffled(secret, changes, lambda slug: f"audit/{slug}")[:count]
     marked = set([slug for slug in chosen if changes[slug] != "global"][: (count + 1) // 2])
     return [

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db import transaction
 from PIL import Image
 
+from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
 from evaluation.content.suites import Suite as CoreSuite
@@ -53,7 +55,8 @@ class Preview:
     def estimates(self) -> list[tuple[EditingModel, Estimate]]:
         """Calls, money and time for every model on the site that is not a yardstick."""
         models = EditingModel.objects.filter(is_reference=False)
-        return [(model, model.estimate(self.suite.edits, self.suite.chains)) for model in models]
+        edits = self.suite.edits + audit_count(len(self.suite.cases), settings.AUDITS)
+        return [(model, model.estimate(edits, self.suite.chains)) for model in models]
 
 
 def preview(suite: Suite) -> Preview:

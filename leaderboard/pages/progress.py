@@ -36,7 +36,7 @@ def progress(run: Run) -> dict[str, Any]:
         "resume_at": _iso(run.resume_at),
         "chains": {"done": run.chains_done, "total": run.chains_total},
         "edits": {"done": run.edits_done, "total": run.edits_total, "left": edits_left},
-        "trips": {"scored": run.trips_scored, "total": run.edits_total // 2},
+        "trips": {"scored": run.trips_scored, "total": run.chains_total * run.suite.trips},
         "calls": run.calls,
         "spent_usd": float(run.spent_usd),
         "edits_per_minute": rate,

@@ -49,7 +49,7 @@ def live(run: Run) -> dict[str, Any]:
 def _done(run: Run) -> float:
     if run.state == RunState.FINISHED:
         return 1.0
-    edits, trips = run.edits_total, run.edits_total // 2
+    edits, trips = run.edits_total, run.chains_total * run.suite.trips
     if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
         return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, run.edits_done // 2))
     made = run.edits_done / edits if edits else 0.0
@@ -69,7 +69,7 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
         "next": what_next(run),
         "edits": f"{run.edits_done:,} of {run.edits_total:,}",
         "chains": f"{run.chains_done:,} of {run.chains_total:,}",
-        "scored": f"{run.trips_scored:,} of {run.edits_total // 2:,}",
+        "scored": f"{run.trips_scored:,} of {run.chains_total * run.suite.trips:,}",
         "rate": f"{rate:g} a minute" if rate else "–",
         "left": about(left) if left else "–",
         "calls": f"{formatting.count(run.calls, 'call')}{spent}",

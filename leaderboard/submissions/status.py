@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from django.conf import settings
 from django.template.defaultfilters import pluralize
 
+from evaluation.audits.plan import audit_count
 from evaluation.estimate import Estimate
 from leaderboard.models import EditingModel, Run, Submission
 from leaderboard.models.runs import RunState
@@ -66,8 +68,9 @@ def estimate(submission: Submission) -> Estimate:
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
-    chains = submission.suite.chain_count
-    return model.estimate(2 * submission.suite.trips * chains, chains)
+    suite, chains = submission.suite, submission.suite.chain_count
+    audits = audit_count(suite.cases.count(), settings.AUDITS)
+    return model.estimate(2 * suite.trips * chains + audits, chains)
 
 
 def _is_on_board(run: Run | None) -> bool:

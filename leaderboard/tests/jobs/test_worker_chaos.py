@@ -13,7 +13,7 @@ import pytest
 
 from evaluation import jobs
 from evaluation.testing.editing_server import EditingServer
-from leaderboard.models import Call, Run, Score, Trip
+from leaderboard.models import Audit, Call, Run, Score, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import served
@@ -55,14 +55,20 @@ def distances(run: Run) -> list[Any]:
     return list(rows.order_by(*names[:3]).values_list(*names))
 
 
+def findings(run: Run) -> list[Any]:
+    names = ("chain__case__slug", "number", "sent", "answer", "finding")
+    return list(Audit.objects.filter(chain__run=run).order_by(*names[:2]).values_list(*names))
+
+
 def standings(run: Run) -> list[Any]:
     names = ("metric__name", "level", "scope", "half_life", "usable_trips", "auc", "curve")
     return list(run.standings.order_by(*names[:3]).values_list(*names))
 
 
 def test_kills_at_random_moments_change_nothing(
-    server: EditingServer, valkey: Any, tmp_path: Path
+    server: EditingServer, valkey: Any, tmp_path: Path, settings: Any
 ) -> None:
+    settings.AUDITS = 12
     model = served(server, max_in_flight=IN_FLIGHT)
     suite = factories.tiny_suite(pictures=3, trips=TRIPS)
     undisturbed = jobs.start(model, suite, secret=SECRET)
@@ -111,15 +117,17 @@ def test_kills_at_random_moments_change_nothing(
     assert distances(run) == distances(undisturbed), f"seed {seed}\n{logs}"
     assert standings(run) == standings(undisturbed)
     edits = suite.cases.count() * TRIPS * 2
-    assert (run.edits_done, run.chains_done, run.trips_scored) == (edits, 6, edits // 2)
+    calls = edits + 6  # one audit of each chain
+    assert (run.edits_done, run.chains_done, run.trips_scored) == (calls, 6, edits // 2)
+    assert findings(run) == findings(undisturbed), f"seed {seed}\n{logs}"
     answered = run.ledger.filter(outcome=Call.ANSWERED).count()
-    assert answered == edits, f"{answered}, seed {seed}\n{logs}"
+    assert answered == calls, f"{answered}, seed {seed}\n{logs}"
     # A kill costs at most the edit in flight of each chain, and the ledger shows it.
     repeated = len(server.calls) - len({call.edit for call in server.calls})
     deadly = kills["edits", "horse"] + kills["edits", "parent"]
     assert repeated <= run.ledger.filter(outcome=Call.LOST).count()
     assert repeated <= deadly * IN_FLIGHT, (repeated, kills, seed)
-    assert len({call.key for call in server.calls}) == edits  # a provider could bill each once
+    assert len({call.key for call in server.calls}) == calls  # a provider could bill each once
     assert repeated  # else the kills hit nothing
     names = ", ".join(f"{count} x {queue} {what}".strip() for (queue, what), count in kills.items())
-    print(f"{kills.total()} kills ({names}), {repeated} of {edits} calls repeated, seed {seed}")  # noqa: T201
+    print(f"{kills.total()} kills ({names}), {repeated} of {calls} calls repeated, seed {seed}")  # noqa: T201
