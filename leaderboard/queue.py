@@ -27,6 +27,8 @@ PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE = (
 )
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
+#: What is played is scored before more is played: rows come onto the board one by one.
+FIRST = URGENT | {SCORE}
 #: Seconds after which a job is ended from outside; others end by themselves. A test has a
 #: deadline of its own, long before.
 JOB_SECONDS = {PROBE: 600}
@@ -64,7 +66,7 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                     # One of a name waits at a time, but every job has an id of its own: the
                     # end of a running job would take the next one of the same id with it.
                     job_id=f"{name}-{uuid4().hex}",
-                    at_front=kind in URGENT,
+                    at_front=kind in FIRST,
                     timeout=JOB_SECONDS.get(kind, -1),
                     result_ttl=0,
                     failure_ttl=3600,

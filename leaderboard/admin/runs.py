@@ -84,7 +84,7 @@ class RunAdmin(admin.ModelAdmin):
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "suite":
-            kwargs["queryset"] = Suite.objects.playable()
+            kwargs["queryset"] = Suite.objects.startable()
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -196,7 +196,8 @@ def _models() -> QuerySet[EditingModel]:
 
 
 def _cases() -> QuerySet[Case]:
-    return Case.objects.select_related("suite", "picture__stored").defer("suite__definition")
+    cases = Case.objects.filter(suite__sealed=False)
+    return cases.select_related("suite", "picture__stored").defer("suite__definition")
 
 
 def _runs() -> QuerySet[Run]:

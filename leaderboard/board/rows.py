@@ -103,7 +103,10 @@ SELECT (SELECT max(computed_at) FROM leaderboard_standing),
        sum(CASE WHEN published THEN id ELSE 0 END), sum(CASE WHEN current THEN id ELSE 0 END),
        sum(CASE WHEN complete THEN id ELSE 0 END), sum(CASE WHEN cleared THEN id ELSE 0 END),
        sum(CASE WHEN state = 'paused' THEN id ELSE 0 END),
-       sum(CASE WHEN state = 'failed' THEN id ELSE 0 END)
+       sum(CASE WHEN state = 'failed' THEN id ELSE 0 END),
+       -- The bars of what is under way, in twentieths.
+       sum(CASE WHEN state IN ('queued', 'playing', 'scoring') AND edits_total > 0
+           THEN 20 * edits_done / edits_total + 40 * trips_scored / edits_total ELSE 0 END)
 FROM leaderboard_run
 """
 

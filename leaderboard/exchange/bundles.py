@@ -58,6 +58,8 @@ def pictures_size(run: Run) -> int:
 def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
     if run.state != RunState.FINISHED:
         raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
+    if run.suite.sealed:
+        raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are told")
     if run.suite.definition is None:
         raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
     model = run.editing_model

@@ -24,7 +24,7 @@ def visible_pictures(user: Any) -> QuerySet[StoredImage]:
     this = OuterRef("pk")
     trips = Trip.objects.filter(chain__run__in=Run.objects.visible_to(user))
     return StoredImage.objects.filter(
-        Q(Exists(SuitePicture.objects.filter(stored=this)))
+        Q(Exists(SuitePicture.objects.filter(stored=this, suite__sealed=False)))
         | Q(Exists(SourceImage.objects.filter(stored=this).exclude(status=Curation.DRAFT)))
         | Q(Exists(trips.filter(edited=this)))
         | Q(Exists(trips.filter(restored=this)))

@@ -98,16 +98,21 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Let others finalise what this token had claimed; how many runs that frees."""
         return self.filter(token=token).update(token=None, lease_until=None)
 
+    def counted(self) -> RunQuerySet:
+        """Runs whose numbers anybody may see; of a sealed suite's nothing but those."""
+        return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
+
     def public(self) -> RunQuerySet:
         """Runs that anybody may look at."""
-        return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
+        return self.counted().filter(suite__sealed=False)
 
     def visible_to(self, user: Any) -> RunQuerySet:
         """Runs this visitor may look at: staff all, others public ones and the yardsticks."""
         if user.is_staff:
             return self.all()
         open_to_all = Q(published=True) | Q(editing_model__is_reference=True)
-        return self.filter(open_to_all, editing_model__status=EditingModel.Status.PUBLISHED)
+        shown = self.filter(open_to_all, editing_model__status=EditingModel.Status.PUBLISHED)
+        return shown.filter(suite__sealed=False)
 
     def on_the_board(self) -> RunQuerySet:
         """The run that stands for each model on its suite."""

@@ -245,7 +245,15 @@ class Frozen(ValueError):
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
-        return self.filter(status=Suite.Status.FROZEN)
+        """Frozen suites that may be shown: sealed ones are only where they are asked for."""
+        return self.filter(status=Suite.Status.FROZEN, sealed=False)
+
+    def sealed(self) -> SuiteQuerySet:
+        return self.filter(status=Suite.Status.FROZEN, sealed=True)
+
+    def startable(self) -> SuiteQuerySet:
+        """What staff can play: frozen suites of our own, sealed ones too."""
+        return self.filter(status=Suite.Status.FROZEN, published_elsewhere=False)
 
     def playable(self) -> SuiteQuerySet:
         """Frozen suites of our own, most important first."""

@@ -88,7 +88,7 @@ def refresh_ranks(suite: Suite) -> None:
         _choose_current(suite)
         runs = [
             run
-            for run in suite.runs.on_the_board().select_related("editing_model")
+            for run in suite.runs.counted().filter(current=True).select_related("editing_model")
             if run.is_ranked
         ]
         Standing.objects.filter(run__suite=suite).update(
@@ -265,7 +265,7 @@ def _choose_current(suite: Suite) -> None:
     One that was played elsewhere only where there is none of ours.
     """
     newest: dict[int, int] = {}
-    finished = suite.runs.public().filter(state=RunState.FINISHED)
+    finished = suite.runs.counted().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
     finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):

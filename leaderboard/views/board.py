@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -19,6 +20,7 @@ from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
+from leaderboard.models import Run
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg
 from leaderboard.pages.charts import (
@@ -89,6 +91,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
+        "under_way": under_way(filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
         # Results of others are never ranked; their curves are shown all the same.
         "chart": curves_chart(
@@ -102,6 +105,12 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "every": filters.query(every=True),
         "everything": filters.query(weights="", scope="all"),
     }
+
+
+def under_way(filters: BoardFilters) -> list[Run]:
+    """Runs of this board's suite that are played or scored now, the furthest first."""
+    runs = Run.objects.active().visible_to(AnonymousUser()).filter(suite=filters.suite)
+    return list(runs.select_related("editing_model").order_by("-edits_done", "pk")[:FIRST_ROWS])
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:

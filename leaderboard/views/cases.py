@@ -70,7 +70,8 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 @noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     """One case as every model played it, the best first."""
-    cases = Case.objects.select_related("picture__stored", "suite").defer("suite__definition")
+    cases = Case.objects.filter(suite__sealed=False)
+    cases = cases.select_related("picture__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
     numbers = strips.short_numbers(case.suite.trips)
     chains = list(
@@ -138,7 +139,7 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
         if too_many := limited(request, "jpeg"):
             return too_many
         # Only the benchmark's own pictures: nobody has arbitrary ones encoded here.
-        if not SuitePicture.objects.filter(stored=sha256).exists():
+        if not SuitePicture.objects.filter(stored=sha256, suite__sealed=False).exists():
             raise Http404("no suite has this picture")
         stored = get_object_or_404(StoredImage, pk=sha256)
         try:

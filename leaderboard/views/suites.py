@@ -14,10 +14,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from evaluation.content import people
+from evaluation.metrics import HEADLINE
 from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.query import find_suite
 from leaderboard.board.rows import stamp, suites
-from leaderboard.models import Case, Run, Suite, SuitePicture, SuiteReport
+from leaderboard.models import Case, Run, Standing, Suite, SuitePicture, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import robustness as robustness_page
@@ -35,7 +37,8 @@ def index(request: HttpRequest) -> HttpResponse:
         newest.setdefault(suite.slug, suite)
     shown = [suite for suite in suites if newest[suite.slug] == suite]
     older = [suite for suite in suites if newest[suite.slug] != suite]
-    return render(request, "leaderboard/suites.html", {"suites": shown, "older": older})
+    context = {"suites": shown, "older": older, "sealed": _sealed()}
+    return render(request, "leaderboard/suites.html", context)
 
 
 @require_safe
@@ -117,6 +120,19 @@ def _power(suite: Suite) -> dict[str, float | None]:
     """What the suite can tell apart; empty until a worker has worked it out."""
     report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
     return report.power if report else {}
+
+
+def _sealed() -> list[tuple[Suite, list[Standing]]]:
+    """Sealed suites with their standings: names and numbers, and nothing else of them."""
+    suites = list(Suite.objects.sealed().defer("definition").order_by("slug", "-version"))
+    standings = Standing.objects.filter(
+        run__in=Run.objects.counted().filter(suite__in=suites, current=True),
+        metric__name=HEADLINE,
+        level=DEFAULT_LEVEL,
+        scope="all",
+    ).select_related("run__editing_model")
+    rows = standings.order_by("-usable_trips", "run__editing_model__name")
+    return [(suite, [row for row in rows if row.run.suite_id == suite.pk]) for suite in suites]
 
 
 def _counted(suites: Any) -> Any:

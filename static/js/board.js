@@ -20,3 +20,8 @@ if (button) {
   for (const tick of ticks) tick.addEventListener("change", count);
   count();
 }
+
+// Rows come one by one while runs are under way.
+if (document.querySelector(".under-way")) {
+  setTimeout(() => { if (!document.hidden) location.reload(); }, 15000);
+}

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from evaluation.content import catalog
 from leaderboard.content import loading
+from leaderboard.exchange.published_figures import import_figures
 
 
 class Command(BaseCommand):
@@ -40,6 +41,9 @@ class Command(BaseCommand):
             loading.load_source_image(source, loaded)
         for suite in tqdm(suites, desc="suites", unit="suite", disable=quiet or None):
             loading.load_suite(suite, loaded)
+        new, _ = import_figures(catalog.folder() / "published_figures.csv")
+        if new:
+            loaded.new["published figures"] = new
         if loaded.new and not quiet:
             news = ", ".join(f"{number} {what}" for what, number in loaded.new.items())
             self.stdout.write(f"New: {news}.")

@@ -25,5 +25,5 @@ class Command(BaseCommand):
             runs = runs.filter(pk=options["run"])
         for run in tqdm(runs, desc="runs", unit="run", disable=options["verbosity"] == 0 or None):
             rebuild(run)
-        for suite in Suite.objects.frozen().filter(runs__isnull=False).distinct():
+        for suite in Suite.objects.startable().filter(runs__isnull=False).distinct():
             refresh_ranks(suite)

@@ -73,7 +73,7 @@ def _missing(model: EditingModel) -> list[str]:
 
 def _suite(name: str) -> Suite:
     """The newest frozen suite of this name, or the version that the name ends with."""
-    frozen = list(Suite.objects.playable().defer("definition"))
+    frozen = list(Suite.objects.startable().defer("definition"))
     suite = find_suite(name, frozen)
     if suite is None:
         known = ", ".join(sorted({suite.slug for suite in frozen})) or "none"

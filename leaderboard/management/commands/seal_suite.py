@@ -1,0 +1,40 @@
+"""Make a sealed twin of a suite."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.content.suites import SuiteError, find_suite
+from leaderboard.content.sealing import seal
+from leaderboard.models import Suite
+
+
+class Command(BaseCommand):
+    help = (
+        "Makes a sealed twin of a suite from a folder with pictures, pictures.json and "
+        "wordings.json. Nothing of them is ever shown or exported: only how models do."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("suite", help="standard, or standard-v1 for one version.")
+        parser.add_argument("folder", type=Path)
+        parser.add_argument(
+            "--narrow", action="store_true", help="Even with few pictures, pairs or categories."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        suite = find_suite(options["suite"], Suite.objects.playable())
+        if suite is None:
+            raise CommandError(f"there is no suite {options['suite']!r} here")
+        try:
+            twin = seal(suite.core, options["folder"], narrow=options["narrow"])
+        except SuiteError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(
+            f"{twin.key}: {twin.cases.count()} cases on {twin.pictures.count()} pictures. "
+            f"Play it with: manage.py start_run MODEL --suite {twin.key}"
+        )
