@@ -6,9 +6,10 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from leaderboard.models.audits import Audit
 from leaderboard.models.chains import Trip
 from leaderboard.models.pictures import StoredImage
-from leaderboard.models.runs import Run
+from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Curation, SourceImage, SuitePicture
 from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
 
@@ -22,12 +23,17 @@ def visible_pictures(user: Any) -> QuerySet[StoredImage]:
     if user.is_staff:
         return StoredImage.objects.all()
     this = OuterRef("pk")
-    trips = Trip.objects.filter(chain__run__in=Run.objects.visible_to(user))
+    runs = Run.objects.visible_to(user)
+    trips = Trip.objects.filter(chain__run__in=runs)
+    # Before the end nobody may know what is audited.
+    audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
     return StoredImage.objects.filter(
         Q(Exists(SuitePicture.objects.filter(stored=this, suite__sealed=False)))
         | Q(Exists(SourceImage.objects.filter(stored=this).exclude(status=Curation.DRAFT)))
         | Q(Exists(trips.filter(edited=this)))
         | Q(Exists(trips.filter(restored=this)))
+        | Q(Exists(audits.filter(sent=this)))
+        | Q(Exists(audits.filter(answer=this)))
         | Q(
             Exists(
                 UploadedPicture.objects.filter(stored=this, chain__in=UploadedChain.objects.kept())

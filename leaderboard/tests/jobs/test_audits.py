@@ -200,7 +200,10 @@ def test_the_plan_is_nobodys_business_before_the_run_has_finished(
     run = played(start(server))
     Run.objects.filter(pk=run.pk).update(published=True)
     assert "Audits" not in client.get(run.get_absolute_url()).content.decode()
+    touched = [audit.sent.thumbnail_url for audit in of(run) if audit.sent]
+    assert {client.get(url).status_code for url in touched} == {404}
     scored(run)
+    assert {client.get(url).status_code for url in touched} == {200}
     page = client.get(run.get_absolute_url()).content.decode()
     assert "Marks kept" in page
     for audit in of(run):
