@@ -8,10 +8,11 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, encode_jpeg
+from evaluation.measuring.error_rates import ErrorTable
 from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT, real
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
-from evaluation.witnesses import TripToJudge, load_witness
+from evaluation.witnesses import WITNESSES, TripToJudge, load_witness, witness_class
 from evaluation.witnesses.panel import Panel, Verdict
 from evaluation.witnesses.parsing import surroundings
 
@@ -170,3 +171,12 @@ def test_what_is_measured_to_be_unsure_ends_no_chain(parsing):
     pair = replace(GLASSES, object="earrings")
     found = judged(parsing, wearing_glasses(SOURCE), SOURCE, pair=pair)
     assert (found.thing, found.gates) == ("earrings", False)
+
+
+def test_only_a_witness_that_errs_in_less_than_5_percent_ends_chains():
+    measured = ErrorTable.stored("witness").rows
+    for name in WITNESSES:
+        if witness_class(name).gates:
+            rows = [row for row in measured if row.of == name]
+            assert {row.should_be_seen for row in rows} == {True, False}
+            assert all(row.rate < 0.05 for row in rows)
