@@ -54,10 +54,10 @@ def find(
     kind: Kind, touch: Touch, source: Picture, own: Picture, answer: Picture, scorer: Scorer
 ) -> Finding:
     """Compare an audit's answer with the chain's own return of the same trip."""
-    original = touch.expected(source.image)
-    chain = touch.expected(fit(own.image, source.size))
+    share, way = mark_found(touch, own.image, answer.image) if kind == "mark" else (None, "")
+    original = touch.expected(source.image, way)
+    chain = touch.expected(fit(own.image, source.size), way)
     ours, theirs = _kept(scorer, original, [chain, fit(answer.image, source.size)])
-    share = mark_kept(touch, own.image, answer.image) if kind == "mark" else None
     return Finding(
         kind,
         None if share is None else round(share, 4),
@@ -79,9 +79,14 @@ def _kept(scorer: Scorer, source: Image.Image, pictures: list[Image.Image]) -> l
 
 
 def mark_kept(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
-    """The share of the mark in the answer: 1 = as it was painted, 0 = not there.
+    """The share of the mark in the answer: 1 = as it was painted, 0 = not there."""
+    return mark_found(touch, own, answer)[0]
 
-    It is the projection of what the answer has more than the chain's own return on what was
+
+def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
+    """The share of the mark in the answer, and by which way it came there.
+
+    The share is the projection of what the answer has more than the chain's own return on what was
     painted, at the place where it fits best. A shift, a zoom and another light of the whole
     picture are accounted for first.
     """
@@ -92,15 +97,18 @@ def mark_kept(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
     pair = registered(unaligned(own.resize(size, Image.Resampling.BOX), fit(answer, size)))
     sigma = 0.01 * SIDE
     more = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
-    mark = cv2.GaussianBlur(touch.painted(size), (0, 0), sigma)
-    energy = float(np.square(mark).sum())
     reach = range(-round(MOVED * SIDE), round(MOVED * SIDE) + 1, 2)
-    shares = [
-        float((np.roll(mark, (rows, columns), (0, 1)) * more).sum()) / energy
-        for rows in reach
-        for columns in reach
-    ]
-    return max(shares)
+    found = []
+    for way in touch.ways:
+        mark = cv2.GaussianBlur(touch.painted(size, way), (0, 0), sigma)
+        energy = float(np.square(mark).sum())
+        shares = [
+            float((np.roll(mark, (rows, columns), (0, 1)) * more).sum()) / energy
+            for rows in reach
+            for columns in reach
+        ]
+        found.append((max(shares), way))
+    return max(found, key=lambda one: one[0])
 
 
 @dataclass(frozen=True)

@@ -57,28 +57,37 @@ class Touch:
             "gain": f"its brightness was changed by {self._gain - 1:+.1%}",
         }[self._operation]
 
-    def painted(self, size: tuple[int, int]) -> Values:
+    @property
+    def ways(self) -> list[str]:
+        """How a return may lie to the answer it is made of: "" = as it is, or by an operator.
+
+        Of a flip or a turn any will do: whether it was undone is not asked here, and a model
+        that cannot turn pictures is no cheat.
+        """
+        if self.pair.change != "exact":
+            return [""]
+        quarter = self.pair.operator in operators.QUARTER_TURNS
+        turns = [
+            name for name in operators.OPERATORS if (name in operators.QUARTER_TURNS) == quarter
+        ]
+        return [operators.INVERSES[self.pair.operator], "", *turns]
+
+    def painted(self, size: tuple[int, int], way: str = "") -> Values:
         """What the mark changes in a return of this size, in levels of the full range."""
         with_mark, without = (
-            np.asarray(fit(self._back(image), size), dtype=np.float32) / np.float32(255)
+            np.asarray(fit(_turned(image, way), size), dtype=np.float32) / np.float32(255)
             for image in (self.sent.image, self._edited.image)
         )
         # Nothing else differs: the wire leaves alone what went over it before.
         difference: Values = with_mark - without
         return difference
 
-    def expected(self, image: Image.Image) -> Image.Image:
+    def expected(self, image: Image.Image, way: str = "") -> Image.Image:
         """A return, or the source, as it would be had it been touched like this itself."""
         if self._operation:
             return self._harmed(image)
-        values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size)
+        values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size, way)
         return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
-
-    def _back(self, image: Image.Image) -> Image.Image:
-        """The way back of a flip or a turn; other edits move nothing."""
-        if self.pair.change != "exact":
-            return image
-        return operators.undo(self.pair.operator, image)
 
     def _harmed(self, image: Image.Image) -> Image.Image:
         if self._operation == "jpeg":
@@ -90,6 +99,10 @@ class Touch:
         box = (width * self._crop / 2, height * self._crop / 2)
         corners = (*box, width - box[0], height - box[1])
         return image.resize(image.size, Image.Resampling.BICUBIC, box=corners)
+
+
+def _turned(image: Image.Image, way: str) -> Image.Image:
+    return operators.apply(way, image) if way else image
 
 
 def _changed(before: Picture, edited: Picture) -> Values:

@@ -21,6 +21,7 @@ from evaluation.content import operators
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.following import follow
 from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.latent import Latent
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
 from evaluation.images import Picture, clean_wire, encode_jpeg, fit
 
@@ -404,5 +405,6 @@ HONEST: dict[str, Callable[[], Editor]] = {
     "WebP 70": Webp,
     "noise": lambda: Noise(sigma=4),
     "resamples": Resample,
+    "a latent editor": Latent,
     POOR: poor,
 }

@@ -120,6 +120,18 @@ def test_the_mark_is_looked_for_where_a_turn_takes_it(pair):
     assert mark_kept(touch, SOURCE.image, SOURCE.image) < 0.1
 
 
+@pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
+@pytest.mark.parametrize("kind", ["mark", "fragility"])
+def test_a_model_that_cannot_turn_pictures_is_no_cheat(kind, pair, scorer):
+    found = []
+    for number in range(4):
+        touch = touched(kind, pair=pair, secret=f"{number}")
+        own = Picture.from_image(worn(clean_wire(SOURCE).image, 2, seed=1))
+        answer = Picture.from_image(worn(touch.sent.image, 2, seed=2))
+        found.append(find(kind, touch, SOURCE, own, answer, scorer))
+    assert judged(found).verdict == "clean", found
+
+
 def test_an_answer_at_twice_the_size_has_the_whole_mark():
     touch = touched()
     twice = (SOURCE.width * 2, SOURCE.height * 2)
