@@ -72,7 +72,8 @@ def test_a_curator_adds_a_picture_and_a_pair_and_freezes_a_suite_that_then_stays
     page = curator.page
     add_picture(curator, tmp_path, 1, "A table")
     page.locator(".messagelist .success", has_text="A table").wait_for()
-    assert page.locator("#result_list img").evaluate("image => image.naturalWidth") > 0
+    small = page.locator("#result_list img").element_handle()
+    page.wait_for_function("image => image.naturalWidth > 0", arg=small)
     assert SourceImage.objects.get().slug == "a-table"  # made from the title as it was typed
     assert faults(curator) == []
 
@@ -103,6 +104,7 @@ def test_a_curator_adds_a_picture_and_a_pair_and_freezes_a_suite_that_then_stays
     page.fill("#id_trips", "3")
     page.fill("#id_size", "256")
     page.fill("#id_cases", "2")
+    page.check("#id_narrow")  # two pictures and one pair rank nobody, and the suite says so
     page.click("[name=_continue]")
     page.click("text=What this draft would become")
     page.get_by_text("2 cases on 2 pictures with 1 pairs").wait_for()
