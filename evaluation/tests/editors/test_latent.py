@@ -21,8 +21,8 @@ COPY = "Copy the image exactly."
 
 @pytest.fixture(scope="module")
 def coffee():
-    source = SMOKE.picture_by_slug["coffee"]
-    return Picture.from_image(sources.prepared(source, SMOKE.size))
+    original = Picture.from_bytes(sources.original("skimage:coffee"))
+    return Picture.from_image(sources.prepare(original.image, SMOKE.size))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_it_is_clean_after_one_trip_worn_after_five_and_ruined_after_twenty(coff
 
 
 def test_the_edit_is_made_and_seen(coffee):
-    pair = SMOKE.pair_by_slug["apple"]
+    pair = SMOKE.pair_by_slug["red-ball"]
     answer = load_editor("latent").edit(coffee, pair.forward).picture
     assert change_seen(coffee.image, answer.image, pair).seen is True
 
