@@ -373,7 +373,13 @@ class Suite(models.Model):
     @property
     def chain_count(self) -> int:
         """How many chains one run has: a case may be played more than once."""
-        return self.cases.aggregate(number=models.Sum("repeats"))["number"] or 0
+        return self.case_and_chain_count[1]
+
+    @property
+    def case_and_chain_count(self) -> tuple[int, int]:
+        """How many cases the suite has, and how many chains one run of it."""
+        found = self.cases.aggregate(cases=models.Count("pk"), chains=models.Sum("repeats"))
+        return found["cases"], found["chains"] or 0
 
     @cached_property
     def core(self) -> core.Suite:

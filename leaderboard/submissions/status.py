@@ -68,8 +68,9 @@ def estimate(submission: Submission) -> Estimate:
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
-    suite, chains = submission.suite, submission.suite.chain_count
-    audits = audit_count(suite.cases.count(), settings.AUDITS)
+    suite = submission.suite
+    cases, chains = suite.case_and_chain_count
+    audits = audit_count(cases, settings.AUDITS)
     return model.estimate(2 * suite.trips * chains + audits, chains)
 
 

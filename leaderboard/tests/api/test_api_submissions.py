@@ -233,8 +233,8 @@ def test_a_list_of_runs_and_suites_takes_few_queries(
             editing_model=model,
             api_token=ApiToken.objects.get(),
         )
-        # One for each: the estimate looks for the model's own pace.
-        with django_assert_max_num_queries(5 + number):
+        # Two for each: the estimate counts the chains, and looks for the model's own pace.
+        with django_assert_max_num_queries(5 + 2 * number):
             rows = client.get(ADDRESS, headers=header).json()["items"]
         assert [row["run"]["state"] for row in rows] == ["finished"] * number
         assert rows == [client.get(f"{ADDRESS}/{row['token']}").json() for row in rows]

@@ -84,7 +84,7 @@ def test_addresses_with_mistakes_are_not_kept(client, suite, address):
 
 
 def test_a_page_with_mistakes_costs_no_more(client, suite, django_assert_max_num_queries):
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(8):
         client.get("/?metric=nonsense")
 
 
