@@ -23,9 +23,10 @@ def _quick(settings: Any) -> None:
 def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_pictures():
     suite = factories.tiny_suite()
     runs = [play("noop", suite, slug=f"noop-{number}") for number in range(3)]
-    assert {
-        q for run in runs for c in run.chains.all() for q in c.results["ssim"]["retention"]
-    } == {1.0}
+    # All but what the wire's dither takes.
+    assert all(
+        q > 0.99 for run in runs for c in run.chains.all() for q in c.results["ssim"]["retention"]
+    )
     for case in diagnose_suite(suite):
         assert (case.runs, case.difficulty, case.flags) == (3, 1.0, (TOO_HARD,))
 
