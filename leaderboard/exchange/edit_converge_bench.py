@@ -49,6 +49,12 @@ COLUMNS = (
     *("psnr", "ssim", "lpips", "clip_similarity"),
 )
 SCORES = COLUMNS[6:]
+#: Their names of what we call otherwise.
+CATEGORIES: dict[str, str] = {
+    **{name: name for name in Category.values},
+    "scene_objects": Category.OBJECTS,
+    "geometric": Category.GEOMETRY,
+}
 KINDS = {"portrait": Kind.FACE, "scene": Kind.SCENE, "object": Kind.OBJECT}
 MOST_ROWS = 200_000
 Place = tuple[str, str, str]
@@ -135,9 +141,9 @@ def _row(line: dict[str, str], number: int) -> Row:
             raise wrong(name, "is not a name")
     if line["image_type"] not in KINDS:
         raise wrong("image_type", f"is none of {', '.join(KINDS)}")
-    category = line["edit_category"].replace("_", "-")
-    if category not in Category.values:
-        raise wrong("edit_category", f"is none of {', '.join(Category.values)}")
+    category = CATEGORIES.get(line["edit_category"])
+    if category is None:
+        raise wrong("edit_category", f"is none of {', '.join(CATEGORIES)}")
     if not line["round"].isdecimal() or not 1 <= int(line["round"]) <= 100:
         raise wrong("round", "is not a round from 1 to 100")
     return Row(
