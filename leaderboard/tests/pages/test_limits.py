@@ -12,7 +12,17 @@ pytestmark = pytest.mark.django_db
 
 #: A few queries and a page of fixed size: tests/jobs/test_budgets.py has their budgets.
 CHEAP = {
-    *("model", "run", "run_progress", "run_case", "suites", "suite_latest", "suite", "suite_file"),
+    *(
+        "model",
+        "run",
+        "run_progress",
+        "run_case",
+        "loss_map",
+        "suites",
+        "suite_latest",
+        "suite",
+        "suite_file",
+    ),
     *("submission", "submission_state", "uploaded_chain", "uploaded_chain_state"),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
     *("robots", "sitemap"),
