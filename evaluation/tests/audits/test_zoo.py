@@ -56,13 +56,18 @@ def same(row, found):
     assert found["loss_under_audit"] == pytest.approx(row["loss_under_audit"], abs=0.1)
 
 
+#: Played here, one for each thing that stops a trick; the tables' own command plays them all.
+PLAYED_TRICKS = ("the source in the low bits", "keeps what it was sent, by hash")
+PLAYED_HONEST = ("JPEG 75",)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRICKS)
+@pytest.mark.parametrize("name", PLAYED_TRICKS)
 def test_a_trick_is_stopped_as_the_table_says(name, zoo, tables):
     same(next(row for row in tables["tricks"] if row["name"] == name), zoo.trick(name))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("name", PLAYED_HONEST)
 def test_an_honest_editor_gets_what_the_table_says(name, zoo, tables):
     same(next(row for row in tables["honest"] if row["name"] == name), zoo.honest(name))
