@@ -191,7 +191,7 @@ def written(folder: Path, text: str | bytes) -> Path:
         (b"\xff\xfe", "not readable JSON"),
         ('{"format": 2, "format": 2}', "stands twice"),
         ('{"format": NaN}', "NaN is not a number"),
-        ('{"format": 2}', "not a run bundle of format 1"),
+        ('{"format": 1}', "not a run bundle of format 2"),
         ("[" * 100_000, "not readable JSON"),
         ('{"format": 2}', "Field required"),
     ],
