@@ -68,8 +68,7 @@ NOTHING_DONE = {
     "shift 3 px": lambda image: moved(image, right=3, down=-2),
     "shift and zoom": lambda image: moved(image, right=-4, down=3, zoom=1.03),
     "resized": lambda image: image.resize((image.width * 3 // 2, image.height * 3 // 2)),
-    "blank": lambda image: Image.new("RGB", image.size, (90, 90, 90)),
-}
+}  # a blank answer never comes this far: it ends its chain as blank
 
 
 @pytest.mark.parametrize("what", NOTHING_DONE)
