@@ -51,13 +51,18 @@ def audit_count(cases: int, least: int = LEAST) -> int:
 def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
     """The audits of a run: so many cases at least, or one in ten; half of them marks.
 
-    A change of style takes a mark along, so those cases are never marked.
+    A change of style takes a mark along, so those cases are never marked; flips and turns only
+    where there is not enough else, since anybody undoes those without a kept source.
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
     count = audit_count(len(changes), least)
     chosen = shuffled(secret, changes, lambda slug: f"audit/{slug}")[:count]
-    marked = set([slug for slug in chosen if changes[slug] != "global"][: (count + 1) // 2])
+    markable = sorted(
+        (slug for slug in chosen if changes[slug] != "global"),
+        key=lambda slug: changes[slug] == "exact",
+    )
+    marked = set(markable[: (count + 1) // 2])
     return [
         Audit(slug, *_where(secret, cases[slug], suite), "mark" if slug in marked else "fragility")
         for slug in chosen

@@ -46,6 +46,15 @@ def test_a_change_of_style_is_never_marked():
             assert audit.kind == "fragility" or pair.change != "global"
 
 
+@given(SECRETS)
+def test_marks_are_painted_where_a_kept_source_would_help_most(secret):
+    audits = plan(secret, SMOKE)
+    changes = {c.slug: SMOKE.pair_by_slug[c.pair].change for c in SMOKE.cases}
+    turned = [audit for audit in audits if changes[audit.case] == "exact"]
+    spare = [a for a in audits if a.kind == "fragility" and changes[a.case] == "local"]
+    assert not spare or all(audit.kind == "fragility" for audit in turned)
+
+
 def test_another_secret_audits_other_cases_with_other_seeds():
     plans = [plan(f"secret {number}", SMOKE) for number in range(8)]
     assert len({tuple(audit.case for audit in one) for one in plans}) == 8
