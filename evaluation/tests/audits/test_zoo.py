@@ -11,8 +11,8 @@ import pytest
 from evaluation.testing.tricks import HONEST, POOR, TRICKS
 from evaluation.testing.zoo.tables import TABLES, Zoo
 
-#: No witness looks yet whether the thing asked for is there (method §4).
-WAITS_FOR_WITNESSES = {"toggles a patch"}
+#: What audits alone do not stop: it needs witnesses (method §4), which the zoo is played without.
+STILL_WIN = {"toggles a patch"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_every_trick_ends_no_better_than_what_it_disguises_or_out_with_a_reason(
         for row in tables["tricks"]
         if row["ranked"] and row["usable_trips"] > honest[row["disguises"]] + 0.05
     }
-    assert won == WAITS_FOR_WITNESSES
+    assert won == STILL_WIN
     assert all(row["reasons"] for row in tables["tricks"] if not row["ranked"])
 
 

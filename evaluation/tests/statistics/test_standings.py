@@ -12,7 +12,7 @@ from evaluation.statistics.covariance import Design
 from evaluation.statistics.events import CAUSES, Case, event
 from evaluation.statistics.half_life import summarise
 from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.ranking import rank_board
+from evaluation.statistics.ranking import rank_scope
 from evaluation.statistics.standings import (
     ScoredTrip,
     chain_numbers,
@@ -106,17 +106,15 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
         at_half = {s.scope: s for s in found if s.level == 0.5}
         kept.append(at_half["all"].values.aligned(cases).astype(np.float32))
         usable.append({scope: s.numbers["usable_trips"] for scope, s in at_half.items()})
-    table = np.column_stack(kept)
-    ranked = set()
+    told = set()
     for scope in usable[0]:
-        rows = Design(cases).rows(scope)
-        part = Design([cases[row] for row in rows])
-        means = part.mean(table[rows])
-        assert means == pytest.approx([own[scope] for own in usable], rel=1e-6)
-        ranks = rank_board(part, table[rows])
+        shown = [own[scope] for own in usable]
+        part = Design([case for case in cases if scope in case.scopes])
+        ranks = rank_scope(cases, np.column_stack(kept), scope, shown)
+        assert ranks.sets == rank_scope(cases, np.column_stack(kept), scope).sets
         assert ranks.shared == ((2, 1) if part.enough else (1, 1))
-        ranked |= {scope} if part.enough else set()
-    assert {"all", "category:category-0"} <= ranked
+        told |= {scope} if part.enough else set()
+    assert {"all", "category:category-0"} <= told
 
 
 def test_the_cause_of_a_composite_is_the_metric_that_was_smallest():
