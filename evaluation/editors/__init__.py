@@ -30,6 +30,7 @@ EDITORS: dict[str, str] = {
     "resample": "evaluation.editors.reference:Resample",
     "colour-drift": "evaluation.editors.reference:ColourDrift",
     "latent": "evaluation.editors.latent:Latent",
+    "neural-eraser": "evaluation.editors.neural_eraser:NeuralEraser",
     "ark": "evaluation.editors.providers.ark:Ark",
     "bfl": "evaluation.editors.providers.bfl:BlackForestLabs",
     "dashscope": "evaluation.editors.providers.dashscope:DashScope",

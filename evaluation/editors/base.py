@@ -53,7 +53,7 @@ class Beside:
 class Editor(ABC):
     """Edits a picture by a prompt. Threads may share one editor."""
 
-    #: Which RQ queue plays it: "edits" (waits on others, no torch) or "gpu" (computes with torch).
+    #: Which RQ queue plays it: "edits" (no torch) or "gpu" (computes with torch).
     queue: ClassVar[str] = "edits"
 
     def send(

@@ -12,13 +12,12 @@ from typing import Any
 from evaluation.editors.base import Answer, Editor
 from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
+from evaluation.editors.payloads import type_note
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
 from evaluation.http.large_answers import LARGE, LARGE_PIXELS
 from evaluation.images import MAX_BYTES, ImageError, Picture
 
-#: The note of an answer whose stated type is not that of its bytes, which count.
-WRONG_TYPE = "wrong_type"
 #: 4096 x 4096 and a little: the largest that editing models answer with today.
 MAX_ANSWER_PIXELS = 17_000_000
 
@@ -85,10 +84,8 @@ class Endpoint(Settings, Editor):
             raise bad_answer(str(error)) from error
         except TimeoutError:
             raise bad_answer("no room for a picture this large: others are being read") from None
-        stated = {"image/jpg": "image/jpeg"}.get(call.stated_type, call.stated_type)
-        if stated.startswith("image/") and stated != answered.mime:
-            call.notes[WRONG_TYPE] = f"said {stated}, sent {answered.mime}"
-        return Answer(answered, seconds, self.price, {"status": reply.status, **call.notes})
+        notes = {"status": reply.status, **call.notes, **type_note(call.stated_type, answered)}
+        return Answer(answered, seconds, self.price, notes)
 
     def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
         """The same for every attempt at the same edit of the same run."""

@@ -6,6 +6,7 @@ drawn is found again by the same rule, so that taking it away needs no look at i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ from evaluation.editors import drawings
 from evaluation.editors.instructions import Action, Instruction
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+#: Gives the image with the masked pixels filled in, all others as they were.
+FillIn: TypeAlias = Callable[[Image.Image, Mask], Image.Image]
 
 INPAINT_RADIUS = 5
 # Redder than bluer by this much, of 255: a thing that people call red.
@@ -30,10 +33,48 @@ BOLD = 0.04  # of the letters' size, on every side
 INK_SHARE = 0.04
 
 
+def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
+    """The image with the masked pixels filled in from around them (Telea's inpainting)."""
+    import cv2
+
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not rows.size:
+        return image
+    around = 4 * rim(image) + INPAINT_RADIUS
+    left, top = max(int(columns[0]) - around, 0), max(int(rows[0]) - around, 0)
+    right = min(int(columns[-1]) + 1 + around, image.width)
+    bottom = min(int(rows[-1]) + 1 + around, image.height)
+    hole = widened(mask[top:bottom, left:right], rim(image))
+    pixels = np.ascontiguousarray(np.asarray(image.crop((left, top, right, bottom))))
+    filled = np.asarray(
+        cv2.inpaint(pixels, hole.astype(np.uint8), INPAINT_RADIUS, cv2.INPAINT_TELEA)
+    )
+    result = image.copy()
+    result.paste(Image.fromarray(filled), (left, top))
+    return result
+
+
+def rim(image: Image.Image) -> int:
+    """So many pixels more than the drawing are filled in: an editor's own damage has smeared
+    its edge."""
+    return max(2, min(image.size) // 128)
+
+
+def widened(mask: Mask, pixels: int) -> Mask:
+    """The mask with a rim of so many pixels around it."""
+    import cv2
+
+    side = 2 * pixels + 1
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((side, side), np.uint8))) > 0
+
+
 def follow(
-    instruction: Instruction, image: Image.Image, places: Annotations = UNANNOTATED
+    instruction: Instruction,
+    image: Image.Image,
+    places: Annotations = UNANNOTATED,
+    fill: FillIn = fill_in,
 ) -> Image.Image:
-    """The image edited by rule, nothing else of it touched."""
+    """The image edited by rule, nothing else of it touched; `fill` closes what is erased."""
     rule, back = instruction.rule, instruction.back
     match instruction.action:
         case Action.TURN:
@@ -41,7 +82,7 @@ def follow(
         case Action.DRAW:
             return drawings.draw(instruction.subject, image, places)
         case Action.ERASE:
-            return fill_in(image, drawings.mask(instruction.subject, image.size, places))
+            return fill(image, drawings.mask(instruction.subject, image.size, places))
         case Action.TINT | Action.UNTINT:
             where = region(rule.region, image, places)
             return _tinted(image, instruction.subject, where, back)
@@ -50,7 +91,7 @@ def follow(
         case Action.WRITE:
             return _written(image, rule)
         case Action.UNWRITE:
-            return fill_in(image, _letters(image.size, rule))
+            return fill(image, _letters(image.size, rule))
         case Action.REWRITE | Action.UNREWRITE:
             return _rewritten(image, rule, places, back)
         case Action.SHRINK:
@@ -58,28 +99,6 @@ def follow(
         case Action.ENLARGE:
             return _enlarged(image, rule)
     return image
-
-
-def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
-    """The image with the masked pixels filled in from around them (Telea's inpainting)."""
-    import cv2
-
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not rows.size:
-        return image
-    # A little more than the drawing: an editor's own damage has smeared its edge.
-    margin = max(2, min(image.size) // 128)
-    around = 4 * margin + INPAINT_RADIUS
-    left, top = max(int(columns[0]) - around, 0), max(int(rows[0]) - around, 0)
-    right = min(int(columns[-1]) + 1 + around, image.width)
-    bottom = min(int(rows[-1]) + 1 + around, image.height)
-    hole = mask[top:bottom, left:right].astype(np.uint8) * 255
-    hole = np.asarray(cv2.dilate(hole, np.ones((2 * margin + 1, 2 * margin + 1), np.uint8)))
-    pixels = np.ascontiguousarray(np.asarray(image.crop((left, top, right, bottom))))
-    filled = np.asarray(cv2.inpaint(pixels, hole, INPAINT_RADIUS, cv2.INPAINT_TELEA))
-    result = image.copy()
-    result.paste(Image.fromarray(filled), (left, top))
-    return result
 
 
 def region(name: str, image: Image.Image, places: Annotations) -> Mask:

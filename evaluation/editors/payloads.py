@@ -9,6 +9,20 @@ from typing import Any
 from evaluation.editors.failures import bad_answer
 from evaluation.images import MAX_BYTES, ImageError, Picture
 
+#: The note of an answer whose type is not what it says; such a picture is taken all the same.
+WRONG_TYPE = "wrong_type"
+#: The note of where a provider keeps the picture; for us alone, its address may be signed.
+KEPT_AT = "kept_at"
+
+
+def type_note(stated: str, picture: Picture) -> dict[str, str]:
+    """A note where the stated MIME type is not that of the picture's first bytes."""
+    stated = stated.partition(";")[0].strip().lower()
+    stated = {"image/jpg": "image/jpeg"}.get(stated, stated)
+    if not stated.startswith("image/") or stated == picture.mime:
+        return {}
+    return {WRONG_TYPE: f"said {stated[:60]}, sent {picture.mime}"}
+
 
 def decoded(data: bytes) -> Picture:
     try:

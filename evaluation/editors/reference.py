@@ -11,9 +11,10 @@ import hashlib
 import importlib.util
 import time
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from PIL import Image
 
 from evaluation.editors.base import Answer, Beside, Editor
@@ -105,7 +106,7 @@ class BlankCard(RuleEditor):
 class Thumbnail(RuleEditor):
     """Shrinks the picture to a thumbnail and back."""
 
-    side: int = 16
+    side: Annotated[int, Interval(ge=1, le=4096)] = 16
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         scale = self.side / max(image.size)
@@ -117,7 +118,7 @@ class Thumbnail(RuleEditor):
 class Jpeg(RuleEditor):
     """Saves the picture as JPEG."""
 
-    quality: int = 75
+    quality: Annotated[int, Interval(ge=1, le=100)] = 75
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         return Picture.from_bytes(encode_jpeg(image, self.quality))
@@ -127,7 +128,7 @@ class Jpeg(RuleEditor):
 class Noise(RuleEditor):
     """Adds Gaussian noise, `sigma` of 255."""
 
-    sigma: float = 2.0
+    sigma: Annotated[float, Interval(ge=0, le=255)] = 2.0
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         values = np.asarray(image, dtype=np.float64)
@@ -139,7 +140,7 @@ class Noise(RuleEditor):
 class Resample(RuleEditor):
     """Resizes the picture to a part of its size and back."""
 
-    factor: float = 7 / 8
+    factor: Annotated[float, Interval(gt=0, le=1)] = 7 / 8
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         small = (
@@ -153,7 +154,7 @@ class Resample(RuleEditor):
 class ColourDrift(RuleEditor):
     """Makes the picture a little greener, `step` of 255."""
 
-    step: int = 2
+    step: Annotated[int, Interval(ge=-255, le=255)] = 2
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
         red, green, blue = image.split()

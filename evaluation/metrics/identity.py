@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
+from hashlib import sha256
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from evaluation.metrics import weights
+from evaluation import weights
 from evaluation.metrics.base import Box, DirectMetric, Features, Subject, finite
+from evaluation.weights.packages import DlibFaces
 
 # The square looked at is this many times as large as the annotated face, which may have
 # moved a little or grown, and is brought to this side.
@@ -23,6 +26,8 @@ SMALL_SIDE = 192
 WHOLE_SIDE = 512
 # Folds of cloth get up to .2, faces more than 1.
 SURE = 0.5
+# Embeddings that are kept.
+REMEMBERED = 32
 
 
 class Identity(DirectMetric):
@@ -42,6 +47,8 @@ class Identity(DirectMetric):
     def __init__(self) -> None:
         # dlib's networks are not made to be run by two threads at once.
         self._lock = Lock()
+        # The witness of identity looks at the same pictures.
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
 
     @property
     def weights_sha256(self) -> str | None:
@@ -107,12 +114,20 @@ class Identity(DirectMetric):
     def _embedding(self, image: Image.Image) -> Any:
         """128 numbers of the face in the picture; None where there is none."""
         pixels = np.ascontiguousarray(image)
+        key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
         with self._lock:
-            face = self._face(pixels, image)
-            if face is None:
-                return None
-            landmarks = self._landmarks(pixels, face)
-            return np.array(self._network.compute_face_descriptor(pixels, landmarks))
+            if key not in self._known:
+                self._known[key] = self._computed(pixels, image)
+                while len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+            return self._known[key]
+
+    def _computed(self, pixels: Any, image: Image.Image) -> Any:
+        face = self._face(pixels, image)
+        if face is None:
+            return None
+        landmarks = self._landmarks(pixels, face)
+        return np.array(self._network.compute_face_descriptor(pixels, landmarks))
 
     def _face(self, pixels: Any, image: Image.Image) -> Any:
         """The surest face: by gradients, which takes no time, else by the network."""
@@ -141,19 +156,19 @@ class Identity(DirectMetric):
     def _by_network(self) -> Any:
         import dlib
 
-        return dlib.cnn_face_detection_model_v1(_file(weights.DlibFaces.DETECTOR))
+        return dlib.cnn_face_detection_model_v1(_file(DlibFaces.DETECTOR))
 
     @cached_property
     def _landmarks(self) -> Any:
         import dlib
 
-        return dlib.shape_predictor(_file(weights.DlibFaces.LANDMARKS))
+        return dlib.shape_predictor(_file(DlibFaces.LANDMARKS))
 
     @cached_property
     def _network(self) -> Any:
         import dlib
 
-        return dlib.face_recognition_model_v1(_file(weights.DlibFaces.EMBEDDING))
+        return dlib.face_recognition_model_v1(_file(DlibFaces.EMBEDDING))
 
 
 def _file(name: str) -> str:

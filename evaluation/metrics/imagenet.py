@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from evaluation.metrics import weights
+from evaluation import weights
 from evaluation.metrics.base import Features
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, cosine_distances
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from evaluation.metrics import weights
+from evaluation import weights
 from evaluation.metrics.base import CELLS, Cells, Features, finite
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, moved
 from evaluation.torch_compat import ready_torchvision

@@ -53,7 +53,7 @@ class Ark(HostedEditor):
         }
         if items[0].get("b64_json"):
             return Edited(from_base64(items[0]["b64_json"]), notes)
-        return Edited(self.fetch(items[0].get("url")), notes)
+        return self.fetched(items[0].get("url"), notes)
 
     def _payload(self, request: Request) -> dict[str, Any]:
         payload: dict[str, Any] = {

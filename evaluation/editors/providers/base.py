@@ -33,7 +33,7 @@ from evaluation.editors.failures import (
     server_error,
     shorten,
 )
-from evaluation.editors.payloads import decoded, from_base64
+from evaluation.editors.payloads import KEPT_AT, decoded, from_base64, type_note
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.http.hosted_client import Limits, Wire
@@ -69,6 +69,8 @@ class Edited:
     data: bytes = field(repr=False)
     notes: Mapping[str, Any] = field(default_factory=dict)
     cost: float | None = None
+    #: What the answer says its picture is; its bytes may say otherwise.
+    stated_type: str = ""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,6 +131,7 @@ class HostedEditor(Editor):
                 hide(request.key, error)
                 raise
         notes |= {"mime": answered.mime, "model": self.model, **edited.notes}
+        notes |= type_note(edited.stated_type, answered)
         cost = edited.cost if edited.cost is not None else self.price
         return Answer(answered, time.monotonic() - started, cost, notes)
 
@@ -225,10 +228,24 @@ class HostedEditor(Editor):
             error.billed = True  # the edit itself was accepted
             raise
 
-    def fetch(self, url: Any) -> bytes:
-        """The picture at an answered address or data URI; sends no credentials."""
+    def fetched(self, url: Any, notes: Mapping[str, Any]) -> Edited:
+        """The answer whose picture is at this address or in this data URI."""
         if isinstance(url, str) and url.startswith("data:"):
-            return from_base64(url)
+            return Edited(from_base64(url), notes, stated_type=url[5:].partition(";")[0])
+        reply = self._fetch(url)
+        stated = reply.headers.get("content-type", "")
+        return Edited(reply.body, {**notes, KEPT_AT: url}, stated_type=stated)
+
+    def fetch_again(self, url: str) -> bytes:
+        """A picture that was fetched before, where the provider still keeps it; or EditorError."""
+        with self.wire.call(self.timeout) as limits:
+            try:
+                return self._fetch(url).body
+            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
+                raise self._network_error(error, limits) from error
+
+    def _fetch(self, url: Any) -> Reply:
+        """What is at an answered address; sends no credentials."""
         if not isinstance(url, str) or not url:
             raise bad_answer("the answer holds no picture")
         if not is_https(url) and origin(url) != origin(self.url):
@@ -302,7 +319,7 @@ class HostedEditor(Editor):
         client.event_hooks = {"response": [check]}
         return client
 
-    def _picture_at(self, url: str) -> bytes:
+    def _picture_at(self, url: str) -> Reply:
         reply = self.wire.send("GET", url)
         where = f"the picture at {origin(url)}"
         if 300 <= reply.status < 400:
@@ -312,7 +329,7 @@ class HostedEditor(Editor):
             raise failure(where, reply.status, reply.text, wait, billed=True)
         if reply.status >= 400:
             raise bad_answer(f"{where} cannot be fetched: HTTP {reply.status}")
-        return reply.body
+        return reply
 
     def _patiently(self, get: Callable[[], T]) -> T:
         """What `get` gives, asked again after faults that pass."""

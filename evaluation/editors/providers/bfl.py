@@ -43,7 +43,7 @@ class BlackForestLabs(HostedEditor):
                 notes[f"stated_{name}"] = result[name]
         if (used := result.get("prompt")) and used != request.prompt:
             notes["revised_prompt"] = used
-        return Edited(self.fetch(result.get("sample")), notes)
+        return self.fetched(result.get("sample"), notes)
 
     def _payload(self, request: Request) -> dict[str, Any]:
         payload: dict[str, Any] = {

@@ -38,7 +38,7 @@ class DashScope(HostedEditor):
             url = next(part["image"] for part in content if part.get("image"))
         except (KeyError, IndexError, TypeError, AttributeError, StopIteration):
             raise bad_answer(f"{self.provider} answered without a picture") from None
-        return Edited(self.fetch(url), notes)
+        return self.fetched(url, notes)
 
     def _payload(self, request: Request) -> dict[str, Any]:
         parameters: dict[str, Any] = {

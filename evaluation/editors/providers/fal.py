@@ -50,7 +50,7 @@ class Fal(HostedEditor):
             raise Refused("has_nsfw_concepts: the picture was blacked out", notes=notes)
         if (used := result.get("prompt")) and used != request.prompt:
             notes["revised_prompt"] = used
-        return Edited(self.fetch(_first_url(result)), notes)
+        return self.fetched(_first_url(result), notes)
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)

@@ -136,7 +136,7 @@ class Gemini(HostedEditor):
         if said:
             notes["text"] = shorten(said)
         notes["stated_mime"] = pictures[-1].mime_type
-        return Edited(pictures[-1].data, notes)
+        return Edited(pictures[-1].data, notes, stated_type=pictures[-1].mime_type or "")
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)

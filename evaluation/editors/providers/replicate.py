@@ -57,7 +57,7 @@ class Replicate(HostedEditor):
         output = prediction.get("output")
         if isinstance(output, list):
             output = output[0] if output else None
-        return Edited(self.fetch(output), notes)
+        return self.fetched(output, notes)
 
     def _input(self, request: Request) -> dict[str, Any]:
         address = self._address(request)

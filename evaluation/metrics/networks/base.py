@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from evaluation.metrics import weights
+from evaluation import weights
 from evaluation.metrics.base import DirectMetric, Features, MetricError, finite
 from evaluation.metrics.networks.quick import quicken
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class NetworkMetric(DirectMetric):
     """A metric that runs a network: on a CUDA device where there is one, else on the CPU."""
 
-    #: The name of its weights in evaluation.metrics.weights.
+    #: The name of its weights in evaluation.weights.
     weights: ClassVar[str]
     #: Pictures in one pass, by device. One at a time stays in a CPU's cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}

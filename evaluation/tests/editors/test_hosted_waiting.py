@@ -100,7 +100,7 @@ def test_a_returned_address_is_fetched_with_care(
 @pytest.mark.parametrize("fake", ["dashscope"], indirect=True)
 def test_an_address_that_is_not_https_is_not_fetched(load: Load, address: Any) -> None:
     with pytest.raises(EditorError) as caught:
-        load().fetch(address)  # type: ignore[attr-defined]
+        load().fetch_again(address)  # type: ignore[attr-defined]
     assert caught.value.fault is Fault.BAD_ANSWER
 
 

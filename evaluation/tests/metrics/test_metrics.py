@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 from skimage import data
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
+from evaluation import weights
 from evaluation.metrics import (
     HEADLINE,
     METRICS,
@@ -20,7 +21,6 @@ from evaluation.metrics import (
     metric_class,
     scored_metrics,
     semantic_metrics,
-    weights,
 )
 from evaluation.metrics.base import DirectMetric, finite
 from evaluation.metrics.psnr import mse

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 import evaluation
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError
 from evaluation.metrics.clip import Clip
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.quick import quicken
 from evaluation.testing.reference_pictures import small, worn
+from evaluation.witnesses import TripToJudge, load_witness
 
 torch = pytest.importorskip("torch")
 ROOT = Path(evaluation.__file__).parent.parent
@@ -165,6 +168,24 @@ def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypat
     assert -1 <= score <= 1
     assert metric.direction(image, image, "a portrait", "with glasses") is None
     assert metric.direction(image, worn(image, 60), "the same", "the same") is None
+
+
+def test_the_witness_of_clips_direction_is_heard_of_pairs_that_say_it_in_words(
+    tiny_weights, monkeypatch
+):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
+    witness, image = load_witness("clip"), small()
+    witness.share({"clip": TinyClip()})
+    before, edited = Picture.from_image(image), Picture.from_image(worn(image, 60))
+    words = {"source_text": "a portrait", "target_text": "a portrait with glasses"}
+    pair = EditPair("glasses", "accessories", "Add.", "Remove.", "local", **words)
+    found = witness.look(TripToJudge(before, before, edited, before, pair))
+    assert found.made is (found.amounts[0] >= 0.1)
+    assert not found.gates
+    idle = witness.look(TripToJudge(before, before, before, before, pair))
+    assert (idle.made, idle.undone) == (False, None)
+    silent = EditPair("glasses", "accessories", "Add.", "Remove.", "local")
+    assert witness.look(TripToJudge(before, before, edited, before, silent)) is None
 
 
 def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypatch):

@@ -8,10 +8,11 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image, ImageFilter
 from skimage import data
 
+from evaluation import weights
 from evaluation.images import Picture, encode_jpeg
 from evaluation.measuring.footprint import footprint
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import MetricError, identity, metric_class, weights
+from evaluation.metrics import MetricError, identity, metric_class
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.picture import PARTS, WholePicture, least_kept
 from evaluation.metrics.place import STRIDE, WINDOW, kept_inside, lost_share, worst_place

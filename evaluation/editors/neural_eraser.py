@@ -1,0 +1,66 @@
+"""The neural eraser: edits by rule, but what it takes away a network paints over.
+
+MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) invents what was behind the thing.
+It is an honest editor with a real network's faults that every machine can run.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation import weights
+from evaluation.editors.base import Beside
+from evaluation.editors.following import Mask, follow, rim, widened
+from evaluation.editors.instructions import Instruction
+from evaluation.editors.reference import RuleEditor
+from evaluation.images import Picture
+
+WEIGHTS = "neural-eraser"
+
+
+class NeuralEraser(RuleEditor):
+    """Draws, tints and turns like every yardstick; erases with MI-GAN. It needs no torch."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # a network of OpenCV's holds one picture at a time
+
+    def answer(
+        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
+    ) -> Picture:
+        edited = follow(instruction, picture.image, beside.annotations, self.paint_over)
+        return Picture.from_image(edited)
+
+    def paint_over(self, image: Image.Image, mask: Mask) -> Image.Image:
+        if not mask.any():
+            return image
+        # The network takes 0 for a hole and leaves every other pixel as it is.
+        kept = np.where(widened(mask, rim(image)), 0, 255).astype(np.uint8)
+        pixels = np.asarray(image).transpose(2, 0, 1)
+        with self._lock:
+            self._network.setInput(np.ascontiguousarray(pixels[None]), "image")
+            self._network.setInput(kept[None, None], "mask")
+            painted = self._network.forward()[0]
+        return Image.fromarray(np.ascontiguousarray(painted.transpose(1, 2, 0)))
+
+    @cached_property
+    def _network(self) -> Any:
+        import cv2
+
+        file, _ = weights.locate(WEIGHTS)
+        return cv2.dnn.readNetFromONNX(np.frombuffer(file.read_bytes()[8:], np.uint8))
+
+    def missing(self) -> list[str]:
+        lacking = super().missing()
+        try:
+            weights.locate(WEIGHTS)
+        except weights.WeightsError as error:
+            lacking.append(str(error))
+        return lacking
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"weights_sha256": weights.locate(WEIGHTS)[1]}

@@ -1,0 +1,78 @@
+"""The neural eraser with its real network; without its weights it says how to get them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation import weights
+from evaluation.content import catalog, sources
+from evaluation.editors import load_editor
+from evaluation.editors.base import Beside
+from evaluation.editors.neural_eraser import WEIGHTS
+from evaluation.images import Picture
+
+
+@pytest.fixture(scope="module")
+def eraser():
+    try:
+        weights.fetch(WEIGHTS)
+    except weights.WeightsError as error:
+        pytest.skip(f"MI-GAN's weights cannot be had here: {error}")
+    return load_editor("neural-eraser")
+
+
+@pytest.fixture(scope="module")
+def portrait():
+    row = next(one for one in catalog.source_images() if one.slug == "woman-with-buns")
+    image = Picture.from_bytes(sources.original(row.origin, row.sha256)).image
+    places = sources.prepare_annotations(row.annotations, image.size, 256)
+    return Picture.from_image(sources.prepare(image, 256)), Beside(annotations=places)
+
+
+def difference(one, other):
+    return np.abs(np.asarray(one.image, int) - np.asarray(other.image, int)).max(axis=2)
+
+
+def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait):
+    source, beside = portrait
+    worn = eraser.edit(source, "Add glasses", 1, beside).picture
+    back = eraser.edit(worn, "Remove the glasses", 2, beside).picture
+    drawn = difference(source, worn) > 0
+    left = difference(worn, back) > 0
+    assert drawn.sum() > 200
+    # All of the drawing is painted over, with a rim of a few pixels and nothing far from it.
+    assert (left & drawn).sum() > 0.9 * drawn.sum()
+    rows, columns = np.nonzero(drawn)
+    top, bottom = max(rows.min() - 4, 0), rows.max() + 5
+    side, end = max(columns.min() - 4, 0), columns.max() + 5
+    outside = left.copy()
+    outside[top:bottom, side:end] = False
+    assert not outside.any()
+    # It guesses: nearer to the source than the glasses were, and not the source.
+    assert 0 < difference(source, back)[drawn].mean() < difference(source, worn)[drawn].mean()
+
+
+def test_the_same_picture_is_painted_the_same_twice(eraser, portrait):
+    source, beside = portrait
+    first, second = (eraser.edit(source, "Remove the glasses", n, beside) for n in (1, 2))
+    assert first.picture.sha256 == second.picture.sha256
+
+
+def test_a_picture_of_any_shape_keeps_its_size(eraser):
+    wide = Picture.from_image(_gradient(301, 97))
+    back = eraser.edit(wide, "Remove the red ball", 1).picture
+    assert back.image.size == wide.image.size
+
+
+def _gradient(width, height):
+    from PIL import Image
+
+    values = np.add.outer(np.arange(height), np.arange(width)) % 256
+    return Image.fromarray(np.repeat(values[..., None], 3, axis=2).astype(np.uint8))
+
+
+def test_without_weights_it_says_how_they_are_had(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
+    (lacking,) = load_editor("neural-eraser").missing()
+    assert "convergebench weights neural-eraser" in lacking

