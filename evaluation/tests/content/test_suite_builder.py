@@ -7,6 +7,7 @@ import pytest
 from evaluation.content import catalog, suite_builder
 from evaluation.content.annotations import UNANNOTATED
 from evaluation.content.suite_builder import SHIPPED, Candidate, Draft, balance, build, shipped
+from evaluation.content.suite_builder.__main__ import main
 from evaluation.content.suites import EditPair, SourcePicture, Suite, SuiteError
 
 
@@ -78,6 +79,30 @@ def test_an_even_suite_gives_every_stratum_the_same_number_of_cases():
     suite = build(draft(cases=15), candidates(30), pairs())
     assert set(balance(suite).values()) == {2, 3}
     assert len(suite.cases) == 15
+
+
+def test_kinds_take_turns_so_that_a_few_cases_are_not_all_faces():
+    suite = build(draft(cases=3), candidates(30), pairs())
+    assert {kind for kind, _ in balance(suite)} == {"face", "object", "scene"}
+
+
+def test_what_must_be_included_is_whatever_the_lot_says():
+    asked = draft(cases=4, must_pictures=("picture-7", "picture-8"), must_pairs=("lamp", "flip"))
+    for seed in range(5):
+        suite = build(replace(asked, seed=seed), candidates(30), pairs())
+        assert len(suite.cases) == 4
+        assert {"picture-7", "picture-8"} <= set(suite.picture_by_slug)
+        assert {"lamp", "flip"} <= set(suite.pair_by_slug)
+    # More is asked for than there are cases: the wishes come first.
+    many = tuple(f"picture-{n}" for n in range(6))
+    assert len(build(draft(cases=2, must_pictures=many), candidates(9), pairs()).cases) == 6
+
+
+def test_what_must_be_included_and_fits_nowhere_is_named():
+    with pytest.raises(SuiteError, match="the pair hat must be included, but fits none"):
+        build(draft(kinds=("scene",), must_pairs=("hat",)), candidates(9), pairs())
+    with pytest.raises(SuiteError, match="the picture nothing must be included"):
+        build(draft(must_pictures=("nothing",)), candidates(9), pairs())
 
 
 def test_what_a_small_stratum_cannot_hold_goes_to_the_others():
@@ -175,12 +200,12 @@ def test_a_case_without_its_place_is_refused_even_in_a_narrow_suite():
 
 
 def test_the_command_says_what_is_up_to_date(capsys):
-    assert suite_builder.main(["smoke", "--check"]) == 0
+    assert main(["smoke", "--check"]) == 0
     assert "smoke v2: unchanged, 14 pictures, 14 cases, 224 edits" in capsys.readouterr().out
 
 
 def test_a_frozen_suite_is_not_overwritten_by_accident(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite_builder.catalog, "folder", lambda: tmp_path)
+    monkeypatch.setattr(catalog, "folder", lambda: tmp_path)
     first, second = (build(draft(seed=s), candidates(9), pairs()) for s in (1, 2))
     path = suite_builder.write(first)
     suite_builder.write(first)
