@@ -130,12 +130,14 @@ def lit(
     return _image(gain * _array(image) + np.array(offset))
 
 
-def wobbly(image: Image.Image, strength: float, smooth: float = 32) -> Image.Image:
+def wobbly(
+    image: Image.Image, strength: float, smooth: float = 32, seed: int = SEED
+) -> Image.Image:
     """The picture as if redrawn: every point moved by so many pixels (standard deviation)."""
     import cv2
 
     width, height = image.size
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     flow = []
     for _ in range(2):
         field = cv2.GaussianBlur(random.normal(size=(height, width)), (0, 0), smooth)

@@ -26,6 +26,8 @@ class ErrorRate:
     seen: int
     #: The cases in which it erred.
     wrong: tuple[str, ...] = ()
+    #: Whose pictures were judged; empty where they are in no suite.
+    suite: str = ""
 
     @property
     def rate(self) -> float:
@@ -51,6 +53,12 @@ class ErrorTable:
         text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
         _file(name).write_text(text + "\n", encoding="utf-8")
         return _file(name)
+
+    def with_new(self, newer: ErrorTable) -> ErrorTable:
+        """This table with newer rows, which replace those that say the same less recently."""
+        anew = {(row.of, row.what, row.suite) for row in newer.rows}
+        kept = tuple(r for r in self.rows if (r.of, r.what, r.suite) not in anew)
+        return ErrorTable({**self.suites, **newer.suites}, (*kept, *newer.rows))
 
     def to_dict(self) -> dict[str, Any]:
         return {"suites": dict(self.suites), "rows": [asdict(row) for row in self.rows]}

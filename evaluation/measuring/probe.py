@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -21,7 +21,8 @@ from PIL import Image, ImageDraw
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts.replies import ReplyError
-from evaluation.editors.endpoint import WRONG_TYPE, Endpoint
+from evaluation.editors.endpoint import Endpoint
+from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import AddressRefused, for_strangers
 from evaluation.images import Picture, blank_card, clean_wire, is_reframed
@@ -122,10 +123,12 @@ def probe_steps(
     pair: EditPair = PAIR,
     quote: bool = False,
     seconds: float = math.inf,
+    keep: Callable[[str, Picture], None] = lambda name, picture: None,
 ) -> Iterator[Step]:
     """Yield the steps as they happen; a step of the same name replaces the one before.
 
-    All of it, with what is tried again, ends within `seconds`.
+    All of it, with what is tried again, ends within `seconds`. `keep` is given the pictures as
+    they come: "sent", "edited", "returned".
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -136,15 +139,20 @@ def probe_steps(
             return
         yield Step("settings", "passed")
         try:
-            yield from _edits(editor, picture or probe_picture(), pair, quote, deadline)
+            yield from _edits(editor, picture or probe_picture(), pair, quote, deadline, keep)
         finally:
             editor.close()
     else:
-        yield from _edits(subject, picture or probe_picture(), pair, quote, deadline)
+        yield from _edits(subject, picture or probe_picture(), pair, quote, deadline, keep)
 
 
 def _edits(
-    editor: Editor, picture: Picture, pair: EditPair, quote: bool, deadline: float
+    editor: Editor,
+    picture: Picture,
+    pair: EditPair,
+    quote: bool,
+    deadline: float,
+    keep: Callable[[str, Picture], None],
 ) -> Iterator[Step]:
     source = clean_wire(picture)  # what comes back is compared with what is sent
     if isinstance(editor, Endpoint):
@@ -155,13 +163,16 @@ def _edits(
             yield _failed("address", error, quote)
             return
         yield Step("address", "passed")
+    keep("sent", source)
     forward = yield from _call("forward", editor, source, pair.forward, quote, deadline)
     if forward is None:
         return
+    keep("edited", forward.picture)
     yield _size(source, forward.picture)
     yield _change(source, forward.picture, pair)
     backward = yield from _call("backward", editor, forward.picture, pair.backward, quote, deadline)
     if backward is not None:
+        keep("returned", backward.picture)
         yield _restored(source, backward.picture)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 # Pictures decoded and held at a time; the next ones are decoded meanwhile.
 BATCH = 8
+# Larger pictures are measured one at a time: LPIPS takes 230 MB for each megapixel of one.
+LARGE_PIXELS = 1_500_000
 # A blank card this near is the source itself; to divide by it would say nothing.
 FLAT = 1e-9
 PACKAGES = (
@@ -107,7 +110,7 @@ class Scorer:
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
-        self.panel = Panel()
+        self.panel = Panel(metrics=self.metrics)
         self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
         self._kept = sources
 
@@ -127,7 +130,7 @@ class Scorer:
         original, subject = _rgb(source), subject or Subject()
         metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
         chain = _Chain(original, subject, metrics, self._prepared(original, subject.face))
-        with _threads(metrics.values()) as pool:
+        with _threads(metrics.values(), original.size) as pool:
             for batch in _batches(restored, original.size, pool):
                 chain.measure(batch, pool)
         return chain.scores(self.names, maps)
@@ -308,13 +311,13 @@ def _with_parts(names: Iterable[str]) -> list[str]:
 
 
 @contextmanager
-def _threads(metrics: Iterable[Metric]) -> Iterator[ThreadPoolExecutor]:
+def _threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
     """A thread per processor; each picture is then the work of one thread, from end to end.
 
     Two threads inside one convolution wait for each other; two pictures do not. It is the
     difference between keeping two processors busy and not, above all on a busy machine.
     """
-    count = min(_processors(), BATCH)
+    count = min(_processors(), BATCH) if math.prod(size) <= LARGE_PIXELS else 1
     if not any(isinstance(metric, NetworkMetric) for metric in metrics):
         with ThreadPoolExecutor(count) as pool:
             yield pool

@@ -21,8 +21,7 @@ def chain_subject(
     was not kept.
     """
     if picture is not None:
-        annotations = getattr(picture, "annotations", None)
-        face = annotations.face if annotations else None
+        face = picture.annotations.face
     where = None
     if source is not None and first_edit is not None and pair is not None:
         where = footprint(source.image, first_edit.image, pair)

@@ -17,6 +17,7 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture, clean_wire, fit, is_reframed
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import HalfErrors, mean_square
+from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
 from evaluation.metrics.base import Subject
 from evaluation.witnesses import TripToJudge
@@ -40,6 +41,8 @@ class TripMeasures:
     undo: float | None = None
     #: What each witness says of the edit and of its undoing (evaluation.witnesses.Evidence).
     evidence: Sequence[Mapping[str, Any]] = ()
+    #: How the return differs from the source (evaluation.measuring.damage).
+    damage: Mapping[str, float] = field(default_factory=dict)
 
 
 class Measured(Protocol):
@@ -59,6 +62,8 @@ class Measured(Protocol):
     def because(self) -> str: ...
     @property
     def evidence(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def damage(self) -> Mapping[str, float]: ...
 
 
 def measure_trip(
@@ -92,6 +97,7 @@ def measure_trip(
         change_seen=verdict.seen,
         change_measure=verdict.measure,
         evidence=evidence,
+        damage=damage(source.image, restored.image, subject.footprint if subject else None),
     )
 
 

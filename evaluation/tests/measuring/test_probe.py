@@ -72,6 +72,23 @@ def test_the_example_server_is_short_and_needs_pillow_alone() -> None:
     assert imported - set(sys.stdlib_module_names) == {"PIL"}
 
 
+def test_the_notebook_tests_an_endpoint_and_shows_its_pictures(
+    example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).resolve().parents[3] / "examples" / "check_endpoint.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            text = "".join(cell["source"]).replace("http://127.0.0.1:8000", example)
+            exec(text, names)
+    said = capsys.readouterr().out
+    assert said.count("passed") == len(probe.LABELS)
+    assert "curl" in said
+    assert list(names["pictures"]) == ["sent", "edited", "returned"]
+    assert names["strip"].getbbox() == (0, 0, 768, 256)
+
+
 def test_the_report_is_plain_json(example: str) -> None:
     report = probe.probe({"url": f"{example}/v1", "allow_local": True})
     data = json.loads(json.dumps(report.to_dict()))

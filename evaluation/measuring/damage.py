@@ -1,0 +1,134 @@
+"""What kind of damage a return shows: moved, tinted, grainy, smooth, or drawn anew in places.
+
+Retention says how much is lost; these few numbers say how. Failure labels are made of them
+(evaluation.statistics.diagnostics.failure_labels).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PIL import Image
+
+from evaluation.images import fit
+from evaluation.measuring.alignment import Aligned, moved
+from evaluation.measuring.registration import Floats, Values, registrations
+from evaluation.metrics.base import CELLS, Mask
+
+# Structure is compared on copies of this side.
+SIDE = 256
+# Its band, as standard deviations of blurs: finer is grain, coarser is light.
+FINE, COARSE = 1.5, 12.0
+# Windows of a sixth of the side, about a face.
+WINDOW = 1 / 6
+# Standard deviation, of the full range, below which a window shows nothing.
+PLAIN = 0.012
+# Windows that correlate less than this show something else.
+ELSE = 0.4
+# So much less, or more, of the band is content gone, or come; in between it was exchanged.
+LESS, MORE = math.log(0.7), math.log(1.4)
+# Fine detail is measured in cells, as the mean absolute difference from a blur.
+DETAIL_BLUR, FLOOR = 1.0, 1.5 / 255
+LARGEST = 1024
+
+
+def damage(
+    source: Image.Image, returned: Image.Image, footprint: Mask | None = None
+) -> dict[str, float]:
+    """How the return differs from its source, outside the edit's footprint.
+
+    `zoom` and `shift` (share of the side) of the whole picture; `cast`, the median shift of
+    its hues in CIELAB; `detail`, the log of how much fine detail there is beside the source's;
+    `changed`, the share of places that show something else, and of these the shares in which
+    content is `lost` or `invented`.
+    """
+    back = fit(returned, source.size)
+    x, y = (_values(image, SIDE) for image in (source, back))
+    still = Aligned(x, y, np.ones(x.shape[:2], np.float32), block=16)
+    warps = [np.eye(2, 3), *registrations(x, y)]
+    candidates = [still, *(moved(still, warp) for warp in warps[1:])]
+    best = min(range(len(warps)), key=lambda place: candidates[place].rest)
+    zoom, shift = _movement(warps[best], x.shape[:2])
+    changed, lost, invented = _structure(candidates[best], footprint)
+    found = {
+        "zoom": zoom,
+        "shift": shift,
+        "cast": _cast(x, y),
+        "detail": _detail(source, back),
+        "changed": changed,
+        "lost": lost,
+        "invented": invented,
+    }
+    return {name: round(value, 5) for name, value in found.items()}
+
+
+def _values(image: Image.Image, side: int) -> Values:
+    scale = min(1.0, side / max(image.size))
+    size = (max(16, round(image.width * scale)), max(16, round(image.height * scale)))
+    small = image.resize(size, Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float32) / np.float32(255)
+
+
+def _movement(warp: Floats, shape: tuple[int, ...]) -> tuple[float, float]:
+    """The zoom, and how far the middle moved, of the longer side."""
+    middle = np.array([shape[1] / 2, shape[0] / 2])
+    way = warp[:, :2] @ middle + warp[:, 2] - middle
+    zoom = math.sqrt(abs(float(np.linalg.det(warp[:, :2]))))
+    return zoom, float(np.abs(way).max()) / max(shape[:2])
+
+
+def _cast(x: Values, y: Values) -> float:
+    from skimage.color import rgb2lab
+
+    hues = [rgb2lab(v)[..., 1:] for v in (x, y)]
+    # Of most pixels: something new in one place is no cast.
+    return float(np.linalg.norm(np.median(hues[1] - hues[0], axis=(0, 1))))
+
+
+def _detail(source: Image.Image, returned: Image.Image) -> float:
+    import cv2
+
+    fine = []
+    for image in (source, returned):
+        grey = _values(image, LARGEST).mean(axis=2)
+        left = np.abs(grey - cv2.GaussianBlur(grey, (0, 0), DETAIL_BLUR))
+        fine.append(cv2.resize(left, (CELLS, CELLS), interpolation=cv2.INTER_AREA) + FLOOR)
+    return float(np.median(np.log(fine[1] / fine[0])))
+
+
+def _structure(pictures: Aligned, footprint: Mask | None) -> tuple[float, float, float]:
+    """The shares of places that show something else: all, those with less, those with more."""
+    import cv2
+
+    height, width = pictures.inside.shape
+    window = (max(3, round(width * WINDOW)), max(3, round(height * WINDOW)))
+
+    def mean(values: Values) -> Values:
+        averaged: Values = cv2.blur(values, window, borderType=cv2.BORDER_REFLECT)
+        return averaged
+
+    x, y = (_band(v) * pictures.inside for v in (pictures.before, pictures.after))
+    middle_x, middle_y = mean(x), mean(y)
+    spread_x, spread_y = (
+        np.sqrt(np.maximum(0, mean(v * v) - m * m)) for v, m in ((x, middle_x), (y, middle_y))
+    )
+    together = mean(x * y) - middle_x * middle_y
+    likeness = together / (spread_x * spread_y + PLAIN**2)
+    counts = (np.maximum(spread_x, spread_y) > PLAIN) & (mean(pictures.inside) > 0.75)
+    if footprint is not None:
+        there = cv2.resize(footprint.astype(np.float32), (width, height))
+        counts &= mean(there) < 0.25
+    another = counts & (likeness < ELSE)
+    amount = np.log((spread_y + PLAIN / 2) / (spread_x + PLAIN / 2))
+    less, more = another & (amount < MORE), another & (amount > LESS)
+    return float(another.mean()), float(less.mean()), float(more.mean())
+
+
+def _band(values: Values) -> Values:
+    import cv2
+
+    grey = values.mean(axis=2)
+    fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma) for sigma in (FINE, COARSE))
+    band: Values = fine - coarse
+    return band

@@ -1,0 +1,262 @@
+"""How often the witnesses err on pictures whose truth is known: drawn edits, through wear.
+
+Rows that should be seen: an edit that was made, one that was undone, what else was there and
+still is. Rows that should not: a red ball instead of the edit, an edit that was left on,
+something else painted over, another person's face.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from evaluation.content import operators, sources
+from evaluation.content.suites import EditPair, SourcePicture, Suite
+from evaluation.editors import load_editor
+from evaluation.editors.base import Beside
+from evaluation.editors.drawings import draw
+from evaluation.images import Picture
+from evaluation.measuring.change_seen_errors import Drift, as_jpeg, noisy
+from evaluation.measuring.error_rates import ErrorRate
+from evaluation.measuring.subject import chain_subject
+from evaluation.metrics.base import Subject
+from evaluation.witnesses import TripToJudge
+from evaluation.witnesses.coco import detector
+from evaluation.witnesses.panel import Panel
+from evaluation.witnesses.rest import LEAST, SURE
+
+#: What each worn thing is drawn as, of those that may end a chain.
+WORN = ("glasses", "sunglasses", "hat", "cap", "beanie")
+#: Who wears one of these already is not asked to.
+COVERED = frozenset({"glasses", "sunglasses", "hat", "cap", "beanie", "headwear", "headscarf"})
+NOT_FACES = frozenset({"profile", "cropped head", "sculpture", "animal"})
+
+
+def through_latent(image: Image.Image) -> Image.Image:
+    """Once through the autoencoder of the latent editor."""
+    editor: Any = load_editor("latent")
+    answer: Picture = editor.damage(image, np.random.default_rng(0))
+    return answer.image
+
+
+WEAR: dict[str, Drift] = {
+    "nothing else": lambda image: image,
+    "JPEG 40": lambda image: as_jpeg(image, 40),
+    "noise of 8 levels": lambda image: noisy(image, 8),
+    "blur": lambda image: image.filter(ImageFilter.GaussianBlur(0.7)),
+    "an autoencoder": through_latent,
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A trip, what was done in it, and which answers would be right, by half."""
+
+    name: str
+    what: str
+    truth: Mapping[str, bool]
+    trip: TripToJudge
+    #: The witness whose answers these are; empty for all.
+    of: str = ""
+
+
+class Tally:
+    """Counts right and wrong by witness, by what was done, and by what was asked."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
+
+    def hear(self, panel: Panel, known: Known) -> None:
+        for heard in panel.hear(known.trip):
+            if known.of not in ("", heard["witness"]):
+                continue
+            for half, truth in known.truth.items():
+                if heard.get(half) is not None:
+                    key = heard["witness"], f"{half}, {known.what}", truth
+                    self._said[key][known.name] = heard[half]
+
+    def rates(self) -> Iterator[ErrorRate]:
+        for (of, what, truth), said in sorted(self._said.items()):
+            wrong = tuple(name for name, verdict in said.items() if verdict is not truth)
+            yield ErrorRate(of, what, truth, len(said), sum(said.values()), wrong)
+
+
+def drawn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
+    """Of the suite's own cases: the oracle's edits, edits left on, a red ball instead."""
+    return _rates(panel, _drawn(suite))
+
+
+def worn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
+    """Of every bare annotated face of people: each worn thing, wear by wear in turn."""
+    return _rates(panel, _worn(suite))
+
+
+def flipped_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
+    """Of every picture: each exact move, wear by wear in turn."""
+    return _rates(panel, _flipped(suite))
+
+
+def rest_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
+    """Of every picture: itself through wear, a thing painted over, another face in its place."""
+    return _rates(panel, _bystanders(suite))
+
+
+def _rates(panel: Panel, trips: Iterable[Known]) -> list[ErrorRate]:
+    tally = Tally()
+    for known in trips:
+        tally.hear(panel, known)
+    return list(tally.rates())
+
+
+def _drawn(suite: Suite) -> Iterator[Known]:
+    editor = load_editor("oracle")
+    for case in suite.cases:
+        pair, picture = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture]
+        if not pair.witness and pair.change != "exact":
+            continue
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        if pair.change == "exact":
+            edited = operators.apply(pair.operator, source.image)
+        else:
+            beside = Beside(annotations=picture.annotations)
+            edited = editor.send(source, pair.forward, None, beside).picture.image
+        ball = draw("ball", source.image, picture.annotations)
+        name = f"{suite.slug}/{case.slug}"
+        for wear, worn in WEAR.items():
+            after, back, else_ = (Picture.from_image(worn(i)) for i in (edited, source.image, ball))
+            subject = chain_subject(picture, source, after, pair)
+
+            def trip(
+                y: Picture,
+                x: Picture,
+                about: Subject = subject,
+                source: Picture = source,
+                pair: EditPair = pair,
+            ) -> TripToJudge:
+                return TripToJudge(source, source, y, x, pair, about)
+
+            yield Known(name, wear, {"made": True, "undone": True}, trip(after, back))
+            yield Known(name, f"left on, {wear}", {"undone": False}, trip(after, after))
+            if pair.object != "ball":
+                about = chain_subject(picture, source, else_, pair)
+                what = f"a red ball instead, {wear}"
+                yield Known(name, what, {"made": False}, trip(else_, back, about))
+
+
+def _flipped(suite: Suite) -> Iterator[Known]:
+    wears = cycle(WEAR.items())
+    for picture in suite.pictures:
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        for operator in operators.OPERATORS:
+            wear, worn = next(wears)
+            pair = EditPair(operator, "geometry", "", "", "exact", operator=operator)
+            flipped = operators.apply(operator, source.image)
+            after, back = (Picture.from_image(worn(i)) for i in (flipped, source.image))
+            name, what = f"{picture.slug}--{operator}", f"every move, {wear}"
+            trip = TripToJudge(source, source, after, back, pair)
+            yield Known(name, what, {"made": True, "undone": True}, trip)
+            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, returned=after))
+            yield Known(name, f"not moved, {what}", {"made": False}, replace(trip, edited=back))
+
+
+def _worn(suite: Suite) -> Iterator[Known]:
+    wears = cycle(WEAR.items())
+    bare = [p for p in suite.pictures if _is_bare(p)]
+    for picture in bare:
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        ball = draw("ball", source.image, picture.annotations)
+        for thing in WORN:
+            wear, worn = next(wears)
+            pair = EditPair(
+                thing, "accessories", f"Add {thing}.", f"Remove {thing}.", "local", object=thing
+            )
+            drawn = draw(thing, source.image, picture.annotations)
+            after, back, else_ = (Picture.from_image(worn(i)) for i in (drawn, source.image, ball))
+            name, subject = f"{picture.slug}--{thing}", chain_subject(picture)
+            trip = TripToJudge(source, source, after, back, pair, subject)
+            what = f"worn things, {wear}"
+            yield Known(name, what, {"made": True, "undone": True}, trip)
+            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, returned=after))
+            instead = replace(trip, edited=else_)
+            yield Known(name, f"a red ball instead, {what}", {"made": False}, instead)
+
+
+def _is_bare(picture: SourcePicture) -> bool:
+    has, face = set(picture.contains), picture.annotations
+    whole = face.face and face.eyes and face.head_top
+    return bool(whole) and "person" in has and not has & (COVERED | NOT_FACES)
+
+
+def _bystanders(suite: Suite) -> Iterator[Known]:
+    pair = EditPair("nothing", "replication", "Nothing.", "Nothing.", "none")
+    faces = [p for p in suite.pictures if _is_bare(p)]
+    for picture in suite.pictures:
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        subject = chain_subject(picture)
+        others = [p for p in faces if p.slug != picture.slug]
+
+        def trip(
+            image: Image.Image, source: Picture = source, subject: Subject = subject
+        ) -> TripToJudge:
+            return TripToJudge(source, source, source, Picture.from_image(image), pair, subject)
+
+        for wear, worn in WEAR.items():
+            yield Known(picture.slug, wear, {"kept": True}, trip(worn(source.image)))
+        if erased := _erased(source.image):
+            what = "a thing painted over"
+            yield Known(picture.slug, what, {"kept": False}, trip(erased), "rest")
+        if picture in faces and others:
+            other = others[len(picture.slug) % len(others)]
+            exchanged = _other_face(source.image, picture, suite, other)
+            what = "another face"
+            yield Known(picture.slug, what, {"kept": False}, trip(exchanged), "identity")
+
+
+def _erased(image: Image.Image) -> Image.Image | None:
+    """The surest thing that is not most of the picture, painted over from its border."""
+    import cv2
+
+    things = (t for t in detector().things(image) if t.sure >= SURE and LEAST <= t.area <= 0.3)
+    thing = next(things, None)
+    if thing is None:
+        return None
+    left, top, right, bottom = (
+        round(s * side) for s, side in zip(thing.box, image.size * 2, strict=True)
+    )
+    pixels = np.asarray(image)
+    mask = np.zeros(pixels.shape[:2], np.uint8)
+    mask[top:bottom, left:right] = 255
+    return Image.fromarray(cv2.inpaint(pixels, mask, 5, cv2.INPAINT_TELEA))
+
+
+def _other_face(
+    image: Image.Image, picture: SourcePicture, suite: Suite, other: SourcePicture
+) -> Image.Image:
+    """The picture with another's face, hair and all, in the place of its own."""
+    theirs = sources.prepared(other, suite.size)
+    left, top, right, bottom = _face_box(picture, image.size)
+    exchanged = image.copy()
+    patch = theirs.crop(_face_box(other, theirs.size)).resize((right - left, bottom - top))
+    exchanged.paste(patch, (left, top))
+    return exchanged
+
+
+def _face_box(picture: SourcePicture, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = picture.annotations.face or (0.0, 0.0, 1.0, 1.0)
+    wide, high = size
+    return round(left * wide), round(top * high), round(right * wide), round(bottom * high)
+
+
+#: What the command measures of a suite, by the name of its option's value.
+MEASURES: dict[str, Callable[[Panel, Suite], list[ErrorRate]]] = {
+    "drawn": drawn_rates,
+    "worn": worn_rates,
+    "flipped": flipped_rates,
+    "rest": rest_rates,
+}

@@ -1,0 +1,66 @@
+"""The yardsticks come in their known order on every suite that ships."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from evaluation.content import catalog, sources
+from evaluation.editors.base import Beside
+from evaluation.editors.rows import find_row, load_row
+from evaluation.images import Picture
+from evaluation.measuring.change_seen import change_seen
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.subject import chain_subject
+from evaluation.metrics import load_metric
+
+ORDER = ("oracle", "noise-quarter", "noise-1", "noise-2-5", "noise-8")
+#: The parts of the headline that look at every picture; whose face it is adds nothing here.
+METRICS = ["lpips", "place", "colour", "picture"]
+
+
+def few_cases(suite):
+    """One case of each of two categories, or a single large one: little enough to wait for."""
+    by_category = {suite.pair_by_slug[case.pair].category: case for case in suite.cases}
+    cases = sorted(by_category.values(), key=lambda case: case.slug)
+    return cases[: 1 if suite.size > 1024 else 2]
+
+
+def yardsticks(suite):
+    """All of them, or a few where a picture takes long."""
+    return ORDER if suite.size <= 1024 else (ORDER[0], ORDER[2], ORDER[4])
+
+
+def prepared(picture, size):
+    row = next(one for one in catalog.source_images() if one.slug == picture.slug)
+    image = Picture.from_bytes(sources.original(row.origin, row.sha256)).image
+    return Picture.from_image(sources.prepare(image, size))
+
+
+@pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
+def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
+    if reasons := load_metric("picture").missing():
+        pytest.skip("; ".join(reasons))
+    scorer, rows = Scorer(METRICS), catalog.editing_models()
+    for case in few_cases(suite):
+        picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
+        source, places = prepared(picture, suite.size), picture.annotations
+        returns, edits = {}, {}
+        for name in (*yardsticks(suite), "blank-card", "do-nothing"):
+            editor = load_row(find_row(rows, name))
+            edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).picture
+            beside = Beside(source, places)
+            returns[name] = editor.send(edits[name], pair.backward, 2, beside).picture
+        subject = chain_subject(picture, source, edits["oracle"], pair)
+        distances = scorer.score(source, returns.values(), subject).distances["picture"]
+        lost = dict(zip(returns, distances, strict=True))
+        assert lost["oracle"] == pytest.approx(0, abs=1e-6)
+        steps = pairwise(yardsticks(suite))
+        assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)
+        # Grain in a smooth place may lose more than a blank card would: 0 is not the least.
+        assert lost["blank-card"] > 0.95
+        # What does nothing keeps all of it, and is caught for that, except where that was asked.
+        assert lost["do-nothing"] < lost["noise-1"]
+        seen = change_seen(source.image, edits["do-nothing"].image, pair).seen
+        assert not seen or pair.change == "none", case
