@@ -8,6 +8,7 @@ from functools import cache
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 
 __all__ = [
+    "LOOKING",
     "WITNESSES",
     "Evidence",
     "TripToJudge",
@@ -18,13 +19,21 @@ __all__ = [
     "witness_label",
 ]
 
-#: In the order in which they are asked; the first that knows the thing asked for is heard.
+#: In the order in which they are told of.
 WITNESSES: dict[str, str] = {
     "parsing": "evaluation.witnesses.parsing:FaceParsing",
+    "geometry": "evaluation.witnesses.geometry:Geometry",
     "hue": "evaluation.witnesses.hue:Hue",
     "reader": "evaluation.witnesses.reader:Reader",
     "imagenet": "evaluation.witnesses.imagenet:ImageNetClasses",
+    "detector": "evaluation.witnesses.detector:CocoDetector",
+    "clip": "evaluation.witnesses.clip_direction:ClipDirection",
+    "identity": "evaluation.witnesses.same_person:SamePerson",
+    "rest": "evaluation.witnesses.rest:Rest",
+    "judge": "evaluation.witnesses.judge.judge:Judge",
 }
+#: Those that look by themselves whenever a trip is scored; a judge is asked apart, at a price.
+LOOKING = tuple(name for name in WITNESSES if name != "judge")
 
 
 @cache

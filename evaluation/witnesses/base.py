@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 from PIL import Image
 
+from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.metrics import weights
-from evaluation.metrics.base import INSTALL, Subject
+from evaluation.metrics.base import INSTALL, Metric, Subject
 
 #: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
 REMEMBERED = 64
@@ -61,13 +61,17 @@ class Evidence:
     gates: bool
     #: How much of the thing the picture before, the edited and the returned one show.
     amounts: tuple[float, ...] = ()
+    #: Whether what nobody asked to change (`thing`) is still there when the picture is back.
+    kept: bool | None = None
+    #: What it adds in words, such as what is gone.
+    said: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "amounts": [round(amount, 5) for amount in self.amounts]}
 
 
 class Witness(ABC):
-    """One that knows some things; its weights load when it first looks."""
+    """One that can tell something of a trip; its weights load when it first looks."""
 
     name: ClassVar[str]
     #: As people read it: "seen by face parsing".
@@ -78,18 +82,22 @@ class Witness(ABC):
     #: What it can tell, and what it cannot, for people who have never heard of it.
     can: ClassVar[str]
     cannot: ClassVar[str]
-    #: The names of its weights in evaluation.metrics.weights.
+    #: The names of its weights in evaluation.weights.
     weights: ClassVar[str | None] = None
     modules: ClassVar[dict[str, str]] = {}
-    #: The objects of pairs of which it errs in less than 5 %, on both sides.
+    #: The objects (or the operators) of pairs of which it errs in less than 5 %, on both sides.
     gates: ClassVar[frozenset[str]] = frozenset()
-    #: So much more of a thing is evidence of it.
-    rise: ClassVar[Mapping[str, float]]
-    #: Of a source that shows more of a thing it cannot tell whether more was added.
-    already: ClassVar[Mapping[str, float]] = {}
+    #: The metric whose network it looks with, where it looks with a metric's.
+    looks_with: ClassVar[str] = ""
 
-    def __init__(self) -> None:
-        self._amounts: OrderedDict[tuple[str, Hashable], float | None] = OrderedDict()
+    @abstractmethod
+    def look(self, trip: TripToJudge) -> Evidence | None:
+        """What it says of the trip; None where it knows nothing of what was asked."""
+
+    def share(self, metrics: Mapping[str, Metric]) -> None:
+        """Look with the network of a metric that is here already, and with what it has seen."""
+        if self.looks_with in metrics:
+            vars(self)["metric"] = metrics[self.looks_with]
 
     @property
     def weights_sha256(self) -> str | None:
@@ -110,6 +118,18 @@ class Witness(ABC):
         problem = weights.WEIGHTS[self.weights].status().problem if self.weights else ""
         return lacking + ([problem] if problem else [])
 
+
+class AmountWitness(Witness):
+    """One that tells how much of a thing a picture shows."""
+
+    #: So much more of a thing is evidence of it.
+    rise: ClassVar[Mapping[str, float]]
+    #: Of a source that shows more of a thing it cannot tell whether more was added.
+    already: ClassVar[Mapping[str, float]] = {}
+
+    def __init__(self) -> None:
+        self._amounts: OrderedDict[tuple[str, Hashable], float | None] = OrderedDict()
+
     @abstractmethod
     def thing(self, pair: EditPair) -> str | None:
         """What it would look for; None where the pair asks for something it does not know."""
@@ -123,7 +143,6 @@ class Witness(ABC):
         return self.rise[thing]
 
     def look(self, trip: TripToJudge) -> Evidence | None:
-        """What it says of the trip; None where it knows nothing of what was asked."""
         thing = self.thing(trip.pair)
         if thing is None:
             return None
@@ -139,7 +158,7 @@ class Witness(ABC):
         made, undone = edited - before >= limit, None
         # Of an edit that was never made there is nothing to undo.
         if rest and made:
-            undone = rest[0] - source < max(limit, LEFT * (edited - before))
+            undone = rest[0] - source < max(limit, LEFT * (edited - source))
         gates = trip.pair.object in self.gates
         return Evidence(
             self.name, self.version, thing, made, undone, gates, (before, edited, *rest)

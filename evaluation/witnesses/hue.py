@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.content.suites import EditPair
-from evaluation.witnesses.base import TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
 
 Values = NDArray[np.float64]
 # Colours are averaged over cells first: a shift of some pixels or a little noise is no colour.
 SIDE = 48
 
 
-class Hue(Witness):
+class Hue(AmountWitness):
     """How far the colours of the picture have gone the way that was asked for.
 
     Edits that have an exact answer are compared with it: on a scale from -1, the source, to
     1, the source inverted or with two of its channels swapped.
     """
 
-    name, label, version = "hue", "colour", "lab-48-1"
+    name, label, version = "hue", "colour", "lab-48-2"
     licence = "our own"
     can = "whether the whole picture was inverted, turned grey, warmer, darker, more vivid"
     cannot = "the colour of one thing in the picture"

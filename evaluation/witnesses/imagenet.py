@@ -11,7 +11,7 @@ from evaluation.content.suites import EditPair
 from evaluation.metrics.base import CELLS, Mask
 from evaluation.metrics.imagenet import SIDE, ImageNet
 from evaluation.metrics.networks.base import as_tensor
-from evaluation.witnesses.base import TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
 
 # The place of the edit is shown with nothing around it, but never smaller than this.
 LEAST_SIDE = 64
@@ -48,14 +48,15 @@ CLASSES: dict[str, tuple[int, ...]] = {
 }
 
 
-class ImageNetClasses(Witness):
+class ImageNetClasses(AmountWitness):
     """The log of the probability that the place of the edit shows the thing asked for."""
 
-    name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-1"
+    name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-2"
     licence = "Apache-2.0"
     can = "things that ImageNet has a class for, in the place that the edit changed"
     cannot = "how many there are, and the thing from its likes: a red ball passes for a balloon"
     weights = "imagenet"
+    looks_with = "imagenet"
     modules = ImageNet.modules
     rise = dict.fromkeys(CLASSES, 1.0)
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evaluation.witnesses import WITNESSES, TripToJudge, Witness, load_witness
+from evaluation.metrics.base import Metric
+from evaluation.witnesses import LOOKING, TripToJudge, Witness, load_witness
 
 
 class Panel:
     """The witnesses that can look here; `not_run` says why the others cannot."""
 
-    def __init__(self, names: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, names: Iterable[str] | None = None, metrics: Mapping[str, Metric] | None = None
+    ) -> None:
+        """`metrics` are those that run beside it, whose networks it can look with."""
         self.witnesses: dict[str, Witness] = {}
         self.not_run: dict[str, str] = {}
-        for name in WITNESSES if names is None else names:
+        for name in LOOKING if names is None else names:
             witness = load_witness(name)
             if reasons := witness.missing():
                 self.not_run[name] = "; ".join(reasons)
             else:
+                witness.share(metrics or {})
                 self.witnesses[name] = witness
 
     def keep(self, names: Collection[str]) -> None:
@@ -28,7 +35,8 @@ class Panel:
 
     def hear(self, trip: TripToJudge) -> list[dict[str, Any]]:
         """What each of them says that knows something of it."""
-        found = (witness.look(trip) for witness in self.witnesses.values())
+        with _one_thread():
+            found = [witness.look(trip) for witness in self.witnesses.values()]
         return [evidence.to_dict() for evidence in found if evidence]
 
     def provenance(self) -> dict[str, Any]:
@@ -37,6 +45,21 @@ class Panel:
             name: {"version": witness.version, "weights_sha256": witness.weights_sha256}
             for name, witness in self.witnesses.items()
         }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small networks are looked through fastest by one thread: two wait for each other."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -58,3 +81,23 @@ class Verdict:
             [one[half] for one in heard if one[half] is not None] for half in ("made", "undone")
         )
         return cls(any(made) if made else None, all(undone) if undone else None)
+
+
+def heard_by_category(
+    trips: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
+) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """By category and witness: in how many trips it said so, of how many in which it could tell.
+
+    Of each half ("made", "undone") and of what nobody asked to change ("kept").
+    """
+    found: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for category, evidence in trips:
+        for one in evidence:
+            for what in ("made", "undone", "kept"):
+                if one.get(what) is None:
+                    continue
+                counts = found.setdefault(category, {}).setdefault(one["witness"], {})
+                said = counts.setdefault(what, [0, 0])
+                said[0] += bool(one[what])
+                said[1] += 1
+    return found

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.metrics import weights
 from evaluation.metrics.base import Box
 from evaluation.metrics.networks.tfjs_graph import Graph
-from evaluation.witnesses.base import TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
 
 SIDE = 384
 # Of the face's height: room for a hat above it, and for a necklace below.
@@ -35,14 +35,14 @@ SMALLEST = 80
 SHARP, SHARP_SIDE = 0.6, 192
 
 
-class FaceParsing(Witness):
+class FaceParsing(AmountWitness):
     """How likely the surroundings of an annotated face are glasses, hat, earrings, necklace.
 
     The mean probability over the crop: what is too small to be the likeliest class anywhere,
     such as an earring, still counts.
     """
 
-    name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-1"
+    name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-2"
     licence = "MIT; its training set, CelebAMask-HQ, is for research only"
     can = "glasses, hats, earrings and necklaces on an annotated face"
     cannot = (

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.metrics import weights
-from evaluation.witnesses.base import TripToJudge, Witness, WitnessError, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, WitnessError, asked
 
 # Where letters are is looked for at this side; lines are read at the height they were taught.
 SIDE, STEP = 640, 32
@@ -28,10 +28,10 @@ MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
-class Reader(Witness):
+class Reader(AmountWitness):
     """How much of the asked words can be read: 1 is all of them, letter by letter."""
 
-    name, label, version = "reader", "reading", "pp-ocrv6-small-1"
+    name, label, version = "reader", "reading", "pp-ocrv6-small-2"
     licence = "Apache-2.0"
     can = "words in Latin letters, upright and as large as a headline"
     cannot = "small print, handwriting, letters that are turned or in perspective"

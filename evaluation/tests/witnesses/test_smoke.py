@@ -44,8 +44,8 @@ EDITORS = {"oracle": honest, "no-op": lambda image, case: image, "ball": ball, "
 def verdicts():
     """By editor and case: what the witnesses say together."""
     panel = Panel()
-    if panel.not_run:
-        pytest.skip("; ".join(panel.not_run.values()))
+    if missing := [why for name, why in panel.not_run.items() if name != "clip"]:
+        pytest.skip("; ".join(missing))
     found = {name: {} for name in EDITORS}
     for case in SMOKE.cases:
         pair, picture = SMOKE.pair_by_slug[case.pair], SMOKE.picture_by_slug[case.picture]

@@ -1,0 +1,198 @@
+"""A local server that plays a vision-language judge, honest or not.
+
+    with FakeJudge() as fake:
+        fake.next("fenced", "limited")     # what the next questions meet; afterwards "good"
+        judge = Judge(fake.client())
+
+It speaks chat completions and Google's generateContent. "good" answers by the pictures: the
+edit was made where the second differs from the first, undone where the third does not, and the
+closer copy is the one with the smaller error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import numpy as np
+
+from evaluation.images import Picture
+from evaluation.testing.local_server import LocalServer
+from evaluation.witnesses.judge.clients import ChatClient, Client
+
+KEY = "judge-key-51c2"
+#: The colour of a sign in the picture that says: answer yes.
+SIGN = (254, 1, 253)
+
+
+def difference(one: Picture, other: Picture) -> float:
+    a, b = (np.asarray(picture.image, dtype=np.float64) for picture in (one, other))
+    return float(np.abs(a - b).mean())
+
+
+def by_the_pictures(question: str, pictures: list[Picture]) -> dict[str, Any]:
+    if question == "closer":
+        source, first, second = pictures
+        apart = difference(source, first) - difference(source, second)
+        return {"closer": "same" if apart == 0 else "second" if apart > 0 else "first"}
+    made = "yes" if difference(*pictures[:2]) > 0.2 else "no"
+    if question == "control":
+        return {"made": made}
+    if question == "rubric":
+        names = ("instruction_compliance", "seamlessness", "preservation_balance")
+        return {**dict.fromkeys(names, 8), "technical_quality": 6}
+    back = difference(pictures[0], pictures[2]) <= 0.2
+    return {
+        "made": made,
+        "undone": "yes" if back else "no",
+        "else_changed": "no" if back else "yes",
+        "what_else": "" if back else "the sky",
+    }
+
+
+class FakeJudge:
+    """`always` is the case that every question meets that `next` says nothing of."""
+
+    def __init__(self, always: str = "good") -> None:
+        self.always = always
+        self.cases: deque[str] = deque()
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+
+    def next(self, *cases: str) -> None:
+        self.cases.extend(cases)
+
+    @property
+    def questions(self) -> list[str]:
+        return [_question(_text(body)) for body in self.asked]
+
+    def client(self, kind: type[Client] = ChatClient, **options: Any) -> Client:
+        url = self.server.url + ("/v1" if kind is ChatClient else "")
+        options = {"timeout": 20.0, "prices": (1.0, 4.0), **options}
+        return kind(model="fake-vlm", url=url, key=KEY, **options)
+
+    def __enter__(self) -> FakeJudge:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers["content-length"])
+                body = json.loads(self.rfile.read(length))
+                key = self.headers.get("authorization") or self.headers.get("x-goog-api-key") or ""
+                status, answer, headers = fake.answer(body, key)
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in {"content-length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.send_header("content-type", "application/json")
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = LocalServer(Handler).__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.__exit__(*exc)
+
+    def answer(self, body: dict[str, Any], key: str) -> tuple[int, Any, dict[str, str]]:
+        self.asked.append(body)
+        self.keys.append(key)
+        case = self.cases.popleft() if self.cases else self.always
+        if case == "limited":
+            return 429, {"error": {"message": "slow down"}}, {"retry-after": "0"}
+        if case == "down":
+            return 500, {"error": {"message": f"no GPU for {KEY}"}}, {}
+        if case == "no-schema" and "response_format" in body:
+            return 400, {"error": {"message": "response_format is not supported"}}, {}
+        if case == "nonsense":
+            return 200, b'{"choices": []}', {}
+        refused = case == "refusal"
+        return 200, _wrapped(body, self._said(case, body), refused), {}
+
+    def _said(self, case: str, body: dict[str, Any]) -> str:
+        if case == "refusal":
+            return "I cannot help with pictures of people."
+        pictures, question = _pictures(body), _question(_text(body))
+        answer = SAYS.get(case, by_the_pictures)(question, pictures)
+        text = json.dumps(answer)
+        return {
+            "fenced": f"```json\n{text}\n```",
+            "truncated": text[: len(text) // 2],
+            "chatty": f"Let me see {{first}} the pictures. So: {text} I hope that helps!",
+        }.get(case, text)
+
+
+def _first(question: str, pictures: list[Picture]) -> dict[str, Any]:
+    return {"closer": "first"} if question == "closer" else by_the_pictures(question, pictures)
+
+
+def _reads_signs(question: str, pictures: list[Picture]) -> dict[str, Any]:
+    """Does what is written in a picture."""
+    told = by_the_pictures(question, pictures)
+    signs = any((np.asarray(p.image) == SIGN).all(axis=2).any() for p in pictures)
+    return {**told, "made": "yes"} if signs and "made" in told else told
+
+
+def _yes(question: str, pictures: list[Picture]) -> dict[str, Any]:
+    told = by_the_pictures(question, pictures)
+    return {**told, **{name: "yes" for name in ("made", "undone") if name in told}}
+
+
+SAYS: dict[str, Callable[[str, list[Picture]], dict[str, Any]]] = {
+    "prefers-first": _first,
+    "reads-signs": _reads_signs,
+    "yes": _yes,
+}
+
+
+def _parts(body: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        body["messages"][0]["content"] if "messages" in body else body["contents"][0]["parts"]
+    )
+    return found
+
+
+def _text(body: dict[str, Any]) -> str:
+    return next(str(part["text"]) for part in _parts(body) if "text" in part)
+
+
+def _pictures(body: dict[str, Any]) -> list[Picture]:
+    coded = [
+        part["image_url"]["url"].partition(",")[2]
+        if "image_url" in part
+        else part["inlineData"]["data"].replace("-", "+").replace("_", "/")
+        for part in _parts(body)
+        if "text" not in part
+    ]
+    return [Picture.from_bytes(base64.b64decode(data)) for data in coded]
+
+
+def _question(text: str) -> str:
+    if "closer:" in text:
+        return "closer"
+    if "seamlessness:" in text:
+        return "rubric"
+    return "trip" if "undone:" in text else "control"
+
+
+def _wrapped(body: dict[str, Any], text: str, refused: bool) -> dict[str, Any]:
+    if "messages" in body:
+        message = {"role": "assistant", "content": None if refused else text}
+        message |= {"refusal": text} if refused else {}
+        usage = {"prompt_tokens": 1000, "completion_tokens": 50}
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    if refused:
+        return {"promptFeedback": {"blockReason": "SAFETY"}}
+    return {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 50},
+    }

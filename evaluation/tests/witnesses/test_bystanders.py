@@ -1,0 +1,138 @@
+"""Flips by their operator, the same person, and what else is gone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from evaluation.content import operators
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.measuring.change_seen_errors import as_jpeg, moved, noisy
+from evaluation.metrics import load_metric
+from evaluation.metrics.base import CELLS, Subject
+from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.witnesses import WITNESSES, TripToJudge, load_witness, witness_class
+from evaluation.witnesses.coco import Found, overlap
+from evaluation.witnesses.panel import Panel, Verdict, heard_by_category
+
+SOURCE = as_image(ASTRONAUT)
+FACE = (0.36, 0.1, 0.53, 0.36)
+COPY = EditPair("copy", "replication", "Copy it.", "Copy it.", "none")
+FLIP = EditPair(
+    "flip", "geometry", "Mirror it.", "Mirror it back.", "exact", operator="flip_horizontal"
+)
+
+
+def trip(edited, returned, pair=FLIP, subject=None):
+    pictures = (Picture.from_image(image) for image in (SOURCE, SOURCE, edited, returned))
+    return TripToJudge(*pictures, pair, subject or Subject())
+
+
+WEAR = {
+    "nothing": lambda image: image,
+    "JPEG": lambda image: as_jpeg(image, 20),
+    "noise": lambda image: noisy(image, 40),
+    "blur": lambda image: image.filter(ImageFilter.GaussianBlur(4)),
+    "a shift": lambda image: moved(image, right=8),
+}
+
+
+@pytest.mark.parametrize("operator", operators.OPERATORS)
+@pytest.mark.parametrize("wear", WEAR)
+def test_a_move_is_seen_to_be_made_and_undone(operator, wear):
+    pair, worn = replace(FLIP, operator=operator), WEAR[wear]
+    edited = worn(operators.apply(operator, SOURCE))
+    found = load_witness("geometry").look(trip(edited, worn(SOURCE), pair))
+    assert (found.made, found.undone, found.gates) == (True, True, True)
+    left = load_witness("geometry").look(trip(edited, edited, pair))
+    assert (left.made, left.undone) == (True, False)
+
+
+def test_what_is_no_flip_is_not_seen_as_one():
+    flipped = operators.apply("flip_horizontal", SOURCE)
+    half = SOURCE.copy()
+    half.paste(flipped.crop((0, 0, 256, 512)), (0, 0))
+    for answer in (SOURCE, Image.blend(SOURCE, flipped, 0.5), half):
+        found = load_witness("geometry").look(trip(answer, SOURCE))
+        assert (found.made, found.undone) == (False, None)
+
+
+def test_it_says_nothing_of_other_pairs_and_of_a_picture_that_is_its_own_mirror_image():
+    geometry = load_witness("geometry")
+    assert geometry.look(trip(SOURCE, SOURCE, COPY)) is None
+    same = Picture.from_image(Image.linear_gradient("L").convert("RGB"))
+    assert geometry.look(TripToJudge(same, same, same, same, FLIP)) is None
+
+
+@pytest.fixture(scope="module")
+def identity():
+    witness = load_witness("identity")
+    if missing := witness.missing():
+        pytest.skip("; ".join(missing))
+    return witness
+
+
+def test_the_same_person_is_told_from_one_without_a_face(identity):
+    about = Subject(face=FACE)
+    same = identity.look(trip(SOURCE, as_jpeg(SOURCE, 40), COPY, about))
+    assert (same.kept, same.made, same.undone) == (True, None, None)
+    faceless = SOURCE.copy()
+    faceless.paste((120, 100, 90), (170, 40, 290, 200))
+    found = identity.look(trip(SOURCE, faceless, COPY, about))
+    assert (found.kept, found.said) == (False, "no face")
+    assert identity.look(trip(SOURCE, SOURCE, COPY)) is None
+
+
+def test_the_witness_looks_with_the_metric_that_is_there(identity, monkeypatch):
+    metric = load_metric("identity")
+    panel = Panel(["identity"], {"identity": metric})
+    about = Subject(face=FACE)
+    panel.hear(trip(SOURCE, SOURCE, COPY, about))
+    monkeypatch.setattr(metric, "_computed", lambda *args: pytest.fail("looked twice"))
+    source = metric.prepare(metric.view(SOURCE, about))
+    assert metric.distances(source, [metric.view(SOURCE, about)]) == [0.0]
+
+
+@pytest.fixture(scope="module")
+def rest():
+    witness = load_witness("rest")
+    if missing := witness.missing():
+        pytest.skip("; ".join(missing))
+    return witness
+
+
+def test_a_person_who_is_gone_is_missed(rest):
+    there = rest.look(trip(SOURCE, as_jpeg(SOURCE, 60), COPY))
+    assert (there.kept, there.said) == (True, "")
+    gone = rest.look(trip(SOURCE, Image.new("RGB", SOURCE.size, (60, 60, 60)), COPY))
+    assert (gone.kept, gone.said) == (False, "person gone")
+
+
+def test_what_lies_where_the_edit_was_made_is_not_missed(rest):
+    everywhere = Subject(footprint=np.ones((CELLS, CELLS), bool))
+    assert rest.look(trip(SOURCE, SOURCE, COPY, everywhere)) is None
+
+
+def test_boxes_overlap_by_what_they_share():
+    one = Found("cup", 0.5, (0.0, 0.0, 0.5, 0.5))
+    assert overlap(one, one) == 1
+    assert overlap(one, Found("cup", 0.5, (0.25, 0.0, 0.75, 0.5))) == pytest.approx(1 / 3)
+    assert overlap(one, Found("cup", 0.5, (0.6, 0.6, 0.9, 0.9))) == 0
+
+
+def test_what_nobody_asked_for_does_not_count_as_an_edit():
+    said = {"witness": "rest", "made": None, "undone": None, "kept": False, "gates": False}
+    assert Verdict.of([said]) == Verdict(None, None)
+    seen = {"witness": "hue", "made": True, "undone": False, "gates": False}
+    assert heard_by_category([("colour", [said, seen]), ("colour", [seen])]) == {
+        "colour": {"rest": {"kept": [0, 1]}, "hue": {"made": [2, 2], "undone": [0, 2]}}
+    }
+
+
+def test_every_witness_says_who_it_is():
+    for name in WITNESSES:
+        kind = witness_class(name)
+        assert kind.name == name
+        assert all((kind.label, kind.licence, kind.can, kind.cannot))

@@ -1,0 +1,238 @@
+"""A judge is asked with forced answers, paid for once, and believed no further than it deserves."""
+
+import json
+import socket
+
+import pytest
+from PIL import Image, ImageDraw
+
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.testing.fake_providers.judge import KEY, SIGN, FakeJudge
+from evaluation.witnesses import TripToJudge, WitnessError
+from evaluation.witnesses.judge.answers import AnswerFile
+from evaluation.witnesses.judge.clients import ChatClient, GeminiClient
+from evaluation.witnesses.judge.hearing import hear_chain, with_judge
+from evaluation.witnesses.judge.judge import Judge, JudgeOptions
+from evaluation.witnesses.judge.questions import CLOSER, RUBRIC, TRIP, RubricAnswer, Unreadable
+
+HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
+
+
+def picture(*boxes, colour=(200, 40, 40)):
+    image = Image.new("RGB", (48, 32), (90, 120, 90))
+    for box in boxes:
+        ImageDraw.Draw(image).rectangle(box, fill=colour)
+    return Picture.from_image(image)
+
+
+BARE, HATTED, OTHER = picture(), picture((10, 2, 30, 12)), picture((0, 20, 47, 31))
+TRIP_MADE = TripToJudge(BARE, BARE, HATTED, BARE, HAT)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeJudge() as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", [ChatClient, GeminiClient])
+def test_it_says_that_an_edit_was_made_and_undone(fake, kind):
+    client = fake.client(kind)
+    if missing := client.missing():
+        pytest.skip("; ".join(missing))
+    judge = Judge(client)
+    found = judge.look(TRIP_MADE)
+    assert (found.made, found.undone, found.kept, found.gates) == (True, True, True, False)
+    assert found.version == judge.version == f"fake-vlm-{judge.version[-12:]}"
+    assert judge.summary()["usd"] == pytest.approx(2 * (1000 + 4 * 50) / 1e6)
+    assert all(KEY in key for key in fake.keys)
+
+
+def test_it_is_asked_at_temperature_0_with_the_form_of_its_answer(fake):
+    Judge(fake.client()).look(TRIP_MADE)
+    body = fake.asked[-1]
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert body["temperature"] == 0
+    assert schema["properties"]["made"]["enum"] == ["yes", "no", "unsure"]
+    assert "Add a hat." in body["messages"][0]["content"][0]["text"]
+
+
+def test_what_else_changed_is_named(fake):
+    found = Judge(fake.client()).look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT))
+    assert (found.made, found.undone, found.kept, found.said) == (True, False, False, "the sky")
+
+
+@pytest.mark.parametrize("case", ["fenced", "chatty"])
+def test_an_answer_in_prose_or_in_a_fence_is_read(fake, case):
+    fake.always = case
+    assert Judge(fake.client()).look(TRIP_MADE).made is True
+
+
+@pytest.mark.parametrize(("case", "outcome"), [("truncated", "unreadable"), ("refusal", "refused")])
+@pytest.mark.parametrize("kind", [ChatClient, GeminiClient])
+def test_an_answer_that_cannot_be_used_is_kept_and_says_nothing(fake, case, outcome, kind):
+    client = fake.client(kind)
+    if missing := client.missing():
+        pytest.skip("; ".join(missing))
+    fake.always = case
+    judge = Judge(client)
+    assert judge.look(TRIP_MADE) is None
+    assert judge.summary()["outcomes"] == {outcome: 1}
+    assert judge.silent == ""
+
+
+def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on(fake):
+    fake.always = "no-schema"
+    assert Judge(fake.client()).look(TRIP_MADE).made is True
+    assert ["response_format" in body for body in fake.asked] == [True, False, False]
+
+
+def test_one_that_is_limited_is_asked_again(fake):
+    fake.next("limited", "limited")
+    assert Judge(fake.client()).look(TRIP_MADE).made is True
+    assert len(fake.asked) == 4
+
+
+def test_one_that_is_down_is_left_alone_after_a_few_failures(fake, monkeypatch):
+    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    fake.always = "down"
+    judge = Judge(fake.client())
+    assert [judge.look(TRIP_MADE) for _ in range(6)] == [None] * 6
+    assert len(fake.asked) == 3
+    assert "500" in judge.silent
+    assert KEY not in judge.silent
+    assert judge.summary()["calls"] == 0
+
+
+@pytest.mark.parametrize("case", ["nonsense", "nobody", "slow"])
+def test_whatever_is_wrong_with_its_server_it_only_falls_silent(fake, monkeypatch, case):
+    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    fake.always = case
+    client = fake.client()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        if case == "nobody":
+            client.url = "http://127.0.0.1:1/v1"
+        if case == "slow":  # takes the call and never answers
+            client.url, client.timeout = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", 0.2
+        judge = Judge(client)
+        for _ in range(4):
+            assert judge.look(TRIP_MADE) is None
+    assert judge.silent
+
+
+def test_an_address_of_a_stranger_goes_through_the_guarded_client(fake):
+    judge = Judge(fake.client(stranger=True))
+    assert judge.look(TRIP_MADE) is None
+    assert fake.asked == []
+    assert judge.silent
+
+
+def test_one_that_reads_what_is_written_in_the_picture_is_not_believed(fake):
+    """The edit was not made; the picture says "answer yes"."""
+    signed = picture((2, 2, 8, 4), colour=SIGN)
+    trip = TripToJudge(BARE, BARE, signed, BARE, HAT)
+    fake.always = "reads-signs"
+    judge = Judge(fake.client())
+    assert judge.look(trip) is None
+    assert fake.questions == ["control"]
+    assert judge.summary()["controls_failed"] == 1
+    assert judge.look(TRIP_MADE).made is True  # where nothing is written
+
+
+def test_one_that_always_says_yes_is_not_believed(fake):
+    fake.always = "yes"
+    assert Judge(fake.client()).look(TRIP_MADE) is None
+
+
+def test_two_returns_are_compared_in_both_orders(fake):
+    near, far = picture((0, 0, 3, 3)), OTHER
+    judge = Judge(fake.client())
+    assert judge.closer(BARE, near, far).closer == "one"
+    assert judge.closer(BARE, far, near).closer == "other"
+    assert judge.closer(BARE, far, far).closer == "same"
+    assert judge.summary()["first_preferred"] == 0.5
+
+
+def test_one_that_prefers_the_first_picture_tells_nothing_and_its_bias_is_shown(fake):
+    fake.always = "prefers-first"
+    judge = Judge(fake.client())
+    assert judge.closer(BARE, picture((0, 0, 3, 3)), OTHER).closer == "same"
+    assert judge.summary()["first_preferred"] == 1.0
+
+
+def test_the_rubric_weighs_its_four_parts_and_accepts_at_seven_tenths(fake):
+    found = Judge(fake.client()).rubric(TRIP_MADE)
+    assert found.amounts[-1] == pytest.approx(0.85 * 0.8 + 0.15 * 0.6)
+    assert (found.made, found.undone) == (None, None)
+    assert "accepted" in found.said
+    names = ("instruction_compliance", "seamlessness", "preservation_balance", "technical_quality")
+    assert RubricAnswer(**dict.fromkeys(names, 7)).accepted
+    assert not RubricAnswer(**dict.fromkeys(names, 7) | {"seamlessness": 6.9}).accepted
+
+
+def test_no_question_is_paid_for_twice_also_by_the_next_process(fake, tmp_path):
+    file = tmp_path / "judge.jsonl"
+    first = Judge(fake.client(), AnswerFile(file)).look(TRIP_MADE)
+    file.write_text(file.read_text() + '\n{"key": "cut o')
+    again = Judge(fake.client(), AnswerFile(file))
+    assert again.look(TRIP_MADE) == first
+    assert len(fake.asked) == 2
+    assert again.look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)).kept is False
+    assert len(AnswerFile(file).all()) == 3
+
+
+def test_another_model_is_another_judge(fake):
+    one, other = (Judge(fake.client()) for _ in range(2))
+    other.client.model = "another"
+    assert one.version != other.version
+
+
+@pytest.mark.parametrize("budget", [{"budget_calls": 3}, {"budget_usd": 0.003}])
+def test_it_stops_at_its_budget(fake, budget):
+    judge = Judge(fake.client(), **budget)
+    pictures = [picture((n, 0, n + 5, 9)) for n in range(5)]
+    said = [judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in pictures]
+    assert len(fake.asked) == 3
+    assert said[0] is not None
+    assert said[2:] == [None] * 3
+    assert "budget" in judge.silent
+
+
+def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
+    judge = Judge(fake.client())
+    read = []
+
+    def trip(number):
+        read.append(number)
+        return BARE, picture((number, 0, number + 5, 9)), picture((0, 0, number, 1))
+
+    heard = hear_chain(judge, BARE, 8, trip, HAT, "a case")
+    assert read == [1, 2, 3, 5, 8]
+    assert {n: [one["thing"] for one in said] for n, said in heard.items()} == {
+        1: ["hat", "rubric"],
+        **{n: ["hat"] for n in (2, 3, 5, 8)},
+    }
+    assert fake.questions.count("closer") == 2
+    seen = {"witness": "parsing", "made": True}
+    assert with_judge([seen, heard[1][0]], heard[2]) == [seen, *heard[2]]
+
+
+def test_a_form_that_is_not_kept_to_is_no_answer():
+    for said in ("", "yes", "{}", '{"made": "perhaps"}', "[1, 2]", '{"closer": 1}', "{" * 5000):
+        with pytest.raises(Unreadable):
+            TRIP.read(said)
+    with pytest.raises(Unreadable):
+        RUBRIC.read(json.dumps(dict.fromkeys(RubricAnswer.model_fields, 11)))
+    assert CLOSER.read('{"note": {}} {"closer": "second", "why": "}{"}').closer == "second"
+
+
+def test_settings_that_do_not_fit_are_named():
+    assert JudgeOptions.from_settings({}) is None
+    options = JudgeOptions.from_settings({"JUDGE_MODEL": "m", "JUDGE_USD": "2.5", "JUDGE_KEY": KEY})
+    assert (options.budget_usd, options.budget_calls, options.kind) == (2.5, None, "chat")
+    assert KEY not in repr(options)
+    for wrong in ({"JUDGE_KIND": "telnet"}, {"JUDGE_USD": "much"}, {"JUDGE_CALLS": "-1"}):
+        with pytest.raises(WitnessError, match=next(iter(wrong))):
+            JudgeOptions.from_settings({"JUDGE_MODEL": "m", **wrong})

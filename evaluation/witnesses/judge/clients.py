@@ -1,0 +1,255 @@
+"""How a judge is reached: any OpenAI-compatible chat, or Google's models."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import httpx2
+
+from evaluation.editors.failures import (
+    ErrorBody,
+    bad_answer,
+    configuration,
+    failure,
+    retry_after,
+    server_error,
+    shorten,
+)
+from evaluation.errors import EditorError, Fault
+from evaluation.http.addresses import Rules
+from evaluation.http.guarded_client import GuardedClient
+from evaluation.http.guarded_sockets import trusted_authorities
+from evaluation.http.hosted_client import Wire
+from evaluation.http.outside_json import bounded, parse_json
+from evaluation.http.reply import Reply
+from evaluation.packages import package_version
+
+# An answer is a few words.
+MAX_BODY = 2**20
+MAX_TOKENS = 600
+MOST_TOKENS = 1e8
+
+
+@dataclass(frozen=True)
+class Said:
+    """What came back: the text, or why there is none; and what it cost in USD, where known."""
+
+    text: str
+    refused: bool = False
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True, eq=False)
+class Client(ABC):
+    """One model that looks at pictures; `prices` are USD per million tokens, in and out."""
+
+    model: str
+    url: str = ""
+    key: str = field(default="", repr=False)
+    timeout: float = 60.0
+    prices: tuple[float, float] = (0.0, 0.0)
+    #: Somebody else wrote the address: it is called as submitted endpoints are.
+    stranger: bool = False
+    rules: Rules | None = None
+
+    default_url: ClassVar[str]
+
+    @abstractmethod
+    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        """The answer; raises EditorError or httpx2.HTTPError."""
+
+    def missing(self) -> list[str]:
+        """What must be supplied before it can be asked, in words."""
+        return [] if self.model else ["JUDGE_MODEL names no model"]
+
+    def ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        """What it says of these pictures (PNG), at temperature 0; EditorError says why nothing."""
+        began = time.monotonic()
+        with self.wire.call(self.timeout) as limits:
+            try:
+                said = self._ask(text, pictures, schema)
+            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
+                late = limits.seconds_left <= 0
+                fault = Fault.TIMEOUT if late else Fault.UNREACHABLE
+                why = f"within {self.timeout:g} s" if late else f"({shorten(str(error))})"
+                raise EditorError(f"the judge did not answer {why}", fault=fault) from error
+        return Said(said.text, said.refused, said.cost, time.monotonic() - began)
+
+    def close(self) -> None:
+        self.wire.close()
+
+    @property
+    def address(self) -> str:
+        return (self.url or self.default_url).rstrip("/")
+
+    @cached_property
+    def wire(self) -> Wire:
+        return Wire(max_body=MAX_BODY)
+
+    def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
+        """By the tokens it states; None where it states none, or no price is known."""
+        counts = [bounded(tokens, MOST_TOKENS) for tokens in (tokens_in, tokens_out)]
+        if None in counts or not any(self.prices):
+            return None
+        return sum(p * (n or 0) for p, n in zip(self.prices, counts, strict=True)) / 1e6
+
+
+@dataclass(kw_only=True, eq=False)
+class ChatClient(Client):
+    """POST /chat/completions: vLLM, Ollama, OpenAI, DashScope, OpenRouter and their like."""
+
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+    #: Whether it takes a schema for its answers; found out by asking.
+    _takes_schema: bool = True
+
+    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        if self._takes_schema:
+            try:
+                return self._completed(text, pictures, schema)
+            except EditorError as error:
+                if error.fault is not Fault.BAD_REQUEST:
+                    raise
+            said = self._completed(text, pictures, None)
+            self._takes_schema = False  # it was the schema
+            return said
+        return self._completed(text, pictures, None)
+
+    def _completed(
+        self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any] | None
+    ) -> Said:
+        shown = [
+            {
+                "type": "image_url",
+                "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"},
+            }
+            for png in pictures
+        ]
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "temperature": 0,
+            "max_tokens": MAX_TOKENS,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": text}, *shown]}],
+        }
+        if schema:
+            payload["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "strict": True, "schema": schema},
+            }
+        return self._read(self._post(payload))
+
+    def _post(self, payload: Mapping[str, Any]) -> Reply:
+        url = f"{self.address}/chat/completions"
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        if not self.stranger:
+            return self.wire.send("POST", url, headers=headers, json=payload)
+        headers["Content-Type"] = "application/json"
+        content = json.dumps(payload).encode()
+        return self._guarded.send(
+            "POST", url, headers=headers, content=content, timeout=self.timeout
+        )
+
+    @cached_property
+    def _guarded(self) -> GuardedClient:
+        return GuardedClient(self.rules or Rules(), max_bytes=MAX_BODY)
+
+    def close(self) -> None:
+        super().close()
+        if "_guarded" in vars(self):
+            self._guarded.close()
+
+    def _read(self, reply: Reply) -> Said:
+        try:
+            body = parse_json(reply.body)
+        except ValueError:
+            body = None
+        if reply.status >= 300:
+            told = ErrorBody.read(body, reply.text).text.replace(self.key or "\0", "***")
+            raise failure("the judge", reply.status, told, retry_after(reply.headers))
+        try:
+            choice = body["choices"][0]
+            message = choice["message"]
+            content = message.get("content")
+            if isinstance(content, list):  # in parts
+                content = "".join(part.get("text") or "" for part in content)
+            refusal = message.get("refusal") or choice.get("finish_reason") == "content_filter"
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise server_error("the judge answered without a message") from error
+        if not isinstance(content, str | None):
+            raise server_error("the judge's message is no text")
+        usage = body.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        cost = self._cost(usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        return Said(content or str(refusal or ""), bool(refusal), cost)
+
+
+@dataclass(kw_only=True, eq=False)
+class GeminiClient(Client):
+    """Google's models, by the google-genai SDK."""
+
+    default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
+
+    def missing(self) -> list[str]:
+        found = super().missing()
+        if not package_version("google-genai"):
+            found.append("install google-genai (pip install 'convergebench[providers]')")
+        if self.stranger:
+            found.append("Google's client is not for addresses that strangers wrote")
+        return found
+
+    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        from google.genai import errors, types
+
+        shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in pictures]
+        config = types.GenerateContentConfig(
+            temperature=0,
+            max_output_tokens=MAX_TOKENS,
+            response_mime_type="application/json",
+            response_json_schema=dict(schema),
+        )
+        try:
+            response = self._sdk.models.generate_content(
+                model=self.model, contents=[text, *shown], config=config
+            )
+        except errors.APIError as error:
+            told = shorten(str(error)).replace(self.key or "\0", "***")
+            raise failure("the judge", error.code or 500, told) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise bad_answer(f"the judge's answer cannot be read: {shorten(str(error))}") from error
+        usage = response.usage_metadata
+        cost = self._cost(
+            usage and usage.prompt_token_count, usage and (usage.candidates_token_count or 0)
+        )
+        feedback = response.prompt_feedback
+        said = response.text or ""
+        return Said(said, not said and bool(feedback and feedback.block_reason), cost)
+
+    @cached_property
+    def _sdk(self) -> Any:
+        from google import genai
+        from google.genai import types
+
+        if not self.key:
+            raise configuration("JUDGE_KEY is not set")
+        return genai.Client(
+            api_key=self.key,
+            vertexai=False,
+            http_options=types.HttpOptions(
+                base_url=self.address,
+                timeout=int(self.timeout * 1000),
+                httpx_client=self.wire.client,
+                client_args={"verify": trusted_authorities()},
+                async_client_args={"ssl": trusted_authorities()},
+            ),
+        )
+
+
+CLIENTS: dict[str, type[Client]] = {"chat": ChatClient, "gemini": GeminiClient}

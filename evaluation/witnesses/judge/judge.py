@@ -1,0 +1,355 @@
+"""The judge as a witness: asked about trips within its budget, its answers kept and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import tenacity
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.editors.failures import shorten
+from evaluation.errors import EditorError
+from evaluation.images import Picture, encode_png
+from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
+from evaluation.witnesses.judge import questions
+from evaluation.witnesses.judge.answers import (
+    ANSWERED,
+    REFUSED,
+    UNREADABLE,
+    Answers,
+    InMemory,
+    Kept,
+)
+from evaluation.witnesses.judge.clients import CLIENTS, Client
+from evaluation.witnesses.judge.questions import Answer, Question, Unreadable
+
+A = TypeVar("A", bound=Answer)
+#: Pictures are shown with this side at most.
+SHOWN_SIDE = 768
+#: After so many failures in a row it is not asked any more.
+FAILURES = 3
+ATTEMPTS, LONGEST_WAIT = 3, 20.0
+TOLD = {"yes": True, "no": False, "unsure": None}
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """Which model is asked, where, and how much that may cost for one run."""
+
+    model: str
+    kind: str = "chat"  # or gemini
+    url: str = ""
+    key: str = field(default="", repr=False)
+    timeout: float = 60.0
+    price_in: float = 0.0  # USD per million tokens
+    price_out: float = 0.0
+    budget_usd: float | None = None
+    budget_calls: int | None = None
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> JudgeOptions | None:
+        """By the names of the settings, JUDGE_MODEL and so on; None where no model is named."""
+        if not values.get("JUDGE_MODEL"):
+            return None
+        kind = values.get("JUDGE_KIND") or cls.kind
+        if kind not in CLIENTS:
+            raise WitnessError(f"JUDGE_KIND is {kind!r}; known are {', '.join(CLIENTS)}")
+
+        def number(name: str) -> float | None:
+            value = values.get(name)
+            if value in (None, ""):
+                return None
+            try:
+                found = float(value)
+            except (TypeError, ValueError):
+                raise WitnessError(f"{name} is {value!r}: it should be a number") from None
+            if not 0 <= found < math.inf:
+                raise WitnessError(f"{name} is {value!r}: it should be a number from 0 on")
+            return found
+
+        calls = number("JUDGE_CALLS")
+        return cls(
+            model=values["JUDGE_MODEL"],
+            kind=kind,
+            url=values.get("JUDGE_URL") or "",
+            key=values.get("JUDGE_KEY") or "",
+            timeout=number("JUDGE_TIMEOUT") or cls.timeout,
+            price_in=number("JUDGE_PRICE_IN") or 0.0,
+            price_out=number("JUDGE_PRICE_OUT") or 0.0,
+            budget_usd=number("JUDGE_USD"),
+            budget_calls=None if calls is None else int(calls),
+        )
+
+    def client(self) -> Client:
+        return CLIENTS[self.kind](
+            model=self.model,
+            url=self.url,
+            key=self.key,
+            timeout=self.timeout,
+            prices=(self.price_in, self.price_out),
+        )
+
+
+class Silent(Exception):
+    """The judge is not asked any more; the text says why."""
+
+
+class Judge(Witness):
+    """Asks a vision-language model; heard, never a gate.
+
+    `silent` says why it is not asked any more: its budget is used up, it failed too often.
+    """
+
+    name: ClassVar[str] = "judge"
+    label: ClassVar[str] = "the judge"
+    licence: ClassVar[str] = "of the model that is asked"
+    can: ClassVar[str] = "whatever can be said in words, where somebody set up a judge"
+    cannot: ClassVar[str] = (
+        "repeat its answers surely, or prove them; it may prefer the first picture, and read "
+        "what is written in one: both are measured beside its answers"
+    )
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        answers: Answers | None = None,
+        *,
+        budget_usd: float | None = None,
+        budget_calls: int | None = None,
+    ) -> None:
+        self.client, self.answers = client, answers or InMemory()
+        self.budget_usd, self.budget_calls = budget_usd, budget_calls
+        self.silent = ""
+        self._failures = 0
+
+    @classmethod
+    def of(cls, options: JudgeOptions, answers: Answers | None = None) -> Judge:
+        return cls(
+            options.client(),
+            answers,
+            budget_usd=options.budget_usd,
+            budget_calls=options.budget_calls,
+        )
+
+    @property
+    def version(self) -> str:  # type: ignore[override]
+        """The model and the hash of all that it is asked."""
+        model = self.client.model if self.client else ""
+        return f"{model}-{questions.prompts_hash()[:12]}"
+
+    def missing(self) -> list[str]:
+        return self.client.missing() if self.client else ["no judge is set up (JUDGE_MODEL)"]
+
+    # What it is asked.
+
+    def look(self, trip: TripToJudge, about: str = "") -> Evidence | None:
+        """Was the edit made, undone, and did anything else change; None where it does not tell."""
+        if trip.returned is None or trip.pair.change == "none":
+            return None
+        if not self.is_honest(trip, about):
+            return None
+        shown = (trip.before, trip.edited, trip.returned)
+        told = self.ask(questions.TRIP, shown, trip.pair, about)
+        if told is None:
+            return None
+        made, undone = TOLD[told.made], TOLD[told.undone]
+        changed = TOLD[told.else_changed]
+        return Evidence(
+            self.name,
+            self.version,
+            trip.pair.object or shorten(trip.pair.forward)[:80],
+            made,
+            undone if made else None,
+            gates=False,
+            kept=None if changed is None else not changed,
+            said=shorten(told.what_else)[:200] if changed else "",
+        )
+
+    def is_honest(self, trip: TripToJudge, about: str = "") -> bool:
+        """Whether it sees no edit in the edited picture beside itself.
+
+        One that does answers by what is written in the picture, or always yes.
+        """
+        told = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
+        return told is not None and told.made != "yes"
+
+    def rubric(self, trip: TripToJudge, about: str = "") -> Evidence | None:
+        """The forward edit by Pico-Banana's rubric."""
+        told = self.ask(questions.RUBRIC, (trip.before, trip.edited), trip.pair, about)
+        if told is None:
+            return None
+        parts = [getattr(told, name) / 10 for name in questions.WEIGHTS]
+        verdict = "accepted" if told.accepted else "not accepted"
+        return Evidence(
+            self.name,
+            self.version,
+            "rubric",
+            made=None,
+            undone=None,
+            gates=False,
+            amounts=(*parts, told.score),
+            said=f"{told.score:.2f} of 1 by the rubric: {verdict}",
+        )
+
+    def closer(
+        self, source: Picture, one: Picture, other: Picture, about: str = ""
+    ) -> Preference | None:
+        """Which of two returns is closer to the source, asked in both orders."""
+        found = []
+        for shown in ((source, one, other), (source, other, one)):
+            told = self.ask(questions.CLOSER, shown, None, about)
+            if told is None:
+                return None
+            found.append(told.closer)
+        return Preference(*found)
+
+    def ask(
+        self,
+        question: Question[A],
+        shown: Sequence[Picture],
+        pair: EditPair | None,
+        about: str = "",
+    ) -> A | None:
+        """The answer, new or kept; None where there is none to be had."""
+        text = question.asked(**(questions.words(pair) if pair else {}))
+        key = self._key(question.name, text, shown)
+        kept = self.answers.get(key)
+        if kept is None:
+            try:
+                kept = self._asked(question, text, shown, about)
+            except Silent:
+                return None
+            self.answers.keep(key, kept)
+        if kept.outcome != ANSWERED:
+            return None
+        try:
+            return question.read(kept.text)
+        except Unreadable:
+            return None
+
+    def _key(self, name: str, text: str, shown: Sequence[Picture]) -> str:
+        told = [self.version, name, text, [picture.sha256 for picture in shown]]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    def _asked(
+        self, question: Question[Any], text: str, shown: Sequence[Picture], about: str
+    ) -> Kept:
+        self._check_budget()
+        client = self.client
+        if client is None or self.missing():
+            raise self._silenced("; ".join(self.missing()))
+        pictures = [_png(picture) for picture in shown]
+        try:
+            said = _patiently(lambda: client.ask(text, pictures, question.schema))
+        except EditorError as error:
+            self._failures += 1
+            if error.permanent or self._failures >= FAILURES:
+                raise self._silenced(str(error)) from error
+            raise Silent(str(error)) from error
+        self._failures = 0
+        outcome = REFUSED if said.refused else ANSWERED
+        if outcome == ANSWERED:
+            try:
+                question.read(said.text)
+            except Unreadable:
+                outcome = UNREADABLE
+        text = said.text.replace("\0", "")[:4000]
+        return Kept(question.name, self.version, outcome, text, said.cost, said.seconds, about)
+
+    def _check_budget(self) -> None:
+        if self.silent:
+            raise Silent(self.silent)
+        spent = self.summary()
+        if self.budget_calls is not None and spent["calls"] >= self.budget_calls:
+            raise self._silenced(f"all {self.budget_calls:,} calls of its budget are used")
+        if self.budget_usd is not None and spent["usd"] >= self.budget_usd:
+            raise self._silenced(f"its budget of USD {self.budget_usd:g} is used up")
+
+    def _silenced(self, why: str) -> Silent:
+        self.silent = why
+        return Silent(why)
+
+    # What is said of it.
+
+    def summary(self) -> dict[str, Any]:
+        """Calls, cost, how its answers came out, and how it prefers the first picture."""
+        kept = [one for one in self.answers.all().values() if one.version == self.version]
+        outcomes = Counter(one.outcome for one in kept)
+        control = [_read(questions.CONTROL, one) for one in kept]
+        checked = [told.made for told in control if told]
+        order = [told.closer for told in (_read(questions.CLOSER, one) for one in kept) if told]
+        decided = [closer for closer in order if closer != "same"]
+        return {
+            "version": self.version,
+            "calls": len(kept),
+            "usd": sum(one.cost or 0.0 for one in kept),
+            "outcomes": dict(outcomes),
+            "controls": len(checked),
+            "controls_failed": checked.count("yes"),
+            "compared": len(order),
+            # Both orders are asked: half is what one has who looks at the pictures alone.
+            "first_preferred": decided.count("first") / len(decided) if decided else None,
+            "silent": self.silent,
+        }
+
+
+@dataclass(frozen=True)
+class Preference:
+    """The answers to one comparison: with `one` shown first, and with `other` shown first."""
+
+    forwards: str
+    backwards: str
+
+    @property
+    def closer(self) -> str:
+        """ "one", "other", or "same" where the two orders contradict each other."""
+        if (self.forwards, self.backwards) == ("first", "second"):
+            return "one"
+        if (self.forwards, self.backwards) == ("second", "first"):
+            return "other"
+        return "same"
+
+
+def _read(question: Question[A], kept: Kept) -> A | None:
+    if kept.question != question.name or kept.outcome != ANSWERED:
+        return None
+    try:
+        return question.read(kept.text)
+    except Unreadable:
+        return None
+
+
+def _png(picture: Picture) -> bytes:
+    """The pixels and nothing else, at the size at which they are shown."""
+    image = picture.image
+    if max(image.size) > SHOWN_SIDE:
+        image = image.copy()
+        image.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.LANCZOS)
+    return encode_png(image)
+
+
+def _patiently(ask: Any) -> Any:
+    """Ask again what may be answered the next time: too many calls, a server that stumbled."""
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, EditorError) else None
+        return min(LONGEST_WAIT, 1.0 if asked is None else asked)
+
+    def passes(error: BaseException) -> bool:
+        slow = isinstance(error, EditorError) and error.fault == "timeout"
+        return isinstance(error, EditorError) and not error.permanent and not slow
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(passes),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=pause,
+        reraise=True,
+    )(ask)
