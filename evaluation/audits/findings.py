@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
@@ -13,9 +13,12 @@ from PIL import Image
 
 from evaluation.audits.plan import Kind
 from evaluation.audits.touch import Touch
+from evaluation.content.suites import EditPair
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring.alignment import registered, unaligned
+from evaluation.measuring.footprint import footprint
 from evaluation.measuring.scoring import Scorer, retention
+from evaluation.metrics.base import Subject
 
 Values = npt.NDArray[np.float32]
 
@@ -30,7 +33,10 @@ METRICS = ("lpips", "ssim")
 LEAST_KEPT = 0.5
 #: Above this median loss under a harmless touch, too.
 MOST_LOST = 0.3
-#: And where a touched answer loses more than this, and more than all trips before together.
+#: And where a touched answer loses more than this, and more than all trips before together. Who
+#: looks its own answer up disguises one edit of a better editor than that: one whose edit adds
+#: noise of 4 levels loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise).
+#: No honest editor loses more by a touch than by several edits.
 FALL = 0.02
 #: With evidence in a smaller share of the cases that witnesses cover, too; of so many at least.
 LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
@@ -41,13 +47,15 @@ class Finding:
     """What one audit found. `kept` is None for a fragility audit.
 
     `loss` is how much less of the picture was kept than in the chain's own return of the
-    same trip; `lost` is what that return had lost.
+    same trip; `lost` is what that return had lost. `elsewhere` is what the forward edit of that
+    trip changed outside its footprint, where data would hide; None where it has no footprint.
     """
 
     kind: Kind
     kept: float | None
     loss: float
     lost: float
+    elsewhere: float | None = None
 
 
 def find(
@@ -63,7 +71,23 @@ def find(
         None if share is None else round(share, 4),
         round(ours - theirs, 4),
         round(1 - ours, 4),
+        changed_elsewhere(touch.before, touch.edited, touch.pair, scorer),
     )
+
+
+def changed_elsewhere(
+    before: Picture, edited: Picture, pair: EditPair, scorer: Scorer
+) -> float | None:
+    """The share of the picture that an edit lost outside its footprint, by LPIPS.
+
+    None where the edit is of the whole picture, or was not made, or LPIPS does not run.
+    """
+    where = footprint(before.image, edited.image, pair)
+    if where is None or "place" not in scorer.metrics:
+        return None
+    # What is kept inside a footprint is measured as `undo`; here the rest is asked for.
+    kept = scorer.only(["place"]).score(before, [edited], Subject(footprint=~where)).undo
+    return round(1 - kept[0], 4) if kept else None
 
 
 def _kept(scorer: Scorer, source: Image.Image, pictures: list[Image.Image]) -> list[float]:
@@ -120,9 +144,7 @@ class Audited:
     hints: tuple[str, ...]
     marks_kept: float | None
     loss_under_audit: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    changed_elsewhere: float | None
 
 
 def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
@@ -132,7 +154,10 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
     """
     shares = [found.kept for found in findings if found.kept is not None]
     losses = [found.loss for found in findings if found.kind == "fragility"]
-    kept, loss = (median(values) if values else None for values in (shares, losses))
+    elsewhere = [found.elsewhere for found in findings if found.elsewhere is not None]
+    kept, loss, changed = (
+        median(values) if values else None for values in (shares, losses, elsewhere)
+    )
     reasons, hints = [], []
     if kept is not None and kept < LEAST_KEPT:
         reasons.append(
@@ -159,7 +184,7 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"
-    return Audited(verdict, tuple(reasons), tuple(hints), kept, loss)
+    return Audited(verdict, tuple(reasons), tuple(hints), kept, loss, changed)
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

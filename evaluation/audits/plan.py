@@ -64,12 +64,16 @@ def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
     )
     marked = set(markable[: (count + 1) // 2])
     return [
-        Audit(slug, *_where(secret, cases[slug], suite), "mark" if slug in marked else "fragility")
+        Audit(
+            slug,
+            *where_drawn(secret, cases[slug], suite),
+            "mark" if slug in marked else "fragility",
+        )
         for slug in chosen
     ]
 
 
-def _where(secret: str, case: Case, suite: Suite) -> tuple[int, int]:
+def where_drawn(secret: str, case: Case, suite: Suite) -> tuple[int, int]:
     """Of a case, which repeat and which trip."""
     random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)

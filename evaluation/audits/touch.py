@@ -31,7 +31,8 @@ class Touch:
     def __init__(
         self, audit: Audit, secret: str, pair: EditPair, before: Picture, edited: Picture
     ) -> None:
-        self.pair, random = pair, audit.random(secret)
+        self.pair, self.before, self.edited = pair, before, edited
+        random = audit.random(secret)
         self._edited = clean_wire(edited)
         self._operation = ""
         if audit.kind == "mark":

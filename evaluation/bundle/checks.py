@@ -12,6 +12,8 @@ EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
+# Witnesses are networks, and their amounts are kept with five digits.
+WITNESSED = (1e-3, 2e-5)
 # Registration climbs a hill step by step, and ends a little elsewhere on another processor.
 REGISTERED = (1e-2, 1e-3)
 

@@ -44,6 +44,7 @@ class BundleError(UserFacingError):
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
 #: Pages link to it: nothing but an address of the web.
@@ -84,30 +85,57 @@ class ModelLine(Line):
 
 
 class RunLine(Line):
-    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing."""
+    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
+
+    `earlier_secrets` were public before some chains were played again, the latest first.
+    """
 
     secret: Sha256
+    earlier_secrets: list[Sha256] = []
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
     provenance: dict[str, Any]
     flags: list[Any]
+    cleared: bool = False
+    decision: Short = ""
+    marks_kept: Number | None = None
+    loss_under_audit: Number | None = None
+    changed_elsewhere: Number | None = None
     started_at: str | None
     finished_at: str | None
     calls: Annotated[int, Field(ge=0)]
     spent_usd: str
     method_version: str
 
+    @property
+    def secrets(self) -> list[str]:
+        """All that something of the run was drawn by, the latest first."""
+        return [self.secret, *self.earlier_secrets]
 
-class SourceLine(Line):
+    @property
+    def commitments(self) -> list[str]:
+        """What was told of its secrets beforehand, in the order of time."""
+        later = self.provenance.get("later")
+        entries = [self.provenance, *(later if isinstance(later, list) else ())]
+        told = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
+        return [sha256 for sha256 in told if sha256]
+
+
+class FileRow(Row):
+    """A picture's file."""
+
+    sha256: Sha256
+    mime: Literal["image/png", "image/jpeg", "image/webp"]
+    width: Annotated[int, Field(gt=0)]
+    height: Annotated[int, Field(gt=0)]
+    bytes: Annotated[int, Field(gt=0)]
+
+
+class SourceLine(FileRow, Line):
     """The file of a prepared source picture."""
 
     slug: Slug
-    sha256: Sha256
-    mime: Literal["image/png", "image/jpeg", "image/webp"]
-    width: int
-    height: int
-    bytes: int
 
 
 class CalibrationLine(Line):
@@ -117,16 +145,11 @@ class CalibrationLine(Line):
     ladder: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,3}$")], Number]
 
 
-class HalfRow(Row):
+class HalfRow(FileRow):
     """One edit: what was asked, and the picture that came back."""
 
     prompt: str
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None
-    sha256: Sha256
-    mime: Literal["image/png", "image/jpeg", "image/webp"]
-    width: Annotated[int, Field(gt=0)]
-    height: Annotated[int, Field(gt=0)]
-    bytes: Annotated[int, Field(gt=0)]
+    seed: SeedNumber | None
     seconds: Number | None
     cost: str | None
     attempts: int
@@ -146,6 +169,7 @@ class TripLine(Line):
     worst_place: list[Number] | None
     undo: Number | None
     evidence: list[dict[str, Any]]
+    damage: dict[str, Number] = {}
     scores: dict[Slug, Number]
 
 
@@ -160,6 +184,28 @@ class ChainLine(Line):
     @property
     def name(self) -> str:
         return chain_name(self.case, self.repeat)
+
+
+class AuditLine(Line):
+    """One extra backward call on a touched answer; `outcome` is empty where its trip never came."""
+
+    case: Slug
+    repeat: Annotated[int, Field(ge=0, le=1000)]
+    number: Annotated[int, Field(ge=1, le=1000)]
+    kind: Literal["mark", "fragility"]
+    outcome: Literal["", "answered", "refused", "failed"]
+    words: Short
+    seed: SeedNumber | None
+    sent: FileRow | None
+    answer: FileRow | None
+    seconds: Number | None
+    cost: str | None
+    attempts: int
+    finding: dict[Slug, Number | str | None]
+
+    @property
+    def name(self) -> str:
+        return audit_name(self.case, self.repeat, self.number)
 
 
 class StandingLine(Line):
@@ -198,12 +244,17 @@ class Document(Row):
     sources: list[SourceLine]
     calibrations: list[CalibrationLine]
     chains: list[ChainLine]
+    audits: list[AuditLine] = []
     standings: list[StandingLine]
     digest: Sha256
 
 
 def chain_name(case: str, repeat: int) -> str:
     return f"{case} (repeat {repeat + 1})" if repeat else case
+
+
+def audit_name(case: str, repeat: int, number: int) -> str:
+    return f"audit of {chain_name(case, repeat)}, trip {number}"
 
 
 def standing_name(metric: str, level: float, scope: str) -> str:
@@ -230,6 +281,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         for trip in chain["trips"]:
             yield f"{name}, trip {trip['number']}", trip
         yield f"chain {name}", chain
+    for row in document.get("audits", ()):
+        yield audit_name(row["case"], row["repeat"], row["number"]), row
     for row in document["standings"]:
         yield standing_name(row["metric"], float(row["level"]), row["scope"]), row
 

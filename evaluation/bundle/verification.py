@@ -6,12 +6,12 @@ networks may differ in the last digits between machines; everything else may not
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from evaluation.bundle import format as bundles
+from evaluation.bundle.audits import audit_checks
 from evaluation.bundle.checks import (
     CLASSICAL,
     DIFFERENT,
@@ -19,13 +19,15 @@ from evaluation.bundle.checks import (
     NETWORK,
     NOT_CHECKED,
     REGISTERED,
+    WITNESSED,
     Check,
     compared,
 )
-from evaluation.bundle.format import Bundle, ChainLine, HalfRow, SourceLine, TripLine
+from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
+from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
-from evaluation.images import ImageError, Picture
+from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
@@ -47,7 +49,6 @@ from evaluation.statistics.standings import (
     standings,
 )
 
-NO_PICTURES = "no pictures in the bundle"
 #: What a trip did to the picture, whether or not its edit was seen.
 DONE = ("reframed", "step", "from_source")
 
@@ -65,6 +66,9 @@ class Verification:
         self.scorer = Scorer([name for name in pinned if name in METRICS])
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
+        self.secrets = self.document.run.secrets
+        self.deaf = self._deaf()
+        self.scorer.panel.keep(self._witnesses.keys() - self.deaf.keys())
 
     @property
     def steps(self) -> int:
@@ -75,6 +79,7 @@ class Verification:
         yield from self._head()
         yield from self._sources()
         yield from self._chains()
+        yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from self._drift()
         yield from self._statistics()
 
@@ -84,10 +89,11 @@ class Verification:
         raw, stated = self.bundle.raw, self.document.suite.definition.get("content_hash")
         found = self.suite.content_hash
         for line in ("suite", "model", "run"):
-            yield self._digest(line, raw[line])
+            yield digest_check(line, raw[line])
         yield compared("suite", "content hash", stated, found)
-        if told := self.document.run.provenance.get("secret_sha256"):
-            yield compared("run", "secret", told, commitment(self.document.run.secret))
+        if told := self.document.run.commitments:
+            drawn = [commitment(secret) for secret in reversed(self.secrets)]
+            yield compared("run", "secret", told, drawn)
         yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
             (case.slug, repeat)
@@ -104,23 +110,18 @@ class Verification:
             count = f"{len(played)} of {len(cases)} played"
             yield Check("run", "chains", EQUAL, count)
 
-    def _digest(self, line: str, row: Mapping[str, Any]) -> Check:
-        if row["digest"] == bundles.digest(row):
-            return Check(line, "digest", EQUAL)
-        return Check(line, "digest", DIFFERENT, "the line was altered after it was written")
-
     # Pictures and what is measured on them.
 
     def _sources(self) -> Iterator[Check]:
         rows = {row.slug: row for row in self.document.sources}
         for raw in self.bundle.raw["sources"]:
-            yield self._digest(f"source {raw['slug']}", raw)
+            yield digest_check(f"source {raw['slug']}", raw)
         calibrations = list(
             zip(self.bundle.raw["calibrations"], self.document.calibrations, strict=True)
         )
         for picture in self.suite.pictures:
             line = f"source {picture.slug}"
-            source, checks = self._file(line, rows.get(picture.slug))
+            source, checks = self._picture(line, rows.get(picture.slug))
             yield from checks
             if source is not None:
                 pixels = pixel_sha256(source.image)
@@ -133,7 +134,7 @@ class Verification:
             )
             for raw, row in own:
                 line = f"calibration {row.picture} by {row.metric}"
-                yield self._digest(line, raw)
+                yield digest_check(line, raw)
                 found = made.get(row.metric)
                 stated = {"blank": row.blank, "ladder": row.ladder}
                 if found is None:
@@ -146,62 +147,43 @@ class Verification:
             if row.picture not in self.suite.picture_by_slug:
                 yield Check(f"calibration {row.picture}", "picture", DIFFERENT, "not in the suite")
 
-    def _file(
-        self, line: str, row: SourceLine | HalfRow | None
-    ) -> tuple[Picture | None, list[Check]]:
-        """The picture where it is here and sound, and what was checked of its file."""
-        if row is None:
-            return None, [Check(line, "picture", NOT_CHECKED, "the bundle does not name it")]
-        data = self.bundle.picture(row.sha256)
-        if data is None and not self.document.pictures:
-            return None, [Check(line, "picture", NOT_CHECKED, NO_PICTURES)]
-        if data is None:
-            why = f"{bundles.picture_name(row.sha256, row.mime)} is not in the bundle"
-            return None, [Check(line, "picture", DIFFERENT, why)]
-        hashed = compared(line, "hash", row.sha256, hashlib.sha256(data).hexdigest())
-        if hashed.verdict == DIFFERENT:
-            return None, [hashed]
-        try:
-            picture = Picture.from_bytes(data)
-        except ImageError as error:
-            return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
-        stated = [row.mime, row.width, row.height, row.bytes]
-        found = [picture.mime, picture.width, picture.height, len(data)]
-        return picture, [hashed, compared(line, "type and size", stated, found)]
+    def _picture(self, line: str, row: FileRow | None) -> tuple[Picture | None, list[Check]]:
+        return picture_checks(self.bundle, line, row)
 
     def _chains(self) -> Iterator[Check]:
         cases = {case.slug: case for case in self.suite.cases}
         sources = {row.slug: row for row in self.document.sources}
         for raw, chain in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
-            yield self._digest(f"chain {chain.name}", raw)
+            yield digest_check(f"chain {chain.name}", raw)
             for own, trip in zip(raw["trips"], chain.trips, strict=True):
-                yield self._digest(f"{chain.name}, trip {trip.number}", own)
+                yield digest_check(f"{chain.name}, trip {trip.number}", own)
             case = cases.get(chain.case)
             if case is None:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
-            source, _ = self._file(chain.name, sources.get(case.picture))
+            source, _ = self._picture(chain.name, sources.get(case.picture))
             yield from self._seeds(chain)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
-        """Whether the run's secret drew the seeds that were sent."""
-        seed = chain_seeds(self.document.run.secret, chain.case, chain.repeat)
+        """Whether a secret of the run drew the seeds that were sent."""
+        drawn = [chain_seeds(secret, chain.case, chain.repeat) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for direction, half in zip(DIRECTIONS, (trip.forward, trip.backward), strict=True):
                 if half and half.seed is None:
                     yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
-                    found = seed(trip.number, direction)
+                    seeds = [seed(trip.number, direction) for seed in drawn]
+                    found = half.seed if half.seed in seeds else seeds[0]
                     yield compared(line, f"{direction} seed", half.seed, found, (0.0, 0.0))
 
     def _trips(
         self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture
     ) -> Iterator[Check]:
         before, whole = source, source is not None
-        first_edit: Picture | None = None
+        subject = Subject()
         scored: list[tuple[TripLine, Picture]] = []
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
@@ -214,14 +196,16 @@ class Verification:
                     halves.append(None)
                     continue
                 yield compared(line, f"{what} prompt", half.prompt, prompt)
-                picture, checks = self._file(f"{line}, {what}", half)
+                picture, checks = self._picture(f"{line}, {what}", half)
                 yield from checks
                 halves.append(picture)
             edited, restored = halves
             if trip.number == 1:
-                first_edit = edited
+                subject = chain_subject(about, source, edited, pair)
             if source and before and edited and restored and trip.step is not None:
-                yield from self._measures(line, trip, source, before, edited, restored, pair)
+                yield from self._measures(
+                    line, trip, source, before, edited, restored, pair, subject
+                )
             elif trip.step is not None:
                 yield Check(line, "change seen", NOT_CHECKED, self._why(None, None))
             if restored and whole:
@@ -229,7 +213,6 @@ class Verification:
             else:
                 whole = False
             before = restored
-        subject = chain_subject(about, source, first_edit, pair)
         yield from self._scores(chain, source, scored, subject)
 
     def _measures(
@@ -241,8 +224,10 @@ class Verification:
         edited: Picture,
         restored: Picture,
         pair: EditPair,
+        subject: Subject,
     ) -> Iterator[Check]:
-        made = measure_trip(source, before, edited, restored, pair)
+        panel = self.scorer.panel
+        made = measure_trip(source, before, edited, restored, pair, panel, subject)
         stated, found = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
         yield compared(line, "what the trip did", stated, found, CLASSICAL)
         own = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
@@ -250,6 +235,13 @@ class Verification:
         yield compared(line, "change measure", own, made.change_measure, tolerance)
         if pair.change != "global":  # those are judged by the whole run, see below
             yield compared(line, "change seen", trip.change_seen, made.change_seen)
+        if trip.damage:
+            yield compared(line, "kind of damage", trip.damage, dict(made.damage), REGISTERED)
+        for name in {str(row.get("witness")) for row in trip.evidence} & self.deaf.keys():
+            yield Check(line, f"evidence by {name}", NOT_CHECKED, self.deaf[name])
+        heard = [row for row in trip.evidence if row.get("witness") not in self.deaf]
+        if heard or made.evidence:
+            yield compared(line, "evidence", heard, list(made.evidence), WITNESSED)
 
     def _scores(
         self,
@@ -306,7 +298,7 @@ class Verification:
         trips = self.suite.trips
         stated = {(s.metric, s.level, s.scope): s for s in self.document.standings}
         for raw in self.bundle.raw["standings"]:
-            yield self._digest(self.names[id(raw)], raw)
+            yield digest_check(self.names[id(raw)], raw)
         if len(stated) < len(self.document.standings):
             yield Check("standings", "rows", DIFFERENT, "one stands here twice")
         expected: set[tuple[str, float, str]] = set()
@@ -382,6 +374,22 @@ class Verification:
         if (here.weights_sha256 or "") != (pinned.get("weights_sha256") or ""):
             return "made with other weights than those here"
         return ""
+
+    @property
+    def _witnesses(self) -> dict[str, Any]:
+        """Those that judged the run, with their versions."""
+        scoring = self.document.run.provenance.get("scoring")
+        found = scoring.get("witnesses") if isinstance(scoring, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def _deaf(self) -> dict[str, str]:
+        """Why each witness of the run that cannot look here cannot."""
+        panel, here = self.scorer.panel, self.scorer.panel.provenance()
+        return {
+            name: panel.not_run.get(name, "it is another version here")
+            for name, told in self._witnesses.items()
+            if here.get(name) != told
+        } | {"judge": "a judge is not asked again: its answers are kept where it was asked"}
 
     def _why(self, metric: str | None, source: Picture | None) -> str:
         if source is None:

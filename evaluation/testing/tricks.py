@@ -1,7 +1,7 @@
 """A zoo of editors: tricks that keep everything without editing well, and honest editors.
 
 Each trick disguises a poor honest editor: it edits as that one does and undoes by other
-means. `zoo` plays them all; what it finds is on the methodology page.
+means. `evaluation.testing.zoo` plays them all; what it finds is on the methodology page.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageEnhance
+from scipy import fft
 
 from evaluation.content import operators
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.following import follow
 from evaluation.editors.instructions import Action, Instruction, parse
 from evaluation.editors.latent import Latent
+from evaluation.editors.neural_eraser import NeuralEraser
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
-from evaluation.images import Picture, clean_wire, encode_jpeg, fit
+from evaluation.images import ImageError, Picture, clean_wire, encode_jpeg, fit
+
+Values = npt.NDArray[Any]
 
 #: What the tricks disguise: an editor that loses most of the detail at every edit.
 POOR_FACTOR = 0.3
-
-
 POOR = "the poor editor that the tricks disguise"
+NOISY = "noise"
 
 
 def poor() -> RuleEditor:
@@ -116,39 +120,60 @@ class AfterEnd(Trick):
         return Picture.from_bytes(rest) if found else None
 
 
-@dataclass
-class InBits(Trick):
-    """The source as JPEG in one bit of every value; `bit` 1 is below what the wire keeps."""
+class InPixels(Trick):
+    """The source as JPEG in the pixels of the answer, by any code of bits in them."""
 
-    stopped_by: ClassVar[str] = "clean wire"
-    bit: int = 1
+    def room(self, values: Values) -> int:
+        """How many bits the picture can hold."""
+        return values.size
+
+    def hidden(self, values: Values, bits: Values) -> Values:
+        """The picture with these bits in it."""
+        raise NotImplementedError
+
+    def found(self, values: Values) -> Values:
+        """The bits in a picture."""
+        raise NotImplementedError
 
     def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
         values = np.asarray(answer.image).copy()
-        name = str(instruction.inverse).encode().ljust(40)
+        name, room = str(instruction.inverse).encode().ljust(40), self.room(values)
         for quality in (90, 75, 50, 30, 15):
             data = encode_jpeg(picture.image, quality)
-            if (len(name) + 4 + len(data)) * 8 <= values.size:
+            if (len(name) + 4 + len(data)) * 8 <= room:
                 break
         payload = np.frombuffer(name + struct.pack(">I", len(data)) + data, np.uint8)
-        bits = np.unpackbits(payload)[: values.size]
-        # Just above the bits that the wire dithers away, where they are to survive.
-        flat = values.reshape(-1) if self.bit < 4 else (values & 252).reshape(-1)
-        flat[: len(bits)] = (flat[: len(bits)] & ~np.uint8(self.bit)) | bits * np.uint8(self.bit)
-        return Picture.from_image(Image.fromarray(flat.reshape(values.shape)))
+        hidden = self.hidden(values, np.unpackbits(payload)[:room])
+        return Picture.from_image(Image.fromarray(hidden))
 
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
-        bits = (np.asarray(picture.image).reshape(-1) & self.bit) > 0
-        data = np.packbits(bits).tobytes()
+        data = np.packbits(self.found(np.asarray(picture.image))).tobytes()
         if data[:40].rstrip() != str(instruction).encode():
             return None
         (length,) = struct.unpack(">I", data[40:44])
         try:
             return Picture.from_bytes(data[44 : 44 + length])
-        except Exception:
+        except ImageError:
             return None  # something touched the picture on its way
+
+
+@dataclass
+class InBits(InPixels):
+    """In one bit of every value; `bit` 1 is below what the wire keeps."""
+
+    stopped_by: ClassVar[str] = "clean wire"
+    bit: int = 1
+
+    def hidden(self, values: Values, bits: Values) -> Values:
+        # Just above the bits that the wire dithers away, where they are to survive.
+        flat = values.reshape(-1) if self.bit < 4 else (values & 252).reshape(-1)
+        flat[: len(bits)] = (flat[: len(bits)] & ~np.uint8(self.bit)) | bits * np.uint8(self.bit)
+        return flat.reshape(values.shape)
+
+    def found(self, values: Values) -> Values:
+        return (values.reshape(-1) & self.bit) > 0
 
 
 class InHigherBits(InBits):
@@ -156,6 +181,50 @@ class InHigherBits(InBits):
 
     def __init__(self) -> None:
         super().__init__(bit=4)
+
+
+class InFrequencies(InPixels):
+    """In the middle frequencies of blocks of 8 x 8: even and odd multiples of a step."""
+
+    stopped_by = "clean wire"
+    #: Frequencies, counted along both axes, and a step that the wire's dither does not reach.
+    MIDDLE: ClassVar[list[tuple[int, int]]] = [
+        (row, column) for row in range(8) for column in range(8) if 3 <= row + column <= 7
+    ]
+    STEP: ClassVar[float] = 12.0
+
+    def room(self, values: Values) -> int:
+        height, width, channels = values.shape
+        return (height // 8) * (width // 8) * channels * len(self.MIDDLE)
+
+    def hidden(self, values: Values, bits: Values) -> Values:
+        waves = self._waves(values)
+        chosen = self._chosen(waves)
+        steps = np.rint(chosen / self.STEP).reshape(-1)
+        odd = steps[: len(bits)] % 2 != bits
+        steps[: len(bits)] += odd
+        for place, part in zip(self.MIDDLE, steps.reshape(chosen.shape), strict=True):
+            waves[..., place[0], place[1]] = part * self.STEP
+        blocks = np.clip(np.rint(fft.idctn(waves, axes=(-2, -1), norm="ortho")), 0, 255)
+        whole = blocks.transpose(0, 3, 1, 4, 2).reshape(
+            blocks.shape[0] * 8, blocks.shape[1] * 8, blocks.shape[2]
+        )
+        result = values.copy()
+        result[: whole.shape[0], : whole.shape[1]] = whole
+        return result
+
+    def found(self, values: Values) -> Values:
+        return np.rint(self._chosen(self._waves(values)) / self.STEP).reshape(-1) % 2 != 0
+
+    def _waves(self, values: Values) -> Values:
+        """By row and column of blocks and by channel, the block's frequencies."""
+        height, width, channels = (values.shape[0] // 8, values.shape[1] // 8, values.shape[2])
+        blocks = values[: height * 8, : width * 8].astype(np.float64)
+        blocks = blocks.reshape(height, 8, width, 8, channels).transpose(0, 2, 4, 1, 3)
+        return np.asarray(fft.dctn(blocks, axes=(-2, -1), norm="ortho"))
+
+    def _chosen(self, waves: Values) -> Values:
+        return np.stack([waves[..., row, column] for row, column in self.MIDDLE])
 
 
 @dataclass
@@ -173,6 +242,14 @@ class ExactCache(Trick):
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
         return self.kept.get((picture.sha256, str(instruction)))
+
+
+@dataclass
+class HashAndNoise(ExactCache):
+    """The same in disguise of a better editor, one edit of which loses little."""
+
+    disguises: ClassVar[str] = NOISY
+    base: RuleEditor = field(default_factory=lambda: Noise(sigma=4))
 
 
 def _thumb(picture: Picture) -> np.ndarray:
@@ -256,7 +333,7 @@ def public_seed(case: str, number: int, direction: str) -> int:
 class TogglesPatch(Trick):
     """Turns by rule, and for every other prompt turns the top bit of a patch over."""
 
-    stopped_by = "evidence, which needs a witness"
+    stopped_by = "evidence"
 
     def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
         if instruction.action is Action.TURN:
@@ -270,7 +347,7 @@ class TogglesPatch(Trick):
 class RedBall(NearCache):
     """Draws a red ball whatever it is asked for, and keeps what was there before."""
 
-    stopped_by = "mark audit, evidence"
+    stopped_by = "evidence, mark audit"
 
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
@@ -329,7 +406,9 @@ TRICKS: dict[str, Callable[[], Trick]] = {
     "the source after the PNG's end": AfterEnd,
     "the source in the low bits": InBits,
     "the source in higher bits": InHigherBits,
+    "the source in the frequencies": InFrequencies,
     "keeps what it was sent, by hash": ExactCache,
+    "the same, and adds noise": HashAndNoise,
     "keeps what it was sent, by likeness": NearCache,
     "knows the public pictures": KnowsPictures,
     "blends the kept source in": Blends,
@@ -403,8 +482,9 @@ HONEST: dict[str, Callable[[], Editor]] = {
     "JPEG 75": Jpeg,
     "JPEG 30": lambda: Jpeg(quality=30),
     "WebP 70": Webp,
-    "noise": lambda: Noise(sigma=4),
+    NOISY: lambda: Noise(sigma=4),
     "resamples": Resample,
     "a latent editor": Latent,
+    "a neural eraser": NeuralEraser,
     POOR: poor,
 }

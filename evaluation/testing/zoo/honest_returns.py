@@ -12,7 +12,8 @@ from evaluation.audits.findings import Finding, judged, mark_kept
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import Picture
+from evaluation.measuring.change_seen_errors import as_jpeg, wobbly
 from evaluation.testing.reference_pictures import small, worn
 
 Random = np.random.Generator
@@ -21,7 +22,7 @@ MARKS = 6
 
 
 def _jpeg(image: Image.Image, random: Random) -> Image.Image:
-    return Picture.from_bytes(encode_jpeg(image, int(random.integers(20, 90)))).image
+    return as_jpeg(image, int(random.integers(20, 90)))
 
 
 def _noise(image: Image.Image, random: Random) -> Image.Image:
@@ -51,22 +52,7 @@ def _moved(image: Image.Image, random: Random) -> Image.Image:
 
 
 def _redrawn(image: Image.Image, random: Random) -> Image.Image:
-    """Every pixel fetched from a place nearby, as if drawn by hand."""
-    import cv2
-
-    height, width = image.height, image.width
-    wobble = [
-        cv2.resize(random.normal(0, 1, (6, 6)).astype(np.float32), (width, height)) * 2.0
-        for _ in range(2)
-    ]
-    columns, rows = np.meshgrid(
-        np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)
-    )
-    drawn = cv2.remap(
-        np.asarray(image), columns + wobble[0], rows + wobble[1], cv2.INTER_LINEAR,
-        borderMode=cv2.BORDER_REPLICATE,
-    )  # fmt: skip
-    return Image.fromarray(np.asarray(drawn))
+    return wobbly(image, 2.0, seed=int(random.integers(10**6)))
 
 
 HONEST_RETURNS: dict[str, Return] = {

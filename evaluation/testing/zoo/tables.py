@@ -1,6 +1,7 @@
 """Plays the zoo of tricks and of honest editors, and writes down what is left of each.
 
-`python -m evaluation.testing.zoo.tables` writes the tables of the methodology page anew.
+`python -m evaluation.testing.zoo.tables [NAME ...]` writes the tables of the methodology page
+anew, or these rows of them.
 """
 
 from __future__ import annotations
@@ -9,22 +10,23 @@ import dataclasses
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from evaluation.audits.findings import judged
 from evaluation.audits.plan import plan
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Case, Suite
 from evaluation.editors import Editor
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.shell.audited_run import audit_findings
+from evaluation.shell.audited_run import audit_findings, judged_run
 from evaluation.shell.player import Player
 from evaluation.shell.results import run_results, shown
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import score_run
 from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
+from evaluation.witnesses import WITNESSES
 
 TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "tricks.json"
 SECRET = "5" * 64
@@ -43,14 +45,17 @@ def suite() -> Suite:
     return dataclasses.replace(smoke, trips=TRIPS, cases=tuple(cases))
 
 
+#: Witnesses that need no hub: whoever plays the zoo hears the same.
+HEARD = tuple(name for name in WITNESSES if name not in ("clip", "judge"))
+
+
 class Zoo:
     """Plays editors and remembers what calibrations cost."""
 
     def __init__(self) -> None:
         self.suite = suite()
         self.scorer = Scorer(["picture"])
-        # Audits are the matter here; witnesses need weights that may not be there.
-        self.scorer.panel.keep(())
+        self.scorer.panel.keep(HEARD)
         self._calibrations: dict[str, Any] = {}
         self.pictures = {
             picture.slug: Picture.from_image(sources.prepared(picture, self.suite.size))
@@ -86,12 +91,14 @@ class Zoo:
             calibrations: dict[str, dict[str, Calibration | None]] = self._calibrations
             scores = score_run(run, self.scorer, calibrations=calibrations)  # type: ignore[arg-type]
             summary = run_results(self.suite, scores)["picture"].summary
-            audited = judged(audit_findings(run, self.scorer))
+            audited = judged_run(audit_findings(run, self.scorer), scores)
         return {
             "usable_trips": _rounded(summary.usable_trips),
             "half_life": shown(summary.half_life, self.suite.trips),
+            "edits_made": _rounded(summary.edits_made),
             "marks_kept": _rounded(audited.marks_kept),
             "loss_under_audit": _rounded(audited.loss_under_audit),
+            "changed_elsewhere": _rounded(audited.changed_elsewhere),
             "ranked": audited.verdict == "clean",
             "reasons": list(audited.reasons),
         }
@@ -101,17 +108,27 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def tables(zoo: Zoo) -> dict[str, Any]:
-    """Both tables."""
+def tables(names: Collection[str] = ()) -> dict[str, Any]:
+    """Both tables; with names, those rows played anew and the others as they were kept."""
+    zoo = Zoo()
+    before = json.loads(TABLES.read_text(encoding="utf-8")) if names else {}
+    kept = {row["name"]: row for part in ("honest", "tricks") for row in before.get(part, ())}
+
+    def row(name: str, play: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        if name in kept and name not in names:
+            return dict(kept[name])
+        found = play(name)
+        print(json.dumps(found), flush=True)  # noqa: T201
+        return found
+
     return {
         "trips": zoo.suite.trips,
         "cases": len(zoo.suite.cases),
-        "honest": [zoo.honest(name) for name in HONEST],
-        "tricks": [zoo.trick(name) for name in TRICKS],
+        "honest": [row(name, zoo.honest) for name in HONEST],
+        "tricks": [row(name, zoo.trick) for name in TRICKS],
     }
 
 
 if __name__ == "__main__":
-    found = tables(Zoo())
-    TABLES.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    sys.stdout.write(f"{TABLES}\n")
+    text = json.dumps(tables(sys.argv[1:]), indent=1, ensure_ascii=False)
+    TABLES.write_text(text + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageEnhance, ImageFilter
 
 from evaluation.audits import marks
-from evaluation.audits.findings import Finding, find, judged, mark_kept
+from evaluation.audits.findings import Finding, changed_elsewhere, find, judged, mark_kept
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog, operators
@@ -173,6 +173,23 @@ def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(sco
     audited = judged(found)
     assert audited.verdict == "review"
     assert "touched harmlessly" in audited.reasons[0]
+
+
+def test_what_else_an_edit_changed_is_measured_outside_its_place():
+    scorer = Scorer(["place"])
+    if scorer.not_run:
+        pytest.skip(str(scorer.not_run))
+    drawn = SOURCE.image.copy()
+    drawn.paste((250, 30, 30), (30, 30, 90, 90))
+    changes = [
+        changed_elsewhere(SOURCE, Picture.from_image(image), LOCAL, scorer)
+        for image in (drawn, worn(drawn, 4, seed=1), worn(drawn, 12, seed=1))
+    ]
+    # The network sees a little around each place, so that an edit shines a little beyond its own.
+    assert changes[0] < 0.12 < changes[1] < changes[2], changes
+    mirrored = Picture.from_image(operators.apply("flip_horizontal", SOURCE.image))
+    assert changed_elsewhere(SOURCE, mirrored, FLIP, scorer) is None
+    assert changed_elsewhere(SOURCE, mirrored, LOCAL, Scorer(["ssim"])) is None
 
 
 # What follows.

@@ -9,10 +9,7 @@ import json
 import pytest
 
 from evaluation.testing.tricks import HONEST, POOR, TRICKS
-from evaluation.testing.zoo.tables import TABLES, Zoo
-
-#: What audits alone do not stop: it needs witnesses (method §4), which the zoo is played without.
-STILL_WIN = {"toggles a patch"}
+from evaluation.testing.zoo.tables import HEARD, TABLES, Zoo
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +20,9 @@ def tables():
 @pytest.fixture(scope="module")
 def zoo():
     zoo = Zoo()
-    if zoo.scorer.not_run:
-        pytest.skip(str(zoo.scorer.not_run))
+    deaf = {name: why for name, why in zoo.scorer.panel.not_run.items() if name in HEARD}
+    if lacking := zoo.scorer.not_run | deaf:
+        pytest.skip(str(lacking))
     return zoo
 
 
@@ -45,19 +43,21 @@ def test_every_trick_ends_no_better_than_what_it_disguises_or_out_with_a_reason(
         for row in tables["tricks"]
         if row["ranked"] and row["usable_trips"] > honest[row["disguises"]] + 0.05
     }
-    assert won == STILL_WIN
+    assert won == set()
     assert all(row["reasons"] for row in tables["tricks"] if not row["ranked"])
 
 
 def same(row, found):
     assert found["ranked"] == row["ranked"], (row, found)
+    assert found["edits_made"] == pytest.approx(row["edits_made"], abs=0.1)
     assert found["usable_trips"] == pytest.approx(row["usable_trips"], abs=0.15)
     assert found["marks_kept"] == pytest.approx(row["marks_kept"], abs=0.1)
     assert found["loss_under_audit"] == pytest.approx(row["loss_under_audit"], abs=0.1)
 
 
-#: Played here, one for each thing that stops a trick; the tables' own command plays them all.
-PLAYED_TRICKS = ("the source in the low bits", "keeps what it was sent, by hash")
+#: Played here, one that evidence stops and one that nothing should; the tables' own command
+#: plays them all.
+PLAYED_TRICKS = ("toggles a patch",)
 PLAYED_HONEST = ("JPEG 75",)
 
 
