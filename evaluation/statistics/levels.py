@@ -15,6 +15,12 @@ def lost(level: float = DEFAULT_LEVEL) -> str:
     return _LOST.get(level) or _percent(1 - level)
 
 
+def is_lost(level: float = DEFAULT_LEVEL) -> str:
+    """ "half is lost", "three quarters are lost"."""
+    words = lost(level)
+    return f"{words} {'are' if words.endswith('s') else 'is'} lost"
+
+
 def left(level: float = DEFAULT_LEVEL) -> str:
     """What is still there then: "half", "three quarters"."""
     return _LOST.get(1 - level) or _percent(level)

@@ -21,6 +21,7 @@ from evaluation.statistics.case_values import CaseValues, chain_auc
 from evaluation.statistics.covariance import Interval
 from evaluation.statistics.diagnostics.curve_shape import curve_shape
 from evaluation.statistics.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.statistics.diagnostics.failure_labels import failure_labels, label_counts
 from evaluation.statistics.diagnostics.repeats import repeat_spread
 from evaluation.statistics.events import (
     BROKEN,
@@ -34,7 +35,7 @@ from evaluation.statistics.events import (
 from evaluation.statistics.half_life import Summary, summary_and_values
 from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import Bounds
-from evaluation.witnesses.panel import Verdict
+from evaluation.witnesses.panel import Verdict, heard_by_category
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
@@ -63,6 +64,12 @@ class MeasuredChain:
     #: s(n) as far as they go without a gap, and how far from the source the last one ends.
     steps: tuple[float, ...]
     end: float
+    #: What the trips that came back did to the picture.
+    trips: tuple[Measured, ...] = ()
+
+    def labels(self, trips: int) -> tuple[str, ...]:
+        """What went wrong with it."""
+        return failure_labels(self.trips, event(self.result, trips), self.steps, self.end)
 
 
 def measured_chain(
@@ -114,6 +121,7 @@ def measured_chain(
         {int(quality): distance for quality, distance in ladder.items()},
         steps,
         end,
+        tuple(trip.measures for trip in returned),
     )
 
 
@@ -137,6 +145,7 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
     result = chain.result
     events = {level: event(result, trips, level) for level in LEVELS}
     return {
+        "labels": list(chain.labels(trips)),
         "retention": [round(q, 5) for q in result.retention],
         "because": list(result.because),
         "gate": result.gate,
@@ -299,6 +308,10 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= summary.trips},
         "dynamics": asdict(summarise_dynamics(moved)),
         "shape": asdict(curve_shape(summary.curve, curves)),
+        "labels": label_counts(chain.labels(summary.trips) for chain in chains),
+        "witnesses": heard_by_category(
+            (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips
+        ),
     }
 
 

@@ -13,7 +13,7 @@ from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 
 #: Puts another default in the place of ours before anything else is imported.
 OTHER_DEFAULT = "from evaluation.statistics import levels; levels.DEFAULT_LEVEL = 0.75\n" + (
-    "for say in (levels.lost, levels.left, levels.life, levels.fraction):"
+    "for say in (levels.lost, levels.is_lost, levels.left, levels.life, levels.fraction):"
     " say.__defaults__ = (0.75,)\n"
 )
 
@@ -93,7 +93,7 @@ def test_pages_and_shell_say_what_the_default_means(tmp_path):
         assert "a quarter is lost" in figure and "0.75" in figure
         assert "above three quarters" in str(vars(model_page))
         assert "a quarter is lost" in str(worked_example.worked_example())
-        assert "until a quarter\\nof its picture is lost" in score.DESCRIPTION
+        assert "until a quarter of its picture is lost" in " ".join(score.DESCRIPTION.split())
     """
     run(
         code,

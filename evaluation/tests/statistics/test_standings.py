@@ -37,7 +37,7 @@ def trip(
         0.02 * number,
         change_seen=change_seen,
         because=because,
-        evidence=[{"gates": gates, "made": made, "undone": undone}],
+        evidence=[{"witness": "hue", "gates": gates, "made": made, "undone": undone}],
     )
     return ScoredTrip(number, distance, moved, **fields)
 
@@ -85,7 +85,9 @@ def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
         ended = sum(shares[n] for shares in numbers["incidence"].values())
         assert numbers["survival"][n] + ended == pytest.approx(1, abs=1e-3)
     assert numbers["usable_by_trip"][-1] == pytest.approx(summary.usable_trips, abs=1e-4)
-    assert set(numbers["details"]) == {"jpeg", "dynamics", "shape", "repeats"}
+    assert set(numbers["details"]) == {
+        *("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
+    }
 
 
 def test_every_level_and_scope_has_one_and_only_all_carries_the_values():
@@ -140,6 +142,8 @@ def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
     (of_all, *_) = standings("lpips", [chain], 4)
     counts = of_all.numbers["counts"]
     assert (counts["edits_made"], counts["edits_undone"]) == (3 / 4, 2 / 3)
+    heard = of_all.numbers["details"]["witnesses"]
+    assert heard == {"objects": {"hue": {"made": [3, 4], "undone": [2, 3]}}}
     (of_all, *_) = standings("lpips", [measured(CASE, [0.1] * 4)], 4)
     assert of_all.numbers["counts"]["edits_made"] is None
 
