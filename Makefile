@@ -15,7 +15,7 @@ UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit 
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: up test check bench fuzz audit hashes format clean browser
+.PHONY: up test check bench fuzz audit sbom hashes format clean browser
 
 up: $(VENV)/.worker
 	@exec $(BIN)/python manage.py up
@@ -36,23 +36,28 @@ bench: $(VENV)/.dev
 	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.ranking evaluation.benchmarks.endpoint_calls evaluation.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages; do \
 	  echo "# $$name"; $(BIN)/python -m $$name || exit 1; done
 
+FUZZED := convergebench_site/tests/test_fuzz.py leaderboard/tests/api/test_api.py leaderboard/tests/exchange/test_bundles.py
 # Made-up input against all that strangers can send; an hour, or TIME seconds.
 fuzz: $(VENV)/.dev
 	@end=$$((SECONDS + $${TIME:-3600})); while [ $$SECONDS -lt $$end ]; do \
-	  HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q convergebench_site/tests/test_fuzz.py $(ARGS) || exit 1; done
+	  HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -m fuzz $(FUZZED) $(ARGS) || exit 1; done
 
 # After a change of constraints.txt; `make test` says when it is due.
 hashes: $(VENV)/.dev
 	$(INSTALL) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --constraint constraints.txt --extra worker --extra providers $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new
+	  --constraint constraints.txt --extra site --extra worker --extra providers $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new
 	@{ head -1 hashes.txt; cat hashes.new; } > hashes.both && mv hashes.both hashes.txt && rm hashes.new
 
-# Known faults of what is installed, and a list of it (sbom.json); needs the internet.
+# What is installed, as a CycloneDX list (sbom.json).
+sbom: $(VENV)/.dev
+	$(INSTALL) cyclonedx-bom
+	$(BIN)/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python
+
+# Known faults of what is installed; needs a database of them, so the internet.
 audit: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(INSTALL) pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --format cyclonedx-json --output sbom.json
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -71,7 +76,7 @@ $(BIN)/python:
 $(VENV)/.worker: pyproject.toml constraints.txt hashes.txt | $(BIN)/python
 	@echo "Installing (about 1.5 GB, a minute or two the first time) ..."
 	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
-	$(PIP) --editable '.[worker,providers]'
+	$(PIP) --editable '.[site,worker,providers]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.worker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -18,13 +19,17 @@ COMMANDS = {
     "play": "evaluation.shell.commands.play",
     "score": "evaluation.shell.commands.score",
     "report": "evaluation.shell.commands.report",
+    "run": "evaluation.shell.commands.run",
+    "merge": "evaluation.shell.commands.merge",
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "audit": "evaluation.shell.commands.audit",
     "verify": "evaluation.shell.commands.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
     "witness-errors": "evaluation.shell.commands.witness_errors",
+    "site": "evaluation.shell.commands.site",
 }
+OURS = ("evaluation", "leaderboard", "convergebench_site")
 DESCRIPTION = """\
 How many round trips does a picture last?
 
@@ -37,6 +42,8 @@ a first run, with no key, no GPU and no download but LPIPS' weights:
   convergebench play --editor jpeg --suite smoke     play it into the folder jpeg-smoke
   convergebench score jpeg-smoke                     score every trip
   convergebench report jpeg-smoke                    curves, half-lives, strips: one HTML page
+or all of it at once:
+  convergebench run --editor jpeg --suite smoke
 
 pictures that you have already:
   convergebench score-chain FOLDER                   I0_source.png, I1_forward.png, ...
@@ -90,13 +97,31 @@ def main(argv: list[str] | None = None) -> int:
         # `convergebench editors | head`: nobody reads on. Keep Python from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserFacingError, OSError) as error:
+    except OSError as error:
+        sys.stderr.write(f"convergebench: {_in_words(error)}\n")
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        sys.stderr.write(
+            f"convergebench: this needs the Python package {error.name}, which is not installed: "
+            "pip install 'convergebench[worker]'\n"
+        )
+        return 1
+    except UserFacingError as error:
         sys.stderr.write(f"convergebench: {error}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("convergebench: interrupted; the same command goes on\n")
         return 130
     return code
+
+
+def _in_words(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" for {error.filename}" if error.filename else ""
+        return f"the disk is full{where}; free some space, then the same command goes on"
+    return str(error)
 
 
 if __name__ == "__main__":

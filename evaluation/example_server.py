@@ -12,7 +12,10 @@ from PIL import Image, ImageDraw
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in recolours a disc, whatever it is asked; twice is as before."""
+    """Your model. This stand-in recolours a disc, whatever it is asked; twice is as before.
+
+    It passes the test. A run of it is set aside: its edits do not show what was asked for.
+    """
     disc = Image.new("L", image.size)
     ImageDraw.Draw(disc).circle((image.width // 2, image.height * 2 // 3), image.width // 7, 255)
     return Image.composite(image.point([value ^ 128 for value in range(256)] * 3), image, disc)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation.audits.findings import Finding, find, judged
+from evaluation.audits.findings import Audited, Finding, find, judged
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.measuring.cheating import signs
@@ -37,11 +37,16 @@ def _of_chain(folder: RunFolder, chain: PlayedChain, scorer: Scorer) -> Iterator
         yield find(made.kind, touch, source, own, answer, scorer)
 
 
+def judged_run(findings: Sequence[Finding], scores: RunScores) -> Audited:
+    """What the audits and the witnesses of a run mean."""
+    first = [Verdict.of(c.trips[0].evidence).made for c in scores.chains.values() if c.trips]
+    return judged(findings, [made for made in first if made is not None])
+
+
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
     """What an admin would see of this run, as plain data."""
     findings = audit_findings(folder, scorer)
-    first = [Verdict.of(c.trips[0].evidence).made for c in scores.chains.values() if c.trips]
-    audited = judged(findings, [made for made in first if made is not None])
+    audited = judged_run(findings, scores)
     summary = next(iter(run_results(folder.suite, scores).values())).summary
     return {
         "verdict": audited.verdict,

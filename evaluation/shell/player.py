@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +28,11 @@ class Paused(Exception):
 
 @dataclass
 class Player:
-    """Plays one run with one editor; `budget` and `price` (of one edit) are in USD."""
+    """Plays one run with one editor; `budget` and `price` (of one edit) are in USD.
+
+    `max_edits` is how many edits may be asked for in all, tries of the same edit included.
+    `share` are the chains to play, where others are another machine's.
+    """
 
     folder: RunFolder
     editor: Editor
@@ -36,17 +40,30 @@ class Player:
     limits: Limits = field(default_factory=Limits)
     budget: float | None = None
     price: float | None = None
+    max_edits: int | None = None
     audits: Sequence[Audit] = ()
+    share: Collection[str] | None = None
     on_half: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     on_interrupt: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.stop = threading.Event()
-        self.spent = self.folder.spent(self.price or 0.0)
+        made = self.folder.calls()
+        self.calls = len(made)
+        self.spent = sum(self._cost(call["cost"]) for call in made)
         self._promises: set[str] = set()
         self._counting = threading.Lock()
         self._paused: Paused | None = None
+
+    @property
+    def waiting(self) -> list[PlayedChain]:
+        """The chains that are still to be played here."""
+        return [
+            chain
+            for slug, chain in self.folder.chains.items()
+            if not chain.outcome and (self.share is None or slug in self.share)
+        ]
 
     def play(self) -> None:
         """Until every chain has an outcome. Raises Paused, or KeyboardInterrupt when asked to stop.
@@ -54,8 +71,7 @@ class Player:
         After an interruption the edits in flight are finished and kept, since
         they are paid for; a second one drops them.
         """
-        waiting = (slug for slug, chain in self.folder.chains.items() if not chain.outcome)
-        todo = shuffled(self.folder.secret, waiting, str)
+        todo = shuffled(self.folder.secret, (chain.slug for chain in self.waiting), str)
         pool = ThreadPoolExecutor(max_workers=max(1, self.parallel))
         futures = {pool.submit(self._play_chain, slug) for slug in todo}
         interrupted = False
@@ -170,12 +186,16 @@ class Player:
         def told(attempt: Attempt) -> None:
             self.folder.log_call(slug, at(), attempt)
             with self._counting:
-                cost = attempt.cost
-                self.spent += (self.price or 0.0) if cost is None else cost
+                self.calls += 1
+                self.spent += self._cost(attempt.cost)
                 self._promises.discard(slug)  # from promised to spent, at once
             self.on_attempt(slug, attempt)
 
         return with_retries(self.editor.send, self.limits, on_attempt=told, stop=self.stop)
+
+    def _cost(self, known: float | None) -> float:
+        """A call's own cost, or the price of an edit where that is not known."""
+        return (self.price or 0.0) if known is None else known
 
     def _pause(self, message: str) -> Paused:
         self.stop.set()  # at once: a thread that is free would begin the next chain
@@ -192,6 +212,8 @@ class Player:
                     f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent; "
                     "go on with a larger --budget"
                 )
+            if self.max_edits is not None and self.calls + len(self._promises) >= self.max_edits:
+                raise self._pause(f"--max-edits {self.max_edits} is reached; go on with more")
             self._promises.add(slug)
         try:
             yield

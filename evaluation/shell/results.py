@@ -61,6 +61,28 @@ def compared(
     return board(chains, suite.trips, level, keys=keys(suite)) if all(chains.values()) else []
 
 
+def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
+    """The runs in the board's order by the first metric that all of them have, ready for JSON."""
+    for metric in in_order(set.intersection(*(set(scores.metrics) for scores in runs.values()))):
+        if placings := compared(suite, runs, metric):
+            return [
+                {
+                    "run": placing.run,
+                    "rank": placing.rank,
+                    "rank_set": placing.rank_set,
+                    "metric": metric,
+                    "usable_trips": placing.summary.usable_trips,
+                    "half_life": placing.summary.half_life,
+                    "interval": placing.bounds.half_life and asdict(placing.bounds.half_life),
+                    "shown": shown(placing.summary.half_life, suite.trips),
+                    "interval_shown": interval_text(placing.bounds.half_life, suite.trips),
+                    "complete": placing.complete,
+                }
+                for placing in placings
+            ]
+    return []
+
+
 def keys(suite: Suite) -> list[tuple[str, str, int]]:
     """Every chain that the suite asks for."""
     return [

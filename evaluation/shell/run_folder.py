@@ -341,17 +341,14 @@ class RunFolder:
         with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def spent(self, price: float) -> float:
-        """What the calls so far cost, in USD; `price` stands in where a call's own is not known."""
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call so far, in order, also those that failed."""
         file = self.path / "calls.jsonl"
-        if not file.is_file():
-            return 0.0
-        total = 0.0
-        for line in file.read_text(encoding="utf-8").splitlines():
+        found = []
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
             with suppress(ValueError):  # the last line may be cut short by a crash
-                cost = json.loads(line)["cost"]
-                total += price if cost is None else cost
-        return total
+                found.append(json.loads(line))
+        return found
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})

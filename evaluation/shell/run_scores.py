@@ -10,6 +10,7 @@ from evaluation.content.suites import Suite
 from evaluation.measuring.scoring import Calibration, Scorer, retention
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
+from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.statistics.events import Case, ChainResult
@@ -83,31 +84,45 @@ def score_run(
     before: RunScores | None = None,
     on_trip: Callable[[int], None] = lambda trips: None,
     calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
+    on_chain: Callable[[RunScores], None] = lambda scores: None,
 ) -> RunScores:
     """The scores of all that is played; what `before` has and still holds is not done again.
 
     `calibrations` is filled by picture; with the same scorer it serves the next run too.
+    `on_chain` gets all scores so far after every chain, so that they can be kept.
     """
     provenance = scorer.provenance()
     calibrations = {} if calibrations is None else calibrations
-    if before and (before.provenance != provenance or before.method != METHOD_VERSION):
-        before = None  # curves never mix versions
+    # What a judge said of chains stays with them.
+    judged_by = {k: v for k, v in before.provenance.items() if k == "judge"} if before else {}
+    if before and (before.provenance != provenance | judged_by or before.method != METHOD_VERSION):
+        before, judged_by = None, {}  # curves never mix versions
     pictures: dict[str, Mapping[str, Calibration | None]] = {}
     chains: dict[str, ChainScores] = {}
-    # By picture, so that a source's features are computed once.
-    for chain in sorted(folder.chains.values(), key=lambda chain: chain.picture):
+    waiting: list[PlayedChain] = []
+
+    def so_far() -> RunScores:
+        there = {slug: chains[slug] for slug in folder.chains if slug in chains}
+        verdicts = judged(there, folder.suite)
+        told = provenance | judged_by
+        return RunScores(folder.suite.content_hash, told, dict(pictures), verdicts)
+
+    for chain in folder.chains.values():
         known = before.chains.get(chain.slug) if before else None
         restored = tuple(back.sha256 for _, back in chain.trips)
         if before and known and known.restored == restored:
             chains[chain.slug] = replace(known, outcome=chain.outcome)
             pictures.setdefault(chain.picture, before.pictures[chain.picture])
             on_trip(len(restored))
-            continue
+        else:
+            waiting.append(chain)
+    # By picture, so that a source's features are computed once.
+    for chain in sorted(waiting, key=lambda chain: chain.picture):
         source, wanted = folder.source(chain), folder.suite.picture_by_slug[chain.picture]
         if chain.picture not in pictures:
             key = wanted.sha256
             if key not in calibrations:
-                calibrations[key] = scorer.calibrate(source, chain_subject(wanted))
+                calibrations[key] = calibrated(scorer, source, chain_subject(wanted))
             pictures[chain.picture] = calibrations[key]
         scored = score_chain(
             scorer, source, _trips(folder, chain, on_trip), folder.pair(chain), wanted
@@ -118,8 +133,8 @@ def score_run(
             repeat=chain.repeat,
             outcome=chain.outcome,
         )
-    ordered = {slug: chains[slug] for slug in folder.chains}
-    return RunScores(folder.suite.content_hash, provenance, pictures, judged(ordered, folder.suite))
+        on_chain(so_far())
+    return so_far()
 
 
 def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:

@@ -63,7 +63,7 @@ class OwnChain:
         return Suite(
             slug="own-chain",
             version=1,
-            title=f"a chain of {len(self.trips)} trips",
+            title=f"a chain of {len(self.trips)} trip{'s' if len(self.trips) > 1 else ''}",
             trips=len(self.trips),
             size=max(source.size),
             pictures=(row,),

@@ -1,4 +1,4 @@
-"""A hostile server, and the guarded client that calls it."""
+"""A hostile server, the guarded client that calls it, and calibrations that tests share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ import pytest
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.testing.hostile_server import HostileServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calibrations_of_this_session(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Calibrations are kept between tests, but never from one state of the code to the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        kept = tmp_path_factory.mktemp("calibrations")
+        patch.setenv("CONVERGEBENCH_CALIBRATIONS", str(kept))
+        yield
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_no_module_of_the_core_loads_django_or_torch():
 def test_what_people_read_of_a_metric_loads_nothing_heavy():
     code = (
         "from evaluation.metrics import METRICS, metric_class\n"
-        "from evaluation.metrics import weights\n"
+        "from evaluation import weights\n"
         "for name in METRICS:\n"
         "    kind = metric_class(name)\n"
         "    assert kind.name == name and kind.label and kind.version\n"

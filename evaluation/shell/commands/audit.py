@@ -11,12 +11,12 @@ from evaluation.audits.plan import plan
 from evaluation.retries import Limits
 from evaluation.shell.audited_run import audit_report
 from evaluation.shell.commands.editors import add_choice, chosen_editor
-from evaluation.shell.commands.play import shortened
-from evaluation.shell.commands.printing import note, progress, say, say_json
 from evaluation.shell.commands.score import new_scorer, scored
 from evaluation.shell.commands.suites import find_suite
 from evaluation.shell.player import Player
+from evaluation.shell.printing import at_least_one, note, progress, say, say_json
 from evaluation.shell.run_folder import RunFolder
+from evaluation.shell.suite_parts import part_of
 
 HELP = "play a suite with audits, and say whether a person would have to look"
 DESCRIPTION = """\
@@ -32,16 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite", required=True, help="a name of `convergebench suites`, or a file"
     )
-    parser.add_argument("--trips", type=int, metavar="N", help="play fewer trips than the suite")
+    parser.add_argument(
+        "--trips", type=at_least_one, metavar="N", help="play fewer trips than the suite"
+    )
     parser.add_argument("--out", type=Path, metavar="RUN", help="keep the run in this folder")
-    parser.add_argument("--parallel", type=int, metavar="N", help="chains played at once")
+    parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when the run is clean, 1 when a person would have to look."""
+    scorer = new_scorer(None)
     editor, record = chosen_editor(args)
-    suite = shortened(find_suite(args.suite), args.trips)
+    suite = part_of(find_suite(args.suite), args.trips)
     with tempfile.TemporaryDirectory(prefix="convergebench-audit-") as aside:
         out = args.out or Path(aside) / "run"
         known = (out / "run.json").is_file()
@@ -60,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
                 audits=audits,
                 on_half=lambda chain: bar.update(),
             ).play()
-        scorer = new_scorer(None)
         report = audit_report(folder, scored(folder, scorer), scorer)
     if args.json:
         say_json(report)

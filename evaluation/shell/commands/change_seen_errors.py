@@ -6,8 +6,8 @@ import argparse
 
 from evaluation.measuring.change_seen_errors import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
-from evaluation.shell.commands.printing import progress, say, say_json, table
 from evaluation.shell.commands.suites import find_suite
+from evaluation.shell.printing import progress, say, say_json, table
 
 HELP = 'measure how often "change seen" errs, on the shipped pictures'
 DESCRIPTION = """\

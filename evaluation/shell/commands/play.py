@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
 from evaluation.content.suites import Suite
+from evaluation.editors import Editor
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
 from evaluation.retries import Attempt, Limits
-from evaluation.shell.commands.editors import add_choice, chosen_editor
-from evaluation.shell.commands.printing import CommandError, note, progress, say, say_json
+from evaluation.run_secret import new_secret
+from evaluation.shell.commands.editors import add_choice, chosen_editors
 from evaluation.shell.commands.suites import find_suite
-from evaluation.shell.player import Player
-from evaluation.shell.run_folder import RunFolder
+from evaluation.shell.player import Paused, Player
+from evaluation.shell.printing import (
+    CommandError,
+    at_least_one,
+    dollars,
+    note,
+    progress,
+    say,
+    say_json,
+    table,
+)
+from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.suite_parts import Shard, part_of
 
 HELP = "play an editor on a suite: forward and backward, again and again"
 DESCRIPTION = """\
@@ -31,76 +45,260 @@ examples:
   convergebench play --editor jpeg --suite smoke
   convergebench play --editor jpeg --option quality=30 --suite smoke --out jpeg-30
   convergebench play --editor gemini-3-pro-image --suite smoke --budget 5 --parallel 4
-  convergebench play --endpoint http://localhost:8000/v1 --allow-local --suite smoke"""
+  convergebench play --endpoint http://localhost:8000/v1 --allow-local --suite smoke
+  convergebench play --editor my.module:MyEditor --suite smoke --cases 'books--*'
+  convergebench play --models jpeg,noise-8,oracle --suite smoke --out runs
+  convergebench play --editor jpeg --suite smoke --shard 1/2 --secret HEX   and 2/2 elsewhere"""
 # Asking costs more than it saves below this, in USD.
 ASK_FROM = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_choice(parser)
+    add_playing(parser)
+    parser.add_argument("--json", action="store_true", help="print what was played as JSON")
+
+
+def add_playing(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say who plays what, and how far."""
+    add_choice(parser, many=True)
     parser.add_argument(
         "--suite", required=True, help="a name of `convergebench suites`, or a file"
     )
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (EDITOR-SUITE)")
-    parser.add_argument("--trips", type=int, metavar="N", help="play fewer trips than the suite")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="RUN",
+        help="the run folder (EDITOR-SUITE); of several models the folder of their runs",
+    )
+    part = parser.add_argument_group("a part of the suite")
+    part.add_argument(
+        "--trips", type=at_least_one, metavar="N", help="play fewer trips than the suite"
+    )
+    part.add_argument(
+        "--cases",
+        metavar="PATTERN",
+        help="only cases whose name, picture or pair matches, such as 'books--*' or clock",
+    )
+    part.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N cases")
+    part.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="play only the I-th of N shares of the chains; give all the same --secret, "
+        "then `convergebench merge` them",
+    )
     parser.add_argument(
         "--secret",
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
-    parser.add_argument("--budget", type=float, metavar="USD", help="pause before it costs more")
-    parser.add_argument("--yes", action="store_true", help="do not ask before it costs money")
-    parser.add_argument("--parallel", type=int, metavar="N", help="chains played at once")
-    parser.add_argument("--attempts", type=int, default=5, help="tries of one edit (5)")
-    parser.add_argument("--json", action="store_true", help="print what was played as JSON")
+    money = parser.add_argument_group("what it may cost")
+    money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
+    money.add_argument(
+        "--price", type=dollars, metavar="USD", help="what one edit costs, where it is not known"
+    )
+    money.add_argument(
+        "--max-edits",
+        type=at_least_one,
+        metavar="N",
+        help="pause before more edits are asked for, tries included",
+    )
+    money.add_argument("--yes", action="store_true", help="do not ask before it costs money")
+    parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
+    parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a run is played, and how far: what is None is not limited, or the editor's own."""
+
+    parallel: int | None = None
+    attempts: int = 5
+    budget: float | None = None
+    price: float | None = None
+    max_edits: int | None = None
+    shard: Shard | None = None
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run after playing; `paused` says why it did not come to its end."""
+
+    folder: RunFolder
+    spent: float
+    paused: str = ""
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        return dict(Counter(chain.outcome for chain in self.folder.chains.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": str(self.folder.path),
+            "editor": self.folder.header["editor"],
+            "suite": self.folder.suite.slug,
+            "chains": len(self.folder.chains),
+            "edits": self.folder.edits_done,
+            "outcomes": self.outcomes,
+            "spent": round(self.spent, 4),
+            "paused": self.paused,
+        }
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in ("trips", "parallel", "attempts"):
-        if getattr(args, name) is not None and getattr(args, name) < 1:
-            raise CommandError(f"--{name} must be at least 1")
-    if args.budget is not None and args.budget < 0:
-        raise CommandError("--budget cannot be negative")
-    editor, record = chosen_editor(args)
-    suite = shortened(find_suite(args.suite), args.trips)
-    out = args.out or Path(f"{record['slug']}-{suite.slug}")
-    folder = _folder(out, suite, record, args.secret)
-    parallel = args.parallel or record["in_flight"]
-    with folder.playing():
-        folder.header["provenance"] = {
-            "convergebench": __version__,
-            "python": sys.version.partition(" ")[0],
-            "editor": editor.describe(),
-        }
-        player = Player(
-            folder,
-            editor,
-            parallel=parallel,
-            limits=Limits(attempts=args.attempts),
-            budget=args.budget,
-            price=record["price"],
+    runs = play_all(args)
+    if args.json:
+        say_json({"runs": [p.to_dict() for p in runs]} if args.models else runs[0].to_dict())
+    elif args.models:
+        head = ["run", "edits", "chains", "spent"]
+        say(
+            table(
+                head,
+                [
+                    [str(p.folder.path), str(p.folder.edits_done), _counts(p), f"${p.spent:,.2f}"]
+                    for p in runs
+                ],
+            )
         )
-        if not folder.complete:
-            expected = _estimate(folder, record, parallel)
-            note(f"{record['name']}: {expected}")
-            if args.budget is not None and player.spent + (expected.usd or 0) > args.budget:
-                note(f"the budget of ${args.budget:,.2f} does not reach that far: it will pause")
-            _ask(expected, record, args)
-            _play(folder, player)
-            folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
-    _tell(folder, player.spent, args.json)
+        say(f"next: convergebench report {' '.join(str(p.folder.path) for p in runs)}")
+    elif not runs[0].paused:
+        say(f"{runs[0].folder.path}: {runs[0].folder.edits_done} edits, {_counts(runs[0])}")
+        say(f"next: convergebench score {runs[0].folder.path}")
+    pause_if_any(runs)
     return 0
 
 
-def _play(folder: RunFolder, player: Player) -> None:
-    bar = progress(folder.suite.edits, folder.name, "edit", initial=folder.edits_done)
+def pause_if_any(runs: list[Played]) -> None:
+    """Raises Paused where a run did not come to its end."""
+    paused = [p for p in runs if p.paused]
+    if len(runs) > 1 and paused:
+        raise Paused("; ".join(f"{p.folder.name}: {p.paused}" for p in paused))
+    if paused:
+        raise Paused(paused[0].paused)
+
+
+def play_all(args: argparse.Namespace) -> list[Played]:
+    """Play with everybody who was named; one who pauses does not stop the next."""
+    suite = part_of(find_suite(args.suite), args.trips, args.cases, args.limit)
+    terms = Terms(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard)
+    chosen = chosen_editors(args)
+    for _, record in chosen:
+        check_budget(record, terms)
+    # All folders first: a wrong one is told before anything is paid.
+    folders = [
+        open_run(_out(args, record, suite), suite, record, _secret(args, record, suite))
+        for _, record in chosen
+    ]
+    return [
+        _played(folder, editor, record, terms, args)
+        for folder, (editor, record) in zip(folders, chosen, strict=True)
+    ]
+
+
+def _played(
+    folder: RunFolder,
+    editor: Editor,
+    record: dict[str, Any],
+    terms: Terms,
+    args: argparse.Namespace,
+) -> Played:
+    with folder.playing():
+        player = new_player(folder, editor, record, terms)
+        try:
+            play_on(player, record, ask=lambda expected: _ask(expected, record, args))
+        except Paused as pause:
+            return Played(folder, player.spent, str(pause))
+    return Played(folder, player.spent)
+
+
+def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
+    name = f"{record['slug']}-{suite.slug}"
+    if args.shard:
+        name += f"-{args.shard.number}-of-{args.shard.of}"
+    if args.models:
+        return (args.out or Path()) / name
+    return args.out or Path(name)
+
+
+def _secret(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> str | None:
+    secret: str | None = args.secret
+    if args.shard and not secret and not (_out(args, record, suite) / "run.json").is_file():
+        raise CommandError(
+            "the shares of one run draw from one secret: give every machine the same, "
+            f"such as --secret {new_secret()}"
+        )
+    return secret
+
+
+def _shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def check_budget(record: dict[str, Any], terms: Terms) -> None:
+    """The price that was given replaces the known one; a budget needs one of them."""
+    if terms.price is not None:
+        record["price"] = terms.price
+    if terms.budget is not None and record["price"] is None and not record["free"]:
+        raise CommandError(
+            f"what an edit of {record['name']} costs is not known, so no budget can hold: give it "
+            "with --price, or limit the calls with --max-edits"
+        )
+
+
+def new_player(folder: RunFolder, editor: Editor, record: dict[str, Any], terms: Terms) -> Player:
+    """What plays on in the folder; its record says with what."""
+    folder.header["provenance"] = {
+        "convergebench": __version__,
+        "python": sys.version.partition(" ")[0],
+        "editor": editor.describe(),
+    }
+    return Player(
+        folder,
+        editor,
+        parallel=terms.parallel or record["in_flight"],
+        limits=Limits(attempts=terms.attempts),
+        budget=terms.budget,
+        price=record["price"],
+        max_edits=terms.max_edits,
+        share=terms.shard.share(folder.chains) if terms.shard else None,
+    )
+
+
+def play_on(
+    player: Player,
+    record: dict[str, Any],
+    ask: Callable[[Estimate], None] = lambda expected: None,
+    on_trip: Callable[[PlayedChain], None] = lambda chain: None,
+) -> None:
+    """Play what is still to be played; first say, and `ask`, what it takes."""
+    folder = player.folder
+    if not player.waiting:
+        return
+    expected = _estimate(player, record)
+    note(f"{record['name']}: {expected}")
+    if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
+        note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
+    ask(expected)
+    _play(folder, player, on_trip)
+    folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], None]) -> None:
+    left = sum(2 * folder.suite.trips - len(chain.halves) for chain in player.waiting)
+    done = folder.edits_done
+    bar = progress(done + left, folder.name, "edit", initial=done)
 
     def failed(slug: str, attempt: Attempt) -> None:
         if isinstance(attempt.ended, EditorError):
             note(f"{slug}, attempt {attempt.number}: {attempt.ended.message}")
 
-    def played(_: Any) -> None:
+    def played(chain: PlayedChain) -> None:
         bar.update()
+        if len(chain.halves) % 2 == 0:
+            on_trip(chain)
         if player.spent:
             bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
 
@@ -114,16 +312,7 @@ def _play(folder: RunFolder, player: Player) -> None:
         bar.close()
 
 
-def shortened(suite: Suite, trips: int | None) -> Suite:
-    if trips is None or trips == suite.trips:
-        return suite
-    if trips > suite.trips:
-        raise CommandError(f"the suite {suite.slug} has {suite.trips} trips; --trips only shortens")
-    # Another number of trips is another suite: its hash says so.
-    return dataclasses.replace(suite, trips=trips)
-
-
-def _folder(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
+def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
@@ -150,10 +339,9 @@ def _folder(out: Path, suite: Suite, record: dict[str, Any], secret: str | None)
     return folder
 
 
-def _estimate(folder: RunFolder, record: dict[str, Any], parallel: int) -> Estimate:
+def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
-    trips = folder.suite.trips
-    waiting = [chain for chain in folder.chains.values() if not chain.outcome]
+    folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
     edits = sum(2 * trips - len(chain.halves) for chain in waiting)
     done = [h.seconds for chain in folder.chains.values() for h in chain.halves]
     each = sum(done) / len(done) if done else (0.2 if record["free"] else None)
@@ -162,7 +350,7 @@ def _estimate(folder: RunFolder, record: dict[str, Any], parallel: int) -> Estim
         edits,
         price,
         each,
-        parallel,
+        player.parallel,
         calls_per_minute=record["calls_per_minute"],
         chains=max(1, len(waiting)),
     )
@@ -170,7 +358,7 @@ def _estimate(folder: RunFolder, record: dict[str, Any], parallel: int) -> Estim
 
 def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
-    if args.yes or record["free"] or (expected.usd or ASK_FROM) < ASK_FROM:
+    if args.yes or record["free"] or record.get("own") or (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():
         raise CommandError("this may cost money; say --yes to play without being asked")
@@ -180,23 +368,6 @@ def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -
         raise CommandError("not played")
 
 
-def _tell(folder: RunFolder, spent: float, as_json: bool) -> None:
-    outcomes: dict[str, int] = {}
-    for chain in folder.chains.values():
-        outcomes[chain.outcome] = outcomes.get(chain.outcome, 0) + 1
-    if as_json:
-        say_json(
-            {
-                "run": str(folder.path),
-                "editor": folder.header["editor"],
-                "suite": folder.suite.slug,
-                "chains": len(folder.chains),
-                "edits": folder.edits_done,
-                "outcomes": outcomes,
-                "spent": round(spent, 4),
-            }
-        )
-        return
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    say(f"{folder.path}: {folder.edits_done} edits, {counts}")
-    say(f"next: convergebench score {folder.path}")
+def _counts(played: Played) -> str:
+    names = sorted(played.outcomes.items())
+    return ", ".join(f"{count} {outcome or 'to play'}" for outcome, count in names)

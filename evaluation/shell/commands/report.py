@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.shell.commands.printing import CommandError, say, say_json
 from evaluation.shell.commands.score import add_metrics, new_scorer, read_scores, scored
+from evaluation.shell.printing import CommandError, say, say_json
 from evaluation.shell.report import Report, ReportedRun
+from evaluation.shell.report.markdown import as_markdown
+from evaluation.shell.results import ranks
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.shell.run_scores import RunScores
 
@@ -30,11 +32,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
     )
     add_metrics(parser)
+    parser.add_argument(
+        "--markdown", action="store_true", help="print a table for a model card; write no page"
+    )
     parser.add_argument("--json", action="store_true", help="print where the report is, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     folders = [RunFolder.open(path) for path in args.runs]
+    scores = list(_scores(_of_one_suite(folders), args.metrics))
+    if args.markdown:
+        told = [reported(*found) for found in zip(folders, scores, strict=True)]
+        runs = Report(folders[0].suite, told).runs
+        say(as_markdown(folders[0].suite, {run.name: run.scores for run in runs}))
+        return 0
+    out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
+    page = write_report(folders, scores, out)
+    if args.json:
+        charts = sorted(str(png) for png in out.glob("*.png"))
+        names = [str(folder.path) for folder in folders]
+        board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
+        say_json({"page": str(page), "charts": charts, "ranks": board})
+    else:
+        say(str(page))
+    return 0
+
+
+def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
     suite = folders[0].suite
     for folder in folders[1:]:
         if folder.suite.content_hash != suite.content_hash:
@@ -43,19 +67,16 @@ def run(args: argparse.Namespace) -> int:
                 f"{folders[0].path} played {suite.slug} ({suite.content_hash[:12]}): "
                 "only runs of the same suite can be compared"
             )
-    runs = [
-        _reported(*found) for found in zip(folders, _scores(folders, args.metrics), strict=True)
-    ]
-    for folder, reported in zip(folders, runs, strict=True):
-        if not any(chain.outcome for chain in reported.scores.chains.values()):
+    return folders
+
+
+def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out: Path) -> Path:
+    """One page of these runs of one suite; returns its path."""
+    for folder, found in zip(folders, scores, strict=True):
+        if not any(chain.outcome for chain in found.chains.values()):
             raise CommandError(f"{folder.path} has no finished chain yet; play on first")
-    out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
-    page = Report(suite, runs).write(out)
-    if args.json:
-        say_json({"page": str(page), "charts": sorted(str(png) for png in out.glob("*.png"))})
-    else:
-        say(str(page))
-    return 0
+    runs = [reported(*found) for found in zip(folders, scores, strict=True)]
+    return Report(folders[0].suite, runs).write(out)
 
 
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
@@ -79,7 +100,9 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
     )
 
 
-def _reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
+def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
+    """The run as its report needs it."""
+
     def chain(slug: str) -> PlayedChain:
         return folder.chains[slug]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.metrics import METRICS
-from evaluation.shell.commands.printing import CommandError, note, progress, say, say_json, table
+from evaluation.metrics import METRICS, metric_class
+from evaluation.shell.judged_run import ANSWERS, add_judge, asked_judge, judged_by
+from evaluation.shell.printing import CommandError, note, progress, say, say_json, table
 from evaluation.shell.results import MetricResult, run_results, shown
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, score_run
@@ -20,9 +22,10 @@ HELP = "score the trips of a run folder"
 DESCRIPTION = f"""\
 Scores every restored picture of a run against its source by every metric that
 can run here, judges whether each edit was made, and writes RUN/scores.json.
-Scored again, only what is new is computed. A case is usable until {lost()}
-of its picture is lost, as a whole or in one place, or an edit was not made; the
-{life().lower()} is that of the exponential decay with as many usable trips."""
+That is written after every chain; scored again, only what is new is computed.
+A case is usable until {lost()} of its picture is lost, as a whole or in
+one place, or an edit was not made; the {life().lower()} is that of the exponential
+decay with as many usable trips."""
 EPILOG = """\
 A metric that cannot run here is "not run", never 0: `convergebench weights`."""
 
@@ -30,6 +33,7 @@ A metric that cannot run here is "not run", never 0: `convergebench weights`."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `play`")
     add_metrics(parser)
+    add_judge(parser)
     parser.add_argument("--again", action="store_true", help="compute everything anew")
     parser.add_argument("--json", action="store_true", help="print scores and results as JSON")
 
@@ -45,6 +49,9 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     folder = RunFolder.open(args.run)
     scores = scored(folder, new_scorer(args.metrics), again=args.again)
+    if judge := asked_judge(args, folder.path / ANSWERS):
+        scores = judged_by(judge, folder, scores)
+        folder.write_json("scores.json", scores.to_dict())
     results = run_results(folder.suite, scores)
     if args.json:
         say_json(
@@ -66,6 +73,11 @@ def run(args: argparse.Namespace) -> int:
 
 def new_scorer(names: str | None) -> Scorer:
     """The metrics asked for; those that cannot run are named on standard error."""
+    # Whether an edit was made is judged with it, whatever the metrics are.
+    if importlib.util.find_spec("cv2") is None:
+        raise CommandError(
+            "scoring needs packages that are not installed: pip install 'convergebench[worker]'"
+        )
     wanted = [name.strip() for name in names.split(",")] if names else None
     for name in wanted or ():
         if name not in METRICS:
@@ -90,9 +102,13 @@ def scored(
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
         raise CommandError(f"{folder.path} has no finished trip yet; `convergebench play` goes on")
+
+    def keep(scores: RunScores) -> None:
+        folder.write_json("scores.json", scores.to_dict())
+
     with progress(trips, f"scoring {folder.name}", "trip") as bar:
-        scores = score_run(folder, scorer, before, bar.update, calibrations)
-    folder.write_json("scores.json", scores.to_dict())
+        scores = score_run(folder, scorer, before, bar.update, calibrations, keep)
+    keep(scores)
     return scores
 
 
@@ -107,6 +123,8 @@ def read_scores(folder: RunFolder) -> RunScores | None:
 
 
 def results_table(results: dict[str, MetricResult]) -> str:
+    if not results:
+        return "No metric says anything of these chains: their sources are of one colour."
     head = ["metric", life().lower(), "95 % interval", "usable trips", "AUC", "after 1", "after N"]
     rows = [
         [
@@ -125,12 +143,38 @@ def results_table(results: dict[str, MetricResult]) -> str:
     lines = [
         table(head, rows),
         "",
-        f"{summary.cases} cases, {summary.chains} chains of {summary.trips} trips; "
+        f"{_count(summary.cases, 'case')}, {_count(summary.chains, 'chain')} of "
+        f"{_count(summary.trips, 'trip')}; "
         f"change seen on {'no judged trip' if seen is None else f'{seen:.0%} of judged trips'}; "
         + ", ".join(f"{count} {name}" for name, count in summary.outcomes.items() if count),
         '"after n" is retention: 1 = identical, 0 = no better than a blank card',
     ]
     return "\n".join(lines)
+
+
+def ranks_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Several runs of one suite, in the board's order."""
+    if not rows:
+        return "No metric says anything of all these runs."
+    label = metric_class(rows[0]["metric"]).label
+    head = ["rank", "run", f"{life().lower()} ({label})", "95 % interval", "usable trips"]
+    return table(
+        head,
+        [
+            [
+                "-" if row["rank"] is None else str(row["rank"]),
+                row["run"],
+                row["shown"],
+                row["interval_shown"],
+                _number(row["usable_trips"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _number(value: float | None, digits: int = 1) -> str:

@@ -13,15 +13,17 @@ from evaluation.content.suites import Suite
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
-from evaluation.shell.commands.printing import progress, say, say_json, table
-from evaluation.shell.commands.score import add_metrics, new_scorer, results_table
+from evaluation.shell.calibration_cache import calibrated
+from evaluation.shell.commands.score import add_metrics, new_scorer, ranks_table, results_table
+from evaluation.shell.own_chains import find_runs, is_chain, reported, score_runs
+from evaluation.shell.printing import progress, say, say_json, table
 from evaluation.shell.report import Report, ReportedRun
-from evaluation.shell.results import run_results
+from evaluation.shell.results import ranks, run_results
 from evaluation.shell.run_scores import RunScores
 from evaluation.shell.uploaded_chain import OwnChain, find_chain, read_picture, with_pair
 from evaluation.statistics.chain_scores import TripPictures, score_chain
 
-HELP = "score a folder of pictures: your own chain"
+HELP = "score a folder of pictures: your own chain, or many"
 DESCRIPTION = """\
 Scores a chain that was played elsewhere: a folder with
 
@@ -34,11 +36,17 @@ being the source; or a manifest.json:
    "trips": [{"forward": "b.png", "backward": "c.png"}, ...],
    "pair": {"forward": "Add a hat.", "backward": "Remove the hat.", "change": "local"}}
 
+A folder of such folders is one run: half-life and interval of all of them. A folder
+of model folders, with chains in each, is a run for every model, compared and ranked;
+chains with the same source picture and the same edit are the same case.
+
 Prints what every trip kept, and writes the report. Where forward pictures are
 there, it is judged whether each edit was made."""
 EPILOG = """\
 examples:
   convergebench score-chain my-chain
+  convergebench score-chain my-chains                FOLDER/CHAIN/I0_source.png, ...
+  convergebench score-chain my-models                FOLDER/MODEL/CHAIN/I0_source.png, ...
   convergebench score-chain my-flips --operator flip_horizontal
   convergebench score-chain frames --in-turn --json > scores.json"""
 
@@ -72,9 +80,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    chain = find_chain(args.folder, in_turn=args.in_turn)
     names = ("forward", "backward", "change", "operator", "object")
     said = {name: getattr(args, name) for name in names}
+    if args.folder.is_dir() and not is_chain(args.folder):
+        return _many(args, said)
+    chain = find_chain(args.folder, in_turn=args.in_turn)
     chain = replace(chain, pair=with_pair(chain.pair, said), name=args.name or chain.name)
     source = read_picture(chain.source)
     suite = chain.suite(source)
@@ -91,11 +101,11 @@ def run(args: argparse.Namespace) -> int:
     scores = RunScores(
         suite=suite.content_hash,
         provenance=scorer.provenance(),
-        pictures={"source": scorer.calibrate(source, Subject(scorer.only_face(source)))},
+        pictures={"source": calibrated(scorer, source, Subject(scorer.only_face(source)))},
         chains={slug: replace(scored, picture="source")},
     )
-    page = None
-    if not args.no_report:
+    page, results = None, run_results(suite, scores)
+    if results and not args.no_report:
         out = args.out or Path(f"{chain.name}-report".replace("/", "-"))
         page = Report(suite, [_reported(chain, scores)]).write(out)
     if args.json:
@@ -103,7 +113,54 @@ def run(args: argparse.Namespace) -> int:
         return 0
     say(_trip_table(scores, slug))
     say()
-    say(results_table(run_results(suite, scores)))
+    say(results_table(results))
+    if page:
+        say(f"\n{page}")
+    return 0
+
+
+def _many(args: argparse.Namespace, said: dict[str, Any]) -> int:
+    """A folder of chains, or of models with their chains."""
+    own = find_runs(
+        args.folder,
+        in_turn=args.in_turn,
+        name=args.name or "",
+        changed=lambda pair: with_pair(pair, said),
+    )
+    scorer = new_scorer(args.metrics)
+    with progress(own.trips, "scoring", "trip") as bar:
+        scores = score_runs(own, scorer, bar.update)
+    page = None
+    results = {model: run_results(own.suite, found) for model, found in scores.items()}
+    if all(results.values()) and not args.no_report:
+        folder = args.folder.resolve().name
+        out = args.out or Path(f"{args.name or folder}-report".replace("/", "-"))
+        page = Report(own.suite, [reported(own, *found) for found in scores.items()]).write(out)
+    board = ranks(own.suite, scores)
+    if args.json:
+        say_json(
+            {
+                "suite": own.suite.to_dict(),
+                "runs": {
+                    model: {
+                        "chains": {
+                            slug: placed.chain.source.parent.name
+                            for slug, placed in own.runs[model].items()
+                        },
+                        "results": {name: result.to_dict() for name, result in found.items()},
+                        "scores": scores[model].to_dict(),
+                    }
+                    for model, found in results.items()
+                },
+                "ranks": board,
+                "report": str(page) if page else None,
+            }
+        )
+        return 0
+    for model, found in results.items():
+        say(f"{model}\n\n{results_table(found)}\n")
+    if len(results) > 1:
+        say(ranks_table(board))
     if page:
         say(f"\n{page}")
     return 0
@@ -114,7 +171,7 @@ def _reported(chain: OwnChain, scores: RunScores) -> ReportedRun:
         forward, backward = chain.trips[number - 1]
         return read_picture(forward) if forward else None, read_picture(backward)
 
-    header = {"editor": chain.name, "folder": str(chain.source.parent)}
+    header = {"editor": chain.name, "folder": chain.source.parent.name}
     return ReportedRun(
         chain.name, scores, header, source=lambda slug: read_picture(chain.source), trip=trip
     )
@@ -133,7 +190,7 @@ def _trip_table(scores: RunScores, slug: str) -> str:
         kept = scores.retention(chain, name)
         calibration = scores.pictures["source"][name]
         if name == HEADLINE and kept and calibration:
-            head += ["retention", "as JPEG"]
+            head += [f"{metric.label} kept", "as one JPEG save"]
             columns.append([f"{q:.3f}" for q in kept])
             qualities = [jpeg_equivalent(d, calibration.ladder) for d in distances]
             columns.append([f"{q:.0f}" if q and q >= 1 else "< 1" for q in qualities])

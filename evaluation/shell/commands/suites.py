@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.content import catalog
 from evaluation.content.suites import Suite
-from evaluation.shell.commands.printing import say, say_json, table
+from evaluation.shell.printing import say, say_json, table
 
 HELP = "list the suites: frozen sets of pictures and edit pairs"
 DESCRIPTION = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check, verdict
 from evaluation.bundle.verification import Verification
-from evaluation.shell.commands.printing import progress, say, say_json
+from evaluation.shell.printing import progress, say, say_json
 
 HELP = "recompute every number of a run bundle and say what is equal"
 DESCRIPTION = """\

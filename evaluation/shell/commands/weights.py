@@ -1,4 +1,4 @@
-"""`convergebench weights`: fetch what the metrics' networks need, once, and verify it."""
+"""`convergebench weights`: fetch what the networks need, once, and verify it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.metrics import weights
-from evaluation.shell.commands.printing import CommandError, note, progress, say, say_json, table
+from evaluation import weights
+from evaluation.metrics.picture import WholePicture
+from evaluation.shell.printing import CommandError, note, progress, say, say_json, table
 
-HELP = "fetch and verify the weights of the metrics"
+HELP = "fetch and verify the weights of metrics, witnesses and editors"
 DESCRIPTION = """\
 Fetches the weights that are missing and verifies all of them. They lie in
 $CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric never
 runs on weights that were not verified; without them it is "not run"."""
 EPILOG = """\
+exit codes: 1 when something is missing that was named or that the headline metric needs.
+
 examples:
   convergebench weights                          fetch what is missing
   convergebench weights --check                  only say how things stand
@@ -32,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when all that was asked for is there."""
+    """0 when all that was named is there; where nothing was, when the headline can be computed."""
     for name in args.names:
         if name not in weights.WEIGHTS:
             known = ", ".join(weights.WEIGHTS)
@@ -51,11 +54,12 @@ def run(args: argparse.Namespace) -> int:
         say_json([{**vars(s), "file": str(s.file)} for s in found])
     else:
         rows = [
-            [s.name, s.metric, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]
+            [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]
             for s in found
         ]
-        say(table(["weights", "metric", "size", "state"], rows))
-    return 0 if all(status.ready for status in found) else 1
+        say(table(["weights", "needed by", "size", "state"], rows))
+    needed = [s for s in found if args.names or s.needed_by in WholePicture.parts]
+    return 0 if all(status.ready for status in needed) else 1
 
 
 def _state(status: weights.Status) -> str:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from evaluation.content import sources
-from evaluation.content.suites import Suite
-from evaluation.editors import load_editor
-from evaluation.editors.base import Beside
-from evaluation.editors.drawings import draw
-from evaluation.images import Picture
-from evaluation.measuring.change_seen_errors import Drift, as_jpeg, noisy
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.shell.commands.printing import say, say_json, table
+from evaluation.measuring.witness_errors import MEASURES
 from evaluation.shell.commands.suites import find_suite
+from evaluation.shell.printing import CommandError, say, say_json, table
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.uploaded_chain import find_chain, read_picture, with_pair
-from evaluation.witnesses import TripToJudge
-from evaluation.witnesses.panel import Panel
+from evaluation.witnesses import WITNESSES, TripToJudge
 
 HELP = "measure how often the witnesses err, on chains whose truth is known"
 DESCRIPTION = """\
@@ -35,13 +29,6 @@ ball whatever it is asked. A folder is a run, or one chain as for score-chain (w
 EPILOG = """\
 example:
   convergebench witness-errors oracle-smoke --not-made red-ball-smoke"""
-
-
-WEAR: dict[str, Drift] = {
-    "nothing else": lambda image: image,
-    "JPEG 40": lambda image: as_jpeg(image, 40),
-    "noise of 8 levels": lambda image: noisy(image, 8),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,13 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SUITE",
-        help="judge the oracle's edits of this suite, and a red ball in their place, through wear",
+        help="judge drawn edits of this suite, and a red ball in their place, through wear",
     )
+    parser.add_argument(
+        "--measure",
+        default="drawn",
+        metavar="WHAT",
+        help=f"of a suite, with commas between: {', '.join(MEASURES)} (drawn)",
+    )
+    parser.add_argument("--witness", metavar="NAMES", help="hear only these, with commas between")
     parser.add_argument("--object", default="", help="what the edits of single chains are about")
     parser.add_argument("--trips", type=int, default=1, help="of each chain are judged (1)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
-        "--store", action="store_true", help="keep the table as the one that the site shows"
+        "--store",
+        action="store_true",
+        help="keep the rows in the table that the site shows, in the place of those they measure anew",
     )
 
 
@@ -73,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the table; 0 whatever it says."""
     scorer = Scorer(["identity"])  # it finds the face of a picture that nobody annotated
     panel = scorer.panel
+    if args.witness:
+        panel.keep(_known(args.witness, WITNESSES))
     suites: dict[str, str] = {}
     rows: list[ErrorRate] = []
     for made, folders in ((True, args.folders), (False, args.not_made)):
@@ -81,10 +79,11 @@ def run(args: argparse.Namespace) -> int:
     for name in args.suite:
         suite = find_suite(name)
         suites[suite.slug] = suite.content_hash
-        rows += _drawn_rates(panel, suite)
+        for what in _known(args.measure, MEASURES):
+            rows += [replace(rate, suite=suite.slug) for rate in MEASURES[what](panel, suite)]
     measured = ErrorTable(suites, tuple(rows))
     if args.store:
-        measured.store("witness")
+        ErrorTable.stored("witness").with_new(measured).store("witness")
     if args.json:
         say_json(measured.to_dict() | {"not_run": panel.not_run})
         return 0
@@ -99,6 +98,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _known(names: str, among: Collection[str]) -> list[str]:
+    """The names, all of which are known."""
+    asked = [name.strip() for name in names.split(",")]
+    for name in asked:
+        if name not in among:
+            raise CommandError(f"there is no {name!r}; there are {', '.join(among)}")
+    return asked
+
+
 def _row(rate: ErrorRate) -> list[str]:
     few = ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")
     return [rate.of, rate.what, str(rate.judged), str(rate.seen), f"{rate.rate:.0%}", few]
@@ -111,8 +119,8 @@ def _rates(
     verdicts: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     for slug, trip in _trips(folder, scorer, args, suites):
         for heard in scorer.panel.hear(trip):
-            for half in ("made", "undone") if made else ("made",):
-                if heard[half] is None:
+            for half in ("made", "undone", "kept") if made else ("made",):
+                if heard.get(half) is None:
                     continue
                 key = heard["witness"], f"{heard['thing']} {half}, {folder.name}"
                 verdicts[key][slug] = heard[half]
@@ -127,40 +135,6 @@ def _rates(
         )
         for (of, what), seen in sorted(verdicts.items())
     ]
-
-
-def _drawn_rates(panel: Panel, suite: Suite) -> Iterator[ErrorRate]:
-    """By witness, and by wear: the oracle's edits, then a red ball in their place."""
-    verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
-    for case, wear, honest, trip in _drawn_trips(suite):
-        for heard in panel.hear(trip):
-            for half in ("made", "undone") if honest else ("made",):
-                what = f"{half}, {wear}" if honest else f"a red ball instead, {wear}"
-                if heard[half] is not None:
-                    verdicts[heard["witness"], what, honest][case] = heard[half]
-    for (of, what, honest), seen in sorted(verdicts.items()):
-        wrong = tuple(slug for slug, verdict in seen.items() if verdict is not honest)
-        yield ErrorRate(of, what, honest, len(seen), sum(seen.values()), wrong)
-
-
-def _drawn_trips(suite: Suite) -> Iterator[tuple[str, str, bool, TripToJudge]]:
-    editor = load_editor("oracle")
-    for case in suite.cases:
-        pair, picture = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture]
-        if not pair.witness:
-            continue
-        source = Picture.from_image(sources.prepared(picture, suite.size))
-        beside = Beside(annotations=picture.annotations)
-        edited = editor.send(source, pair.forward, None, beside).picture.image
-        answers = [(True, edited)]
-        if pair.object != "ball":
-            answers.append((False, draw("ball", source.image, picture.annotations)))
-        for honest, answer in answers:
-            for wear, worn in WEAR.items():
-                after, back = (Picture.from_image(worn(image)) for image in (answer, source.image))
-                subject = chain_subject(picture, source, after, pair)
-                trip = TripToJudge(source, source, after, back, pair, subject)
-                yield f"{suite.slug}/{case.slug}", wear, honest, trip
 
 
 def _trips(

@@ -12,6 +12,7 @@ from typing import Any
 
 from evaluation import __version__
 from evaluation.content.suites import Suite, ticks
+from evaluation.errors import UserFacingError
 from evaluation.images import Picture, thumbnail
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
@@ -103,7 +104,13 @@ class Report:
 
     @property
     def metric(self) -> str:
-        return self.metrics[0]
+        """The first that says something of every run."""
+        if not self.placings:
+            raise UserFacingError(
+                "there is nothing to report: no metric says anything of these chains "
+                "(is a source of one colour?)"
+            )
+        return next(iter(self.placings))
 
     @cached_property
     def placings(self) -> dict[str, list[Placing]]:

@@ -166,6 +166,17 @@ def test_a_budget_pauses_before_it_is_passed_and_counts_what_went_before(tmp_pat
     assert len(editor.calls) == 3
 
 
+def test_a_number_of_edits_is_never_passed_and_tries_count(tmp_path):
+    folder = new_run(tmp_path / "run", small_suite("clock", "red-ball", trips=5))
+    editor = Scripted({2: EditorError("busy", fault=Fault.RATE_LIMITED)})
+    with pytest.raises(Paused, match="--max-edits 5 is reached"):
+        play(folder, editor, parallel=2, max_edits=5)
+    assert len(editor.calls) == 5
+    with pytest.raises(Paused):
+        play(RunFolder.open(tmp_path / "run"), editor, max_edits=5)
+    assert len(editor.calls) == 5
+
+
 def _priced(picture, prompt, seed):
     answer = load_editor("jpeg").edit(picture, prompt, seed)
     return dataclasses.replace(answer, cost=0.1)

@@ -75,6 +75,7 @@ def yardsticks(tmp_path_factory):
     if not load_metric("lpips").missing():
         names.append("lpips")
     scorer, found, calibrations = Scorer(names), {}, {}
+    scorer.panel.keep(())
     for name in ("oracle", "noop", "blank-card", "thumbnail", "jpeg", "noise", "resample", "colour-drift"):  # fmt: skip
         folder = RunFolder.create(
             tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}
@@ -124,6 +125,7 @@ def test_the_yardsticks_come_in_their_known_order(yardsticks):
 def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke(tmp_path):
     """The scale of the board: half-lives of about N/10, N/4, N/2 and N, in their known order."""
     scorer, calibrations, lasts = Scorer(["lpips", "place", "colour", "picture"]), {}, []
+    scorer.panel.keep(())  # no witness speaks of noise, and each takes its time
     for row in catalog.editing_models():
         if row["editor"] == "noise":
             folder = RunFolder.create(
@@ -268,7 +270,6 @@ def test_help_says_what_a_command_is_for(command, capsys):
         (["play", "--editor", "zzzzzz", "--suite", "smoke"], "`convergebench editors` lists all"),
         (["play", "--editor", "jpeg", "--suite", "smoky"], "there is no suite 'smoky'"),
         (["play", "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
-        (["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "0"], "--trips must be"),
         (["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "99"], "only shortens"),
         (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x"], "NAME=VALUE"),
         (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
@@ -290,6 +291,17 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, mon
     assert said[-1].startswith("convergebench: ")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ["--trips=0", "--trips=-1", "--trips=two", "--parallel=0", "--budget=-1", "--price=inf"],
+)
+def test_a_number_out_of_range_is_a_wrong_argument(wrong, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["play", "--editor", "jpeg", "--suite", "smoke", wrong])
+    assert stop.value.code == 2
+    assert wrong.partition("=")[0] in capsys.readouterr().err
+
+
 def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
     assert main(["score", str(played), "--metrics", "lpisp"]) == 1
     assert "there is no metric 'lpisp'; there are picture, lpips, place" in capsys.readouterr().err
@@ -308,6 +320,49 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     assert "the budget of $5.00 does not reach that far" in capsys.readouterr().err
     assert main([*play, "--budget", "15"]) == 1
     assert "budget" not in capsys.readouterr().err
+
+
+def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    play = ["play", "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
+    assert main(play) == 1
+    said = capsys.readouterr().err
+    assert "no budget can hold" in said
+    assert "--price" in said
+    assert "--max-edits" in said
+    for out, price in {"one": ["--price", "0.05"], "two": ["--option", "price=0.05"]}.items():
+        assert main([*play, *price, "--out", out]) == 1
+        said = capsys.readouterr().err
+        assert "224 edits, about $11.20" in said
+        assert "does not reach that far" in said
+
+
+def test_a_paused_run_says_as_json_what_was_played_and_spent(suite_file, capsys):
+    play = ["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", "run", "--json"]
+    assert main([*play, "--max-edits", "4"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (told["edits"], told["spent"]) == (4, 0)
+    assert "--max-edits 4 is reached" in told["paused"]
+    assert main(play) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["edits"], told["paused"]) == (18, "")
+
+
+def test_a_kill_while_scoring_loses_at_most_one_chain(played):
+    run = copied(played)
+    score = [sys.executable, "-m", "evaluation", "score", str(run), "--metrics", FAST]
+    process = subprocess.Popen(score, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (run / "scores.json").is_file():
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    kept = json.loads((run / "scores.json").read_text())["chains"]
+    assert kept
+    assert main(["score", str(run), "--metrics", FAST]) == 0
+    after = json.loads((run / "scores.json").read_text())["chains"]
+    assert len(after) == 3
+    assert {slug: after[slug] for slug in kept} == kept
 
 
 def test_a_closed_pipe_is_no_error():

@@ -35,13 +35,13 @@ def told(capsys, *arguments):
 
 def test_what_is_right_and_what_is_wrong_is_counted(chains, capsys):
     honest, idle = chains / "honest", chains / "idle"
-    right = told(capsys, honest, "--not-made", idle)
+    right = told(capsys, honest, "--not-made", idle, "--witness", "parsing")
     assert {key: (row["seen"], row["wrong"]) for key, row in right.items()} == {
         ("parsing", "glasses made, honest"): (1, []),
         ("parsing", "glasses undone, honest"): (1, []),
         ("parsing", "glasses made, idle"): (0, []),
     }
-    wrong = told(capsys, idle, "--not-made", honest)
+    wrong = told(capsys, idle, "--not-made", honest, "--witness", "parsing")
     assert wrong["parsing", "glasses made, idle"]["wrong"] == ["idle 1"]
     assert wrong["parsing", "glasses made, honest"]["wrong"] == ["honest 1"]
 
@@ -62,8 +62,9 @@ def test_a_chain_that_is_scored_says_what_witnesses_saw(chains, capsys):
     ]
     assert main([*arguments, "--no-report", "--json"]) == 0
     (trip,) = json.loads(capsys.readouterr().out)["trips"]
-    (heard,) = trip["evidence"]
-    assert (heard["witness"], heard["thing"], heard["made"]) == ("parsing", "glasses", False)
+    heard = {one["witness"]: one for one in trip["evidence"]}
+    assert (heard["parsing"]["thing"], heard["parsing"]["made"]) == ("glasses", False)
+    assert heard["identity"]["kept"] is True
 
 
 def test_a_suites_own_drawings_are_judged_beside_a_red_ball(monkeypatch, capsys):
@@ -74,5 +75,6 @@ def test_a_suites_own_drawings_are_judged_beside_a_red_ball(monkeypatch, capsys)
     assert main(["witness-errors", "--suite", "smoke", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["of"] for row in rows} == {"hue"}
-    assert [row["should_be_seen"] for row in rows].count(False) == 3
+    # Five kinds of wear: a red ball instead, and an edit that was left on.
+    assert [row["should_be_seen"] for row in rows].count(False) == 10
     assert all(row["wrong"] == [] for row in rows)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +16,20 @@ from evaluation.errors import UserFacingError
 
 class CommandError(UserFacingError):
     """What a person asked for cannot be done; the message says why."""
+
+
+def at_least_one(text: str) -> int:
+    """A count of an argument; argparse tells what is wrong, and the exit code is 2."""
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def dollars(text: str) -> float:
+    """An amount of an argument."""
+    if not 0 <= (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError("must be a number of dollars, 0 or more")
+    return value
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

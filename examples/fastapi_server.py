@@ -1,0 +1,26 @@
+"""An editing endpoint with FastAPI. Put your model into `edit`, then:
+
+pip install fastapi python-multipart uvicorn pillow && uvicorn fastapi_server:app --port 8000
+"""
+
+import base64
+import io
+from typing import Annotated
+
+from fastapi import FastAPI, Form, UploadFile
+from PIL import Image, ImageOps
+
+app = FastAPI()
+
+
+def edit(image: Image.Image, prompt: str) -> Image.Image:
+    """Your model. This stand-in mirrors the picture, whatever it is asked."""
+    return ImageOps.mirror(image)
+
+
+@app.post("/v1/images/edits")
+def edits(image: UploadFile, prompt: Annotated[str, Form()]) -> dict[str, list[dict[str, str]]]:
+    """What the contract “OpenAI, images/edits” asks and expects."""
+    answer = io.BytesIO()
+    edit(Image.open(image.file).convert("RGB"), prompt).save(answer, "PNG")
+    return {"data": [{"b64_json": base64.b64encode(answer.getvalue()).decode()}]}
