@@ -7,12 +7,13 @@ from django.db import transaction
 
 from leaderboard.links import absolute
 from leaderboard.models import Submission
+from leaderboard.subscriptions.telling import tell_of_submission
 
 State = Submission.State
 
 NEXT = {
     State.PROBING: "We are sending one small picture through your endpoint.",
-    State.PROBE_FAILED: "The test did not pass. The failed step on this submission's page says why and how to mend it.",
+    State.PROBE_FAILED: "The test did not pass. The failed step says why and how to mend it.",
     State.REVIEW: "The test passed. A person looks at it next.",
     State.ASKED: "We have a question; please answer it on this submission's page.",
     State.APPROVED: "Your model is being evaluated. This submission's page shows the progress.",
@@ -29,6 +30,7 @@ def notify_submitter(submission: Submission) -> None:
     news = submission.state != submission.notified_state
     if not news or (submission.state == State.PROBING and submission.notified_state):
         return
+    tell_of_submission(submission)
     submission.notified_state = submission.state
     Submission.objects.filter(pk=submission.pk).update(notified_state=submission.state)
     page = absolute(submission.get_absolute_url())

@@ -15,29 +15,34 @@ from evaluation.jobs.control import (
     enqueue,
     pause,
     play_again,
+    recover,
     resume,
     score_again,
     start,
 )
 from evaluation.jobs.play_job import play
 from evaluation.jobs.probe_job import probe
-from evaluation.jobs.recovery import sweep
+from evaluation.jobs.recovery import recover_pictures, sweep
 from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
 from leaderboard import garbage, score_files
 from leaderboard.models import Suite
 from leaderboard.standings import reports
+from leaderboard.subscriptions import sending
 
 __all__ = [
     "CannotMove",
     "cancel",
     "collect_garbage",
+    "deliver",
     "enqueue",
     "export",
     "pause",
     "play",
     "play_again",
     "probe",
+    "recover",
+    "recover_pictures",
     "resume",
     "score",
     "score_again",
@@ -50,6 +55,11 @@ __all__ = [
 def collect_garbage(_: int) -> None:
     """Remove pictures without a reference and files without a row, once they are a day old."""
     garbage.collect(timedelta(days=1))
+
+
+def deliver(_: int) -> None:
+    """Send what subscribers are to hear and is due."""
+    sending.deliver_due()
 
 
 def export(suite_id: int) -> None:

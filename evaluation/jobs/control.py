@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -13,7 +13,9 @@ from django.conf import settings
 from django.core.mail import mail_admins
 from django.db import transaction
 from django.db.models import Count, F, Q, Sum
+from django.db.models.functions import Least
 
+from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
@@ -53,7 +55,7 @@ def start(
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     secret = secret or new_secret()
-    audits = plan(secret, suite.core, settings.AUDITS) if _is_audited(editing_model) else []
+    audits = _planned(secret, editing_model, suite)
     asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
     run = Run.objects.create(
         editing_model=editing_model,
@@ -78,9 +80,11 @@ def start(
     return run
 
 
-def _is_audited(editing_model: EditingModel) -> bool:
-    """Whether a model's runs are audited: all but the yardsticks'."""
-    return bool(settings.AUDITS) and not editing_model.is_reference
+def _planned(secret: str, editing_model: EditingModel, suite: Suite) -> list[PlannedAudit]:
+    """The audits that the secret draws; yardsticks have none."""
+    if not settings.AUDITS or editing_model.is_reference:
+        return []
+    return plan(secret, suite.core, settings.AUDITS)
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
@@ -121,10 +125,12 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     keys = list(again.values_list("pk", flat=True))
     if not keys:
         return 0
+    is_told = run.finished_at is not None  # also while it is scored again
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
     # A half trip may hold the very picture that ended the chain.
     Trip.objects.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
+    _plan_again(run, keys, is_told)
     again = Chain.objects.filter(pk__in=keys)
     again.update(state=ChainState.WAITING, outcome="", outcome_text="")
     recount(run)
@@ -132,6 +138,57 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
         run.move(RunState.PLAYING) or run.move(RunState.QUEUED)
     enqueue(run)
     return len(keys)
+
+
+def recover(run: Run) -> None:
+    """Have a worker look for pictures of the run that are gone from storage, and see to them."""
+    if not run.is_ended:
+        raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own pictures.")
+    queue.enqueue(run.pk, queue.RECOVER, queue_of(run.editing_model))
+
+
+@transaction.atomic
+def play_from(run: Run, numbers: Mapping[int, int]) -> int:
+    """Play chains of an ended run again, each (by its key) from this trip on, as one that we lost."""
+    for chain, number in numbers.items():
+        Trip.objects.filter(chain=chain, number__gte=number).delete()
+        run.chains.filter(pk=chain).update(
+            outcome=Outcome.LOST,
+            trips_played=number - 1,
+            trips_scored=Least("trips_scored", number - 1),
+        )
+    return play_again(run, (Outcome.LOST,))
+
+
+def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
+    """Plan the audits of trips that these chains still have to play.
+
+    Who knows the secret that the run was drawn by knows where its audits are and what they do.
+    """
+    unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
+    if not is_told:
+        # One that was answered was made on an answer that is gone.
+        unplayed.update(
+            outcome=Audit.Outcome.PLANNED,
+            words="",
+            finding={},
+            **dict.fromkeys(("sent", "answer", "seed", "seconds")),
+        )
+        return
+    run.draw_anew()
+    before = unplayed.count()
+    unplayed.delete()
+    chains = {
+        (chain.case.slug, chain.repeat): chain
+        for chain in Chain.objects.filter(pk__in=keys).select_related("case")
+    }
+    made = Audit.objects.bulk_create(
+        Audit(chain=chain, number=audit.number, kind=audit.kind)
+        for audit in _planned(run.secret, run.editing_model, run.suite)
+        if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
+    )
+    run.edits_total += len(made) - before
+    run.save(update_fields=["edits_total"])
 
 
 @transaction.atomic

@@ -8,11 +8,12 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
+from evaluation.images import Picture
 from evaluation.jobs.job_errors import DATABASE_AWAY
 from evaluation.jobs.leases import renewed
 from evaluation.measuring.probe import ProbeReport, Step, probe_steps
 from leaderboard import endpoints
-from leaderboard.models import SecurityEvent, Submission
+from leaderboard.models import SecurityEvent, StoredImage, Submission
 from leaderboard.models.runs import after
 from leaderboard.notifications import notify_submitter
 
@@ -73,9 +74,16 @@ def _report(submission: Submission) -> ProbeReport:
         "group": f"probe-{submission.pk}",
         "on_security_event": record,
     }
+    rows = Submission.objects.filter(pk=submission.pk)
+
+    def keep(name: str, picture: Picture) -> None:
+        stored = StoredImage.objects.get_or_store(picture)
+        stored.write_what_pages_cannot(picture)
+        rows.update(**{f"probe_{name}": stored})
+
     report = ProbeReport((), 0.0)
-    for step in probe_steps(options, seconds=DEADLINE):
+    for step in probe_steps(options, seconds=DEADLINE, keep=keep):
         steps[step.name] = step
         report = ProbeReport(tuple(steps.values()), time.monotonic() - start)
-        Submission.objects.filter(pk=submission.pk).update(probe=report.to_dict(), updated_at=Now())
+        rows.update(probe=report.to_dict(), updated_at=Now())
     return report

@@ -1,18 +1,37 @@
-"""Finds what no job waits for: work of dead workers, lost jobs, runs whose pause is over."""
+"""Finds what no job waits for: work of dead workers, lost jobs, runs whose pause is over, and
+pictures that are gone from storage."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 
 import structlog
 from django.conf import settings
+from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
+from evaluation.editors import Editor
+from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.providers.base import HostedEditor
+from evaluation.errors import EditorError
 from evaluation.jobs import control
 from leaderboard import garbage, queue, score_files
-from leaderboard.models import Chain, Run, Submission, UploadedChain, UploadedPicture, Use
+from leaderboard.models import (
+    Chain,
+    Run,
+    StoredImage,
+    Submission,
+    Subscription,
+    Trip,
+    UploadedChain,
+    UploadedPicture,
+    Use,
+)
+from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
 from leaderboard.standings import reports
+from leaderboard.subscriptions import sending
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +45,48 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+
+
+def recover_pictures(run_id: int) -> None:
+    """Bring pictures of an ended run back that are gone from storage.
+
+    Where the provider no longer keeps one, its chain is played again from that trip on.
+    """
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is None or not run.is_ended or run.source != Run.Source.OURS:
+        return
+    editor = control.editor_of(run)
+    fetched, gone = 0, dict[int, int]()
+    trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
+    for trip in trips.order_by("chain", "number"):
+        for stored, notes in (
+            (trip.edited, trip.edited_notes),
+            (trip.restored, trip.restored_notes),
+        ):
+            if stored is None or default_storage.exists(stored.name):
+                continue
+            if _fetched(editor, stored, notes.get(KEPT_AT)):
+                fetched += 1
+            else:
+                gone.setdefault(trip.chain_id, trip.number)
+    editor.close()
+    again = control.play_from(run, gone) if gone else 0
+    log.info("pictures looked for", run=run.pk, fetched=fetched, chains_played_again=again)
+
+
+def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
+    """Whether the provider still had the very bytes, and they are in storage again."""
+    if not url or not isinstance(editor, HostedEditor):
+        return False
+    try:
+        data = editor.fetch_again(url)
+    except EditorError as error:
+        log.info("picture not kept", picture=stored.pk, error=error.message)
+        return False
+    if sha256(data).hexdigest() != stored.pk:
+        return False
+    write(stored.name, data)
+    return True
 
 
 def sweep() -> None:
@@ -49,5 +110,8 @@ def sweep() -> None:
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         queue.enqueue(0, queue.COLLECT_GARBAGE, queue.GPU)
     Use.objects.expired().delete()
+    Subscription.objects.expired().delete()
+    if sending.due().exists():
+        queue.enqueue(0, queue.DELIVER, queue.PROBES)
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

@@ -35,8 +35,10 @@ def review(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> None:
     run.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
     run.hints = [{"kind": "audit", "text": hint} for hint in audited.hints]
     run.hints += find_signs(run, pairs)
-    run.marks_kept, run.loss_under_audit = audited.marks_kept, audited.loss_under_audit
-    run.save(update_fields=["flags", "hints", "marks_kept", "loss_under_audit"])
+    medians = ("marks_kept", "loss_under_audit", "changed_elsewhere")
+    for name in medians:
+        setattr(run, name, getattr(audited, name))
+    run.save(update_fields=["flags", "hints", *medians])
 
 
 def first_edits_made(run: Run) -> list[bool]:
@@ -60,7 +62,9 @@ def measure_audits(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> N
         pair = pairs[case.pair_slug]
         planned = audit.planned
         first, edited = (stored_safely(picture.read) for picture in (before, own.edited))
-        touch = Touch(planned, run.secret, pair, first, edited)
+        # Of a run that was played again in parts, the secret that drew this part.
+        secret = next((s for s in run.secrets if planned.seed(s) == audit.seed), run.secret)
+        touch = Touch(planned, secret, pair, first, edited)
         source, back, answer = (
             stored_safely(picture.read) for picture in (stored, own.restored, audit.answer)
         )

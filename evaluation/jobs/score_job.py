@@ -24,6 +24,7 @@ from evaluation.jobs.job_errors import (
     retry_database,
     stored_safely,
 )
+from evaluation.jobs.judging import judge_run
 from evaluation.jobs.review import review
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.loss_map import loss_map
@@ -330,6 +331,7 @@ class ScoreJob:
                 self._calibrate(picture, _read(chain.case.picture.stored))
         run.metrics = self.run.metrics
         _judge_global_pairs(run, self.pairs)
+        judge_run(run, self.pairs)
         if not run.editing_model.is_reference:
             review(run, self.pairs, self.scorer)
         control.recount(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -11,6 +12,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.metrics import METRICS
+from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
@@ -40,6 +43,10 @@ class ChainQuerySet(models.QuerySet["Chain"]):
     def free_to_score(self) -> ChainQuerySet:
         lapsed = Q(score_lease_until=None) | Q(score_lease_until__lt=Now())
         return self.unscored().filter(lapsed)
+
+    def labelled(self, label: str) -> ChainQuerySet:
+        """Chains that failed in this way (evaluation.statistics.diagnostics.failure_labels)."""
+        return self.filter(labels__contains=f"|{label}|")
 
     def room(self, editing_model: EditingModel) -> int:
         """How many more chains of this model may be in flight, over all runs and workers."""
@@ -128,9 +135,20 @@ class Chain(models.Model):
     score_lease_until = models.DateTimeField(null=True)
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
+    # By the headline at the default level, for pages that choose among all chains.
+    cause = models.CharField(
+        max_length=20, blank=True, help_text="What ended it; censored: usable to the end."
+    )
+    usable_trips = models.FloatField(null=True)
+    auc = models.FloatField(null=True)
     results = models.JSONField(
         default=dict,
         help_text="Per metric: retention by trip, event and its time by level, AUC.",
+    )
+    labels = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="What went wrong, by rule: |object|content-loss|; empty where nothing did.",
     )
 
     objects = ChainQuerySet.as_manager()
@@ -164,6 +182,23 @@ class Chain(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run_case", args=[self.run_id, self.case_id])
 
+    def sum_up(self) -> None:
+        """Take what choices among chains go by from the results; not saved."""
+        # The headline comes first; results of others may not have it.
+        numbers: dict[str, Any] = next(
+            (self.results[name] for name in METRICS if name in self.results), {}
+        )
+        event = (numbers.get("events") or {}).get(f"{DEFAULT_LEVEL:g}") or {}
+        self.cause = event.get("cause") or ""
+        self.usable_trips, self.auc = event.get("time"), numbers.get("auc")
+        labels = numbers.get("labels") or ()
+        self.labels = f"|{'|'.join(labels)}|" if labels else ""
+
+    @property
+    def label_names(self) -> list[str]:
+        """Its labels by their names, the level first."""
+        return [name for name in self.labels.split("|") if name]
+
 
 class Trip(models.Model):
     """Trip n of a chain: Yn (edited) and Xn (restored)."""
@@ -196,6 +231,9 @@ class Trip(models.Model):
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     evidence = models.JSONField(
         default=list, help_text="What each witness says: was the edit made, was it undone."
+    )
+    damage = models.JSONField(
+        default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
     )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
@@ -15,8 +16,10 @@ from django.urls import reverse
 from django.utils import timezone
 from simple_history.models import HistoricalRecords
 
+from evaluation.audits.plan import audit_count
 from evaluation.estimate import Estimate, estimate
 from leaderboard.encryption import EncryptedTextField
+from leaderboard.models.pictures import StoredImage
 from leaderboard.models.suites import SlugManager, Suite
 from leaderboard.models.tokens import ApiToken
 
@@ -99,6 +102,20 @@ class EditingModel(models.Model):
             chains=chains,
         )
 
+    def estimate_on(self, suite: Suite) -> Estimate:
+        """What a run on this suite would take, its audits with it; yardsticks have none."""
+        cases, chains = suite.case_and_chain_count
+        audits = 0 if self.is_reference else audit_count(cases, settings.AUDITS)
+        return self.estimate(2 * suite.trips * chains + audits, chains)
+
+    @property
+    def weights_name(self) -> tuple[str, str]:
+        """What models with the same weights share, whoever serves them: maker and plain name.
+
+        The host stands in brackets behind the name: "FLUX.2 pro (fal)".
+        """
+        return self.organisation, self.name.partition(" (")[0]
+
     @property
     def peers(self) -> list[int]:
         """The rows that call the same endpoint, this one among them; the first keeps their pace.
@@ -179,6 +196,18 @@ class Submission(models.Model):
     # Counted when a test begins: one that ends its process says nothing itself.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
+    # The pictures of the test: what was sent, and what came back of either half.
+    probe_sent = models.ForeignKey(
+        StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
+    )
+    probe_edited = models.ForeignKey(
+        StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
+    )
+    probe_returned = models.ForeignKey(
+        StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
+    )
+    # Whoever has it may look at the result before it is public, and do nothing else.
+    embargo_token = models.CharField(max_length=43, unique=True, null=True, editable=False)
     editing_model = models.OneToOneField(
         EditingModel, models.SET_NULL, null=True, blank=True, related_name="submission"
     )
@@ -191,13 +220,17 @@ class Submission(models.Model):
     reviewed_by = models.ForeignKey(
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )
+    reviewed_at = models.DateTimeField(null=True, editable=False)
     # The state of the last mail: a test made again that ends as before is no news.
     notified_state = models.CharField(max_length=16, choices=State, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     history = HistoricalRecords(
-        excluded_fields=["api_key", "notified_state", "probe_attempts", "probe_lease_until"]
+        excluded_fields=[
+            *("api_key", "notified_state", "probe_attempts", "probe_lease_until"),
+            *("probe_sent", "probe_edited", "probe_returned", "embargo_token"),
+        ]
     )
 
     class Meta:
@@ -208,6 +241,16 @@ class Submission(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("submission", args=[self.token])
+
+    @property
+    def probe_pictures(self) -> list[tuple[str, StoredImage]]:
+        """The pictures of the test that are there, each with what it is."""
+        shown = {
+            "What we sent": self.probe_sent,
+            "After the edit": self.probe_edited,
+            "What came back": self.probe_returned,
+        }
+        return [(label, picture) for label, picture in shown.items() if picture]
 
     def claim_probe(self, until: Any) -> bool:
         """Whether this worker is to test the endpoint now, until then; counts the attempt."""

@@ -9,6 +9,7 @@ from django.core.files.storage import default_storage
 from django.db import models
 from django.db.models.functions import Now
 from django.urls import reverse
+from PIL import Image
 
 from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
@@ -96,6 +97,11 @@ class StoredImage(models.Model):
         """The picture as it arrived."""
         with default_storage.open(self.name) as file:
             return Picture(file.read(), self.mime, self.width, self.height)
+
+    def read_thumbnail(self) -> Image.Image:
+        """The small copy, which was made here."""
+        with default_storage.open(self.thumbnail_name) as file:
+            return Picture.from_bytes(file.read()).image
 
     def write_thumbnail(self, picture: Picture | None = None) -> None:
         """Make the small copy, once; whoever has decoded the picture anyway passes it."""

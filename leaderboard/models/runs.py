@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -61,7 +61,7 @@ class Outcome(models.TextChoices):
     REFUSED = "refused", "Refused"
     BLANK = "blank", "Blank picture"
     FAILED = "failed", "No usable answer"
-    LOST = "lost", "Lost by us"
+    LOST = "lost", "Lost through our fault"
 
 
 def after(seconds: float) -> Any:
@@ -114,6 +114,20 @@ class RunQuerySet(models.QuerySet["Run"]):
         shown = self.filter(open_to_all, editing_model__status=EditingModel.Status.PUBLISHED)
         return shown.filter(suite__sealed=False)
 
+    def withdrawn(self) -> RunQuerySet:
+        """Runs that were public and are no longer: their addresses say since when."""
+        gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
+        return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
+
+    def publish(self) -> int:
+        """Show these finished runs to everybody; how many were not shown before."""
+        rows = self.filter(state=RunState.FINISHED, published=False)
+        return rows.update(published=True, withdrawn_at=None)
+
+    def withdraw(self) -> int:
+        """Take these runs off the board; their addresses keep saying since when."""
+        return self.filter(published=True).update(published=False, withdrawn_at=Now())
+
     def on_the_board(self) -> RunQuerySet:
         """The run that stands for each model on its suite."""
         return self.public().filter(current=True)
@@ -141,6 +155,11 @@ class Run(models.Model):
         editable=False,
         help_text="Seeds, order and audits are drawn by it; published when the run has finished.",
     )
+    earlier_secrets = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="Those that were public before chains were played again, the latest first.",
+    )
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
     budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     calls = models.PositiveIntegerField(default=0, editable=False)
@@ -157,6 +176,9 @@ class Run(models.Model):
         null=True, help_text="External runs: did every number recompute?"
     )
     published = models.BooleanField(default=False, db_index=True)
+    withdrawn_at = models.DateTimeField(
+        null=True, editable=False, help_text="When it was taken off the board, having been public."
+    )
     current = models.BooleanField(
         default=False, db_index=True, help_text="Stands for its model on the board."
     )
@@ -179,6 +201,9 @@ class Run(models.Model):
     loss_under_audit = models.FloatField(
         null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
     )
+    changed_elsewhere = models.FloatField(
+        null=True, editable=False, help_text="Median share that an edit changes beside its place."
+    )
     # Progress, cheap to poll: kept up by whoever writes trips and scores.
     chains_total = models.PositiveIntegerField(default=0, editable=False)
     chains_done = models.PositiveIntegerField(default=0, editable=False)
@@ -186,6 +211,12 @@ class Run(models.Model):
     edits_done = models.PositiveIntegerField(default=0, editable=False)
     trips_scored = models.PositiveIntegerField(default=0, editable=False)
     edit_seconds = models.FloatField(default=0, editable=False)
+    median_seconds = models.FloatField(
+        null=True, editable=False, help_text="Half of the edits took no longer."
+    )
+    p95_seconds = models.FloatField(
+        null=True, editable=False, help_text="95 % of the edits took no longer."
+    )
     last_error = models.CharField(max_length=500, blank=True, editable=False)
     progress_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -194,6 +225,9 @@ class Run(models.Model):
     # Of the workers that see the last score arrive, one finalises the run.
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
+
+    #: When the first run of the model ended that this one stands for; the board fills it in.
+    added_at: datetime | None = None
 
     objects = RunQuerySet.as_manager()
 
@@ -206,6 +240,19 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    @property
+    def trips_total(self) -> int:
+        return self.edits_total // 2
+
+    @property
+    def steps_done(self) -> int:
+        """Edits played and trips scored, of `steps_total`: how far the run is."""
+        return self.edits_done + self.trips_scored
+
+    @property
+    def steps_total(self) -> int:
+        return self.edits_total + self.trips_total
 
     @property
     def public_provenance(self) -> dict[str, Any]:
@@ -239,6 +286,16 @@ class Run(models.Model):
         return self.secret if self.state == RunState.FINISHED else None
 
     @property
+    def secrets(self) -> list[str]:
+        """All that something of the run was drawn by, the latest first."""
+        return [self.secret, *self.earlier_secrets]
+
+    def draw_anew(self) -> None:
+        """A new secret in place of one that everybody knows, for what is played from now on."""
+        self.earlier_secrets, self.secret = self.secrets, new_secret()
+        self.save(update_fields=["secret", "earlier_secrets"])
+
+    @property
     def is_ranked(self) -> bool:
         """Whether the run takes part in the ranks of its suite."""
         return (
@@ -247,6 +304,42 @@ class Run(models.Model):
             and self.source == self.Source.OURS
             and (self.cleared or not self.flags)
         )
+
+    @property
+    def unranked_reason(self) -> str:
+        """What keeps a finished run of ours out of the ranks, in words; empty where nothing does.
+
+        These are the words of the board, the run's own page, its submitter's and the admin.
+        """
+        if self.flags and not self.cleared:
+            said = [str(flag.get("text", "")) for flag in self.flags if isinstance(flag, dict)]
+            why = "; ".join(filter(None, said)) or "flagged"
+            return self.decision or f"{why}; a person is checking"
+        if not self.complete:
+            missing = self.chains_total - self.chains_done
+            if missing > 0:
+                return f"incomplete: {missing} case{'' if missing == 1 else 's'} missing"
+            return "incomplete: not every case has a result"
+        return ""
+
+    @property
+    def public_state(self) -> str:
+        """Where a run that has ended stands for readers, in a sentence without its full stop."""
+        if self.withdrawn_at and not self.published:
+            return f"Withdrawn on {self.withdrawn_at:%-d %B %Y}"
+        if self.state != RunState.FINISHED:
+            return self.get_state_display()
+        if not self.published:
+            return "Finished, not public yet"
+        if self.editing_model.is_reference:
+            return "Published as a yardstick, which is never ranked"
+        if self.source != self.Source.OURS:
+            return "Published, not ranked: it was played elsewhere"
+        if reason := self.unranked_reason:
+            return f"Published, not ranked: {reason}"
+        if not self.current:
+            return "Published; a newer run stands for the model on the board"
+        return "Published and ranked"
 
     @property
     def scored_metrics(self) -> list[str]:

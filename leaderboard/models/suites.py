@@ -243,6 +243,10 @@ class Frozen(ValueError):
     """An attempt to change a frozen suite."""
 
 
+#: The suite that every fresh machine plays.
+SELF_TEST = "smoke"
+
+
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
         """Frozen suites that may be shown: sealed ones are only where they are asked for."""
@@ -365,6 +369,11 @@ class Suite(models.Model):
     @property
     def key(self) -> str:
         return core.suite_key(self.slug, self.version)
+
+    @property
+    def is_self_test(self) -> bool:
+        """Small, quick and free to play: it shows that all works, not which model is best."""
+        return self.slug == SELF_TEST
 
     @property
     def is_frozen(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.standings.records import record
 
 EXTREMES = 6
 #: Cases kept per cause of an end.
@@ -73,9 +74,22 @@ def rebuild(run: Run) -> None:
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
-    Chain.objects.bulk_update(chains, ["results"], batch_size=200)
-    Run.objects.filter(pk=run.pk).update(complete=complete)
-    run.complete = complete
+        chain.sum_up()
+    summed = ["results", "cause", "usable_trips", "auc", "labels"]
+    Chain.objects.bulk_update(chains, summed, batch_size=200)
+    median, p95 = latency(trip for chain in chains for trip in chain.trips.all())
+    Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
+    run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
+
+
+def latency(trips: Iterable[Trip]) -> tuple[float | None, float | None]:
+    """The median and the 95th percentile of what the edits of these trips took, in seconds."""
+    both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
+    taken = [seconds for pair in both for seconds in pair if seconds is not None]
+    if not taken:
+        return None, None
+    median, p95 = np.percentile(taken, (50, 95))
+    return float(median), float(p95)
 
 
 def refresh_ranks(suite: Suite) -> None:
@@ -102,6 +116,7 @@ def refresh_ranks(suite: Suite) -> None:
         cases = suite_cases(suite)
         for (metric, level), by_scope in groups.items():
             _rank(by_scope, cases, _kept_values(metric, level, runs))
+        record(suite, timezone.now())
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
 
 

@@ -16,10 +16,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("out", type=Path, help="A new folder.")
+        parser.add_argument(
+            "--live-url", default="", help="Where the live site is; SITE_URL by default."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        freezer = Freezer(options["out"], live_url=options["live_url"])
+        if not freezer.is_live:
+            self.stderr.write(
+                f"{freezer.live_url} is this machine's own name, so the pages name no live site; "
+                "say it with --live-url."
+            )
         try:
-            found = Freezer(options["out"]).freeze()
+            found = freezer.freeze()
         except (FreezeError, OSError) as error:
             raise CommandError(str(error)) from error
         for path in found.missing:

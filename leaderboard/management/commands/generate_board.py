@@ -125,7 +125,7 @@ class Command(BaseCommand):
             editor="noop",
             open_weights=bool(number % 2),
             is_reference=number % 25 == 24,
-            price_per_edit="0.04000",
+            price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
         )
         edits = suite.cases.count() * suite.trips * 2
         now = timezone.now()
@@ -142,6 +142,8 @@ class Command(BaseCommand):
             edits_total=edits,
             edits_done=edits,
             edit_seconds=edits * 8.0,
+            median_seconds=4.0 + number % 13,
+            p95_seconds=9.0 + number % 17,
             trips_scored=edits // 2,
             started_at=now - datetime.timedelta(hours=3),
             finished_at=now,
@@ -237,21 +239,21 @@ class Command(BaseCommand):
         trips = run.suite.trips
         numbers = np.arange(1, trips + 1)
         kept = np.exp(-0.69 * numbers / (strength * random.uniform(0.6, 1.4, (len(cases), 1))))
-        chains = Chain.objects.bulk_create(
-            (
-                Chain(
-                    run=run,
-                    case=case,
-                    state=ChainState.PLAYED,
-                    outcome=Outcome.COMPLETED,
-                    trips_played=trips,
-                    trips_scored=trips,
-                    results={m.name: _results(kept[row]) for m in metrics},
-                )
-                for row, case in enumerate(cases)
-            ),
-            batch_size=BATCH,
-        )
+        chains = [
+            Chain(
+                run=run,
+                case=case,
+                state=ChainState.PLAYED,
+                outcome=Outcome.COMPLETED,
+                trips_played=trips,
+                trips_scored=trips,
+                results={m.name: _results(kept[row]) for m in metrics},
+            )
+            for row, case in enumerate(cases)
+        ]
+        for chain in chains:
+            chain.sum_up()
+        chains = Chain.objects.bulk_create(chains, batch_size=BATCH)
         made = Trip.objects.bulk_create(_trips(chains, trips, pictures), batch_size=BATCH)
         distances = 0.8 * (1 - kept.ravel())
         Score.objects.bulk_create(

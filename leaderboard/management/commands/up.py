@@ -24,7 +24,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.metrics import weights
+from evaluation import weights
 
 #: What the pages cannot do without, and what the workers need on top.
 NEEDED = {

@@ -31,5 +31,6 @@ class Command(BaseCommand):
         self.stdout.write(f"{lost} pictures are lost, {orphans} files have no row.")
         if lost:
             raise CommandError(
-                "put the lost files back from a backup, or have their runs played anew"
+                "put the lost files back from a backup, or have them fetched or played again: "
+                "`manage.py recover_pictures RUN`"
             )
