@@ -18,10 +18,25 @@ from leaderboard.views import (
     texts,
     uploaded_chain,
 )
+from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
 
 urlpatterns = [
     path("", board.index, name="board"),
     path("board.png", crawlers.board_picture, name="board_picture"),
+    path("value/", value.index, name="value"),
+    path("value/figure.json", value.figure, name="value_figure"),
+    path("gallery/", gallery.index, name="gallery"),
+    path("new/", news.index, name="news"),
+    path("new/feed.atom", news.feed, name="feed"),
+    path("new/board/", news.then, name="board_then"),
+    path("models/<slug:slug>/card.png", cards.model, name="model_card"),
+    path("cases/<int:case_id>/card.png", cards.case, name="case_card"),
+    path("compare/card.png", cards.compare, name="compare_card"),
+    path("embed/board/", embeds.board, name="embed_board"),
+    path("embed/chart/", embeds.chart, name="embed_chart"),
+    path("tour/", tour.index, name="tour"),
+    path("subscribe/", subscriptions.subscribe, name="subscribe"),
+    path("subscriptions/<str:token>/", subscriptions.subscription, name="subscription"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),
@@ -48,6 +63,12 @@ urlpatterns = [
     path("submissions/<str:token>/", submissions.status, name="submission"),
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
+    re_path(
+        r"^submissions/(?P<token>[\w-]{1,43})/pictures/(?P<form>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
+        submissions.picture,
+        name="submission_picture",
+    ),
+    path("embargo/<str:token>/", submissions.embargo, name="embargo"),
     path("try/", uploaded_chain.index, name="upload_chain"),
     path("try/<str:token>/", uploaded_chain.detail, name="uploaded_chain"),
     path("try/<str:token>/state.json", uploaded_chain.state, name="uploaded_chain_state"),

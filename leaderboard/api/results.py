@@ -66,13 +66,20 @@ def leaderboard(
     metric: str = Query("", max_length=20),
     level: str = Query("", max_length=8, description=ONE_OF),
     cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),
+    q: str = Query("", max_length=60, description="Words of the name or the provider."),
+    provider: str = Query("", max_length=120),
     weights: str = Query("", max_length=8, description="open or closed."),
+    access: str = Query("", max_length=12, description="api, local or endpoint."),
+    price: str = Query("", max_length=8, description="USD that an edit may cost at most."),
+    since: str = Query("", max_length=10, description="On the board since, as 2026-11-17."),
     sort: str = Query("", max_length=20),
 ) -> Any:
     """The same rows, filters and numbers as the page."""
     asked = BoardQuery.parse(request.GET.dict())
     if asked is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
+    if asked.no_such_suite:
+        raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
     return asked
 
 

@@ -153,7 +153,7 @@ class BoardOut(Schema):
         return [
             {"model": row.model, "standing": row.standing, "semantic": row.semantic}
             | {column.file_name: column.value(row) for column in api_columns()}
-            for row in board_rows(asked.filters, asked.runs)
+            for row in board_rows(asked.filters, asked.runs, whole=True)
         ]
 
 
@@ -198,6 +198,15 @@ class RunOut(Schema):
         alias="published_secret",
         description="What seeds and order were drawn by; null until the run has finished.",
     )
+    marks_kept: float | None = Field(description="Median share of painted marks that came back.")
+    loss_under_audit: float | None = Field(description="Median loss by a harmless touch.")
+    changed_elsewhere: float | None = Field(
+        description="Median share that an edit changes outside the place where it is made."
+    )
+    held_because: list[str] = Field(
+        description="Why it is out of the ranks unless a person let it in."
+    )
+    decision: str = Field(description="What that person decided, and why.")
     edits_done: int
     edits_total: int
     calls: int
@@ -212,6 +221,10 @@ class RunOut(Schema):
     @staticmethod
     def resolve_ranked(run: Run) -> bool:
         return run.current and run.is_ranked
+
+    @staticmethod
+    def resolve_held_because(run: Run) -> list[str]:
+        return [str(flag.get("text", "")) for flag in run.flags if isinstance(flag, dict)]
 
 
 class Done(Schema):

@@ -29,9 +29,7 @@ class BoardRow:
     @property
     def provider(self) -> str:
         """Who serves the model; of local weights, who made them."""
-        if self.model.access == EditingModel.Access.LOCAL:
-            return self.model.organisation or self.model.provider
-        return self.model.provider or self.model.organisation
+        return provider_of(self.model)
 
     @property
     def half_life(self) -> float | None:
@@ -68,9 +66,15 @@ class BoardRow:
     @property
     def price(self) -> float | None:
         """USD per edit: as paid in this run, else as listed."""
-        paid = self.run.usd_per_edit
-        listed = self.model.price_per_edit
-        return paid if paid is not None else None if listed is None else float(listed)
+        return price_of(self.run)
+
+    @property
+    def usd_per_usable_trip(self) -> float | None:
+        """What a trip costs that the picture survives: two edits, and the trip that fails is paid too."""
+        usable, price = self.usable_trips, self.price
+        if price is None or not usable:
+            return None
+        return 2 * price * min(usable + 1, self.filters.suite.trips) / usable
 
     @property
     def seconds(self) -> float | None:
@@ -79,6 +83,24 @@ class BoardRow:
     @property
     def date(self) -> datetime.datetime | None:
         return self.run.finished_at or self.run.started_at
+
+    @property
+    def added(self) -> datetime.datetime | None:
+        """When the model came onto this board: its first run on the suite ended then."""
+        return self.run.added_at or self.run.finished_at
+
+
+def provider_of(model: EditingModel) -> str:
+    """Who serves the model; of local weights, who made them."""
+    if model.access == EditingModel.Access.LOCAL:
+        return model.organisation or model.provider
+    return model.provider or model.organisation
+
+
+def price_of(run: Run) -> float | None:
+    """USD per edit: as paid in this run, else as listed."""
+    paid, listed = run.usd_per_edit, run.editing_model.price_per_edit
+    return paid if paid is not None else None if listed is None else float(listed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,12 +472,38 @@ COLUMNS: tuple[Column, ...] = (
         largest_first=False,
     ),
     Column(
+        name="median_seconds",
+        value=lambda row: row.run.median_seconds,
+        help="Seconds that half of the edits took at most.",
+        decimals=2,
+    ),
+    Column(
+        name="p95_seconds",
+        value=lambda row: row.run.p95_seconds,
+        help="Seconds that 95 % of the edits took at most.",
+        decimals=2,
+    ),
+    Column(
+        name="usd_per_usable_trip",
+        value=lambda row: row.usd_per_usable_trip,
+        help="USD per usable trip: two edits each, the trip that failed is paid too.",
+        decimals=4,
+    ),
+    Column(
         name="date",
         value=lambda row: row.date,
-        help="When the run ended.",
+        help="When the run ended; below it, when the model came onto this board, if that was earlier.",
         type=datetime.datetime | None,
         label="Run",
         template=f"{CELLS}/date.html",
+    ),
+    Column(
+        name="added",
+        value=lambda row: row.added,
+        help="When the model came onto this board: its first run on the suite ended then.",
+        type=datetime.datetime | None,
+        label="Added",
+        under="date",
     ),
     Column(
         name="run",

@@ -15,7 +15,7 @@ from hashlib import sha256
 from django.core.cache import cache
 
 from evaluation.statistics.case_values import case_values
-from evaluation.statistics.comparison import Comparison, compare
+from evaluation.statistics.comparison import Comparison, Difference, compare
 from evaluation.statistics.events import Case, ChainResult
 from evaluation.statistics.standings import chain_of_numbers
 from leaderboard import formatting
@@ -115,13 +115,21 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
-        if round(abs(estimate), 1):
-            longer = formatting.in_trips(abs(estimate), 0)
-            return f"{better} stays usable {longer} longer than {worse}"
-        return f"{better} lasts a little longer than {worse}"
+        return f"{better} stays usable longer than {worse}{_by(comparison.usable_trips)}"
     return (
         f"{leader} and {other} cannot be told apart on {formatting.count(comparison.cases, 'case')}"
     )
+
+
+def _by(difference: Difference) -> str:
+    """ ", by 0.4 to 2.2 round trips"; empty where less than a tenth of a trip is all there is."""
+    size, bounds = abs(difference.estimate), difference.interval
+    if bounds is None:
+        return f", by {formatting.in_trips(size, 0)}" if round(size, 1) else ""
+    ends = sorted(abs(end) for end in (bounds.low, bounds.high) if end is not None)
+    if not round(ends[-1], 1):
+        return ""
+    return f", by {formatting.interval(ends[0], ends[-1]).replace('–', ' to ')} round trips"
 
 
 def nobody_reached(comparison: Comparison, trips: int) -> bool:

@@ -44,10 +44,16 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
             30,
             QUIET,
         )
+    return flat_png(image)
+
+
+def flat_png(image: Image.Image, *, photographs: bool = False) -> bytes:
+    """The drawing at its true size."""
     data = io.BytesIO()
     small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
     # A few flat colours and their edges: a palette is a quarter of the bytes.
-    small.quantize(96, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
+    small = small.quantize(256) if photographs else small.quantize(96, dither=Image.Dither.NONE)
+    small.save(data, "PNG", optimize=True)
     return data.getvalue()
 
 
@@ -69,6 +75,20 @@ class Pen:
         while text and self.draw.textlength(f"{text}…", font) > width * SCALE:
             text = text[:-1]
         return f"{text.rstrip()}…"
+
+    def wrapped(self, text: str, size: int, width: float, lines: int) -> list[str]:
+        """The text in lines of at most this width; the last one is cut where there are more."""
+        font = ImageFont.load_default(size * SCALE)
+        found: list[str] = []
+        words = text.replace("\u00a0", " ").split()
+        while words and len(found) < lines:
+            line = [words.pop(0)]
+            while (
+                words and self.draw.textlength(" ".join([*line, words[0]]), font) <= width * SCALE
+            ):
+                line.append(words.pop(0))
+            found.append(" ".join([*line, *words] if len(found) == lines - 1 else line))
+        return [self.fitting(line, size, width) for line in found]
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
         self.draw.rectangle(

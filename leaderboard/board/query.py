@@ -9,40 +9,82 @@ from typing import Any, Self
 from django import forms
 
 from evaluation.content.suites import find_suite
-from evaluation.metrics import HEADLINE
+from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics import levels
 from leaderboard import formatting
-from leaderboard.board.columns import sort_columns
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.columns import provider_of, sort_columns
+from leaderboard.board.filters import NO_CHOICE, BoardFilters
 from leaderboard.board.rows import metrics_of, runs_of, suites
-from leaderboard.models import Case, Run, Suite
+from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
 
 #: What an address may carry; anything else in it is ignored.
 PAIRS = "Edit pair"
-PARAMETERS = ("suite", "metric", "level", "cases", "weights", "sort", "every")
+PARAMETERS = (
+    *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
+    *("sort", "every"),
+)
+#: The most an edit may cost, in USD.
+PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class BoardForm(forms.Form):
     """Choices that depend on what the database holds."""
 
-    suite = forms.ChoiceField(required=False)
-    metric = forms.ChoiceField(required=False)
+    q = forms.CharField(
+        required=False,
+        label="Search",
+        max_length=60,
+        widget=forms.TextInput({"type": "search", "placeholder": "Name or provider"}),
+    )
+    suite = forms.ChoiceField(required=False, label="Suite")
+    metric = forms.ChoiceField(required=False, label="Metric")
     level = forms.ChoiceField(required=False, label="Until")
-    cases = forms.ChoiceField(required=False)
+    cases = forms.ChoiceField(required=False, label="Cases")
     weights = forms.ChoiceField(
-        required=False, choices=[("", "All models"), ("open", "Open weights"), ("closed", "Closed")]
+        required=False,
+        label="Weights",
+        choices=[("", "Open or closed"), ("open", "Open weights"), ("closed", "Closed")],
+    )
+    provider = forms.ChoiceField(required=False, label="Provider")
+    access = forms.ChoiceField(
+        required=False,
+        label="How it is called",
+        choices=[
+            ("", "Any way"),
+            *(
+                (way.value, way.label)
+                for way in (
+                    EditingModel.Access.API,
+                    EditingModel.Access.LOCAL,
+                    EditingModel.Access.ENDPOINT,
+                )
+            ),
+        ],
+    )
+    price = forms.ChoiceField(
+        required=False,
+        label="Price per edit",
+        choices=[("", "Any price"), *((f"{usd:g}", f"up to ${usd:.2f}") for usd in PRICES)],
+    )
+    since = forms.DateField(
+        required=False, label="Added since", widget=forms.DateInput({"type": "date"}, "%Y-%m-%d")
     )
     sort = forms.ChoiceField(required=False, label="Sort by")
     every = forms.ChoiceField(required=False, choices=[("1", "")])
 
-    def offer(self, suites: Sequence[Suite], metrics: Sequence[str], scopes: Any) -> None:
+    def offer(
+        self,
+        suites: Sequence[Suite],
+        metrics: Sequence[str],
+        scopes: Any,
+        providers: Sequence[str],
+    ) -> None:
         """Fill in what can be chosen."""
+        self._choices("provider", [("", "Everybody"), *((name, name) for name in providers)])
         self._choices("suite", [(suite.key, str(suite)) for suite in suites])
         self._choices("metric", [(name, formatting.metric_choice(name)) for name in metrics])
-        self._choices(
-            "level", [(f"{n:g}", f"{levels.lost(n)} is lost") for n in reversed(levels.LEVELS)]
-        )
+        self._choices("level", [(f"{n:g}", levels.is_lost(n)) for n in reversed(levels.LEVELS)])
         self._choices("cases", scopes)
         self._choices(
             "sort", [(sign + name, name) for name in sort_columns() for sign in ("", "-")]
@@ -71,6 +113,10 @@ class BoardQuery:
     remarks: list[str]
     #: A later version of the suite; its cases are other cases.
     newer: Suite | None
+    #: Whether a suite was asked for that is not there; another one is shown, which files never do.
+    no_such_suite: bool = False
+    #: Whether the self-test is all there is to show.
+    only_self_test: bool = False
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> Self | None:
@@ -80,26 +126,33 @@ class BoardQuery:
             return None
         asked = {name: query.get(name, "") for name in PARAMETERS}
         suite = find_suite(asked["suite"], offered)
-        remarks = (
-            [] if suite or not asked["suite"] else [f"There is no suite “{asked['suite'][:60]}”."]
-        )
+        no_such_suite = suite is None and bool(asked["suite"])
         suite = suite or offered[0]
+        remarks = (
+            [f"There is no suite “{asked['suite'][:60]}”. {suite} is shown instead."]
+            if no_such_suite
+            else []
+        )
         runs = runs_of(suite)
         metrics = metrics_of(runs) or [HEADLINE]
         scopes = _scopes(suite)
+        providers = _providers(runs)
         form = BoardForm({**asked, "suite": suite.key})
-        form.offer(offered, metrics, scopes)
+        form.offer(offered, metrics, scopes, providers)
         form.is_valid()
-        for name in form.errors:
-            label = form.fields[name].label or name
-            remarks.append(f"{label}: “{asked[name][:60]}” is not known here and was ignored.")
+        remarks += [_ignored(form, name, asked[name], suite, metrics[0]) for name in form.errors]
         values = form.cleaned_data
         filters = BoardFilters(
             suite=suite,
             metric=values.get("metric") or metrics[0],
             level=float(values.get("level") or levels.DEFAULT_LEVEL),
             scope=values.get("cases") or "all",
+            search=values.get("q") or "",
+            provider=values.get("provider") or "",
             weights=values.get("weights") or "",
+            access=values.get("access") or "",
+            price=float(values["price"]) if values.get("price") else None,
+            since=values.get("since"),
             sort=values.get("sort") or "half_life",
             every=bool(values.get("every")),
         )
@@ -109,11 +162,16 @@ class BoardQuery:
                 "metric": filters.metric,
                 "level": f"{filters.level:g}",
                 "cases": filters.scope,
+                "q": filters.search,
+                "provider": filters.provider,
                 "weights": filters.weights,
+                "access": filters.access,
+                "price": "" if filters.price is None else f"{filters.price:g}",
+                "since": filters.since,
                 "sort": filters.sort,
             }
         )
-        shown.offer(offered, metrics, _without_pairs(scopes, filters.scope))
+        shown.offer(offered, metrics, _without_pairs(scopes, filters.scope), providers)
         shown.offer_sorts(filters)
         del shown.fields["every"]  # a new choice starts with the first rows again
         newest = find_suite(suite.slug, offered)
@@ -123,7 +181,50 @@ class BoardQuery:
             runs,
             remarks,
             newest if newest and newest.version > suite.version else None,
+            no_such_suite,
+            not any(getattr(one, "has_results", False) and not one.is_self_test for one in offered),
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its page may be kept: of mistakes and of words to search for there is no end."""
+        return not (self.remarks or self.filters.search or self.filters.since)
+
+    @property
+    def chooses_more(self) -> bool:
+        """Whether one of the filters is used that the page folds away."""
+        filters = self.filters
+        return bool(filters.provider or filters.access or filters.price or filters.since)
+
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """What leaves models out, in words, each with the query without it."""
+        filters, fields = self.filters, self.form.fields
+        found = [("search", f"“{filters.search}”")] if filters.search else []
+        found += [("provider", filters.provider)] if filters.provider else []
+        for name in ("weights", "access", "price"):
+            field = fields[name]
+            assert isinstance(field, forms.ChoiceField)  # noqa: S101
+            said = dict(field.choices)  # type: ignore[arg-type]
+            value = self.form.initial[name]
+            found += [(name, str(said[value]))] if value else []
+        found += [("since", f"since {filters.since:%-d %B %Y}")] if filters.since else []
+        return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in found]
+
+
+def _providers(runs: Sequence[Run]) -> list[str]:
+    """Who serves or made the models of these runs."""
+    found = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
+    return sorted(found - {""}, key=str.casefold)
+
+
+def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
+    """What is said of a value that makes no sense here."""
+    if name == "metric" and value in METRICS:
+        missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
+        return f"{suite} has no results by {missing} yet; these are by {shown}."
+    label = form.fields[name].label or name
+    return f"{label}: “{value[:60]}” is not known here and was ignored."
 
 
 def _scopes(suite: Suite) -> list[Any]:

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef
 
 from evaluation.metrics import in_order, semantic_metrics
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, sorted_rows
+from leaderboard.board.columns import BoardRow, price_of, provider_of, sorted_rows
 from leaderboard.board.filters import BoardFilters
 from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
@@ -41,7 +41,8 @@ def runs_of(suite: Suite) -> list[Run]:
     )
     found: dict[int, Run] = {}
     for run in runs:
-        found.setdefault(run.editing_model_id, run)
+        first = found.setdefault(run.editing_model_id, run)
+        first.added_at = min(filter(None, (first.added_at, run.finished_at)), default=None)
     return list(found.values())
 
 
@@ -50,11 +51,16 @@ def metrics_of(runs: Iterable[Run]) -> list[str]:
     return in_order(name for run in runs for name in run.scored_metrics)
 
 
-def board_rows(filters: BoardFilters, runs: Sequence[Run] | None = None) -> list[BoardRow]:
-    """Ranked models, then those that are not ranked, then the yardsticks; each group sorted."""
-    runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters.weights)]
+def board_rows(
+    filters: BoardFilters, runs: Sequence[Run] | None = None, *, whole: bool = False
+) -> list[BoardRow]:
+    """Ranked models, then those that are not ranked, then the yardsticks; each group sorted.
+
+    `whole` standings have also what no page shows of all models at once.
+    """
+    runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters)]
     names = {filters.metric, *semantic_metrics()}
-    standings = _standings(runs, filters.level, filters.scope, names)
+    standings = _standings(runs, filters.level, filters.scope, names, whole=whole)
     semantic = standings.get(semantic_metric(runs, standings) or "", {})
     chosen = standings.get(filters.metric, {})
     for run in runs:
@@ -111,8 +117,12 @@ FROM leaderboard_run
 """
 
 
+#: Lists that take longer to read than all else that the board shows of a model.
+BY_TRIP = ("survival", "incidence", "usable_by_trip")
+
+
 def _standings(
-    runs: Iterable[Run], level: float, scope: str, names: Iterable[str]
+    runs: Iterable[Run], level: float, scope: str, names: Iterable[str], *, whole: bool
 ) -> dict[str, dict[int, Standing]]:
     """Standings by metric name and run: of a metric, only the version most runs have."""
     found = list(
@@ -123,7 +133,7 @@ def _standings(
             metric__name__in=names,
         )
         .select_related("metric")
-        .defer("details")
+        .defer("details", *(() if whole else BY_TRIP))
     )
     versions = Counter((s.metric.name, s.metric_id) for s in found)
     kept: dict[str, int] = {}
@@ -166,13 +176,8 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
         if run.verified is None:
             return "Played elsewhere, not checked yet"
         return f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
-    if run.flags and not run.cleared:
-        return "Flagged, under review"
-    if not run.complete:
-        missing = run.chains_total - run.chains_done
-        return (
-            f"Incomplete: {formatting.count(missing, 'case')} missing" if missing else "Incomplete"
-        )
+    if reason := run.unranked_reason:
+        return f"{reason[:1].upper()}{reason[1:]}"
     label = formatting.metric_label(filters.metric)
     scored = filters.metric in run.scored_metrics
     if scored and measured:
@@ -180,7 +185,19 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 
-def _wanted(run: Run, weights: str) -> bool:
-    if not weights or run.editing_model.is_reference:
+def _wanted(run: Run, filters: BoardFilters) -> bool:
+    """Whether the choice of models leaves this one in; the yardsticks always stay."""
+    model = run.editing_model
+    if model.is_reference:
         return True
-    return run.editing_model.open_weights is (weights == "open")
+    words = f"{model.name} {model.slug} {model.provider} {model.organisation}".casefold()
+    price = price_of(run)
+    added = run.added_at and run.added_at.date()
+    return (
+        all(word in words for word in filters.search.casefold().split())
+        and filters.provider in ("", provider_of(model))
+        and (not filters.weights or model.open_weights is (filters.weights == "open"))
+        and filters.access in ("", model.access)
+        and (filters.price is None or (price is not None and price <= filters.price))
+        and (filters.since is None or (added is not None and added >= filters.since))
+    )

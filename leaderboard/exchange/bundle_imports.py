@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from evaluation.bundle.checks import Check, verdict
-from evaluation.bundle.format import Bundle, BundleError, ChainLine, HalfRow
+from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow
 from evaluation.bundle.verification import Verification
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import ImageError, Picture
@@ -20,6 +20,7 @@ from evaluation.measuring.scoring import Scorer
 from leaderboard import standings
 from leaderboard.content.loading import store_suite
 from leaderboard.models import (
+    Audit,
     Calibration,
     Case,
     Chain,
@@ -79,6 +80,7 @@ def import_bundle(
         metrics, notes = _metrics(bundle, suite, verification.scorer, verification.unable)
         run = _run(bundle, suite, model, metrics, dict(counts), publish)
         _chains(bundle, run, metrics)
+        _audits(bundle, run)
         standings.rebuild(run)
         standings.refresh_ranks(suite)
     run.refresh_from_db()
@@ -180,12 +182,16 @@ def _run(
         suite=suite,
         state=RunState.FINISHED,
         secret=stated.secret,
+        earlier_secrets=stated.earlier_secrets,
         metrics=pinned,
         provenance=stated.provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
         verified=verdict(counts),
         published=publish,
         flags=stated.flags,
+        marks_kept=stated.marks_kept,
+        loss_under_audit=stated.loss_under_audit,
+        changed_elsewhere=stated.changed_elsewhere,
         chains_total=suite.chain_count,
         chains_done=len(chains),
         edits_total=suite.chain_count * suite.trips * 2,
@@ -242,6 +248,7 @@ def _trips(
             worst_place=trip.worst_place,
             undo=trip.undo,
             evidence=trip.evidence,
+            damage=trip.damage,
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips
@@ -255,7 +262,27 @@ def _trips(
     )
 
 
-def _stored(bundle: Bundle, half: HalfRow | None) -> StoredImage | None:
+def _audits(bundle: Bundle, run: Run) -> None:
+    chains = {(chain.case.slug, chain.repeat): chain for chain in run.chains.select_related("case")}
+    Audit.objects.bulk_create(
+        Audit(
+            chain=chain,
+            number=line.number,
+            kind=line.kind,
+            outcome=line.outcome,
+            words=line.words[:200],
+            sent=_stored(bundle, line.sent),
+            answer=_stored(bundle, line.answer),
+            seed=line.seed,
+            seconds=line.seconds,
+            finding=line.finding,
+        )
+        for line in bundle.document.audits
+        if (chain := chains.get((line.case, line.repeat)))
+    )
+
+
+def _stored(bundle: Bundle, half: FileRow | None) -> StoredImage | None:
     """The picture in storage; None where the bundle has none, or none that can be shown."""
     data = bundle.picture(half.sha256) if half else None
     if data is None:

@@ -12,9 +12,11 @@ from django.db.models import Count, Prefetch, Sum
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
+from evaluation.editors.payloads import KEPT_AT
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import standings
 from leaderboard.models import (
+    Audit,
     Calibration,
     Chain,
     MetricVersion,
@@ -35,8 +37,9 @@ STANDING_FIELDS = (
     *("usable_trips", "usable_trips_low", "usable_trips_high", "auc", "auc_low", "auc_high"),
     *("median", "usable_by_trip", "curve", "survival", "incidence", "counts"),
 )
+AUDIT_FIELDS = ("number", "kind", "outcome", "words", "seed", "seconds", "finding")
 #: Of a standing's details, those that need no other rows to be understood.
-DETAILS = ("jpeg", "dynamics", "shape", "repeats")
+DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
 #: Options that are nobody else's business: where a private endpoint is, and what it is sent.
 PRIVATE = ("url", "headers", "api_key", "extra")
 
@@ -75,11 +78,17 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         },
         "run": {
             "secret": run.secret,
+            "earlier_secrets": run.earlier_secrets,
             "state": run.state,
             "source": run.source,
             "metrics": run.metrics,
             "provenance": run.public_provenance,
             "flags": run.flags,
+            "cleared": run.cleared,
+            "decision": run.decision,
+            "marks_kept": run.marks_kept,
+            "loss_under_audit": run.loss_under_audit,
+            "changed_elsewhere": run.changed_elsewhere,
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
             "calls": run.calls,
@@ -93,6 +102,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         ],
         "calibrations": _calibrations(run, metrics),
         "chains": _chains(run, metrics),
+        "audits": _audits(run),
         "standings": _standings(run),
     }
 
@@ -145,6 +155,7 @@ def _trip(
             return None
         seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
         notes = trip.edited_notes if direction == "forward" else trip.restored_notes
+        notes = {name: value for name, value in notes.items() if name != KEPT_AT}
         seed = trip.edited_seed if direction == "forward" else trip.restored_seed
         cost, attempts = ledger[chain.pk, trip.number, direction]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
@@ -163,8 +174,29 @@ def _trip(
         "worst_place": trip.worst_place,
         "undo": trip.undo,
         "evidence": trip.evidence,
+        "damage": trip.damage,
         "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     }
+
+
+def _audits(run: Run) -> list[dict[str, Any]]:
+    audits = Audit.objects.filter(chain__run=run).select_related("chain__case", "sent", "answer")
+    ledger = _ledger(run)
+    rows = []
+    for audit in audits.order_by("chain__case__position", "chain__repeat", "number"):
+        cost, attempts = ledger[audit.chain_id, audit.number, "audit"]
+        rows.append(
+            {name: getattr(audit, name) for name in AUDIT_FIELDS}
+            | {
+                "case": audit.chain.case.slug,
+                "repeat": audit.chain.repeat,
+                "sent": _file(audit.sent) if audit.sent else None,
+                "answer": _file(audit.answer) if audit.answer else None,
+                "cost": cost,
+                "attempts": attempts,
+            }
+        )
+    return rows
 
 
 def _ledger(run: Run) -> Ledger:
@@ -192,12 +224,14 @@ def _file(stored: StoredImage) -> dict[str, Any]:
 
 
 def _stored(run: Run) -> list[StoredImage]:
-    """Every picture of a run once, by name: the sources and all answers."""
-    trips = Trip.objects.filter(chain__run=run)
+    """Every picture of a run once, by name: the sources, all answers, what audits sent."""
+    trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
         *run.suite.pictures.values_list("stored", flat=True),
         *trips.values_list("edited", flat=True),
         *trips.values_list("restored", flat=True),
+        *audits.values_list("sent", flat=True),
+        *audits.values_list("answer", flat=True),
     }
     found = StoredImage.objects.in_bulk(sorted(keys - {None}))
     return [found[key] for key in sorted(found)]

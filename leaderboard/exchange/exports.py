@@ -69,6 +69,17 @@ def bibtex(filters: BoardFilters) -> str:
     )
 
 
+def citation(filters: BoardFilters) -> str:
+    """The same as a line of text, for those who do not use BibTeX; dated by its reader."""
+    suite = filters.suite
+    return (
+        "The ConvergeBench contributors. ConvergeBench: convergence half-life of image-editing "
+        f"models. {suite} (content hash {suite.content_hash[:12]}), "
+        f"{formatting.metric_label(filters.metric)} at level {filters.level:g}. "
+        f"{absolute(f'/?{filters.query()}')}"
+    )
+
+
 def badge(standing: Standing | None) -> str:
     """An SVG badge: half-life and rank, for a model's README."""
     label = "ConvergeBench"

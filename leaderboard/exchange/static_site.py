@@ -1,12 +1,15 @@
 """The site as plain files: pages, strips, pictures and downloads that any web host serves.
 
 The pages are asked for as a visitor would and their links followed, so what is
-frozen is what is shown. Addresses with a query point at the plain page; what
-needs a server (forms, the API) at a page that says so.
+frozen is what is shown. Tables to download are written as files. What needs a server (choices,
+sorting, the API) leads to the live site, where there is one, or to a page that says so; forms
+are shown and can be used on the live site only. All links are relative: a snapshot works in a
+folder of a host, too.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shutil
 from collections import deque
@@ -26,11 +29,23 @@ from leaderboard.exchange.sitemaps import SITEMAPS
 
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"
-ALIVE = re.compile(r"/(submit|submissions|try|admin|api|livez|readyz|metrics|accounts)(/|$)")
+ALIVE = re.compile(
+    r"/(submit|submissions|subscribe|subscriptions|try|admin|api|livez|readyz|metrics|accounts)(/|$)"
+)
 ATTRIBUTE = re.compile(r'(\s(?:href|src|srcset|action|poster|data-[\w-]+)=)"([^"]*)"')
 PICTURE = re.compile(r"/pictures/(thumbnail|copy|original|jpeg)/[0-9a-f]{64}(/\d+)?$")
+#: Pages that are shown whatever their query says; of others a query makes another page.
+SAME_PAGE = re.compile(r"/models/[\w-]+/$")
+TABLE = re.compile(r"(?:^|&)format=(csv|json)(?:&|$)")
+FILE_NAME = re.compile(r'filename="?([\w.-]+)"?')
+FORM = re.compile(r"(<form[^>]*>)(.*?)(</form>)", re.DOTALL)
+#: What stands outside of a form and belongs to it.
+OF_A_FORM = re.compile(r'<(input|button|select)([^>]*\sform="[^"]+")([^>]*)>')
+LOCAL = ("localhost", "127.0.0.1", "::1")
 MAIN = re.compile(r"(<main[^>]*>)")
 HTML = "text/html"
+#: A board has a table for each of its choices; nobody needs them all.
+MOST_TABLES = 200
 
 
 class FreezeError(ValueError):
@@ -49,8 +64,13 @@ class Frozen:
 class Freezer:
     """Walks the site from its front page and writes what it finds under `out`."""
 
-    def __init__(self, out: Path, host: str = "") -> None:
+    def __init__(self, out: Path, host: str = "", live_url: str = "") -> None:
         self.out = out
+        self.live_url = (live_url or settings.SITE_URL).rstrip("/")
+        #: Whether others can reach it; a machine's own name is of no use to them.
+        self.is_live = urlsplit(self.live_url).hostname not in (*LOCAL, None)
+        #: Where tables were written, by the address that gave them.
+        self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
         self.client = Client(headers={"host": self.host})
         self.seen: set[str] = set()
@@ -95,8 +115,29 @@ class Freezer:
 
     def _follow(self, page: str, url: str) -> None:
         path = self._own(page, url)
-        if path and not path.startswith(settings.STATIC_URL):
+        if not path or path.startswith(settings.STATIC_URL):
+            return
+        if TABLE.search(_query(url)):
+            self._write_table(f"{path}?{_query(url)}")
+        else:
             self._want(_plain(path))
+
+    def _write_table(self, address: str) -> None:
+        """Write the table that this address gives, under the name it gives it."""
+        if address in self.tables or len(self.tables) >= MOST_TABLES:
+            return
+        answer = self.client.get(address, secure=not settings.DEBUG)
+        named = FILE_NAME.search(answer.headers.get("Content-Disposition", ""))
+        if answer.status_code != 200 or not named:
+            self.found.missing.append(address)
+            return
+        stem, _, ending = named[1].rpartition(".")
+        path = f"/downloads/{stem}.{ending}"
+        if path in self.tables.values():
+            path = f"/downloads/{stem}-{len(self.tables)}.{ending}"
+        self.tables[address] = path
+        self._write(path.lstrip("/"), _body(answer))
+        self.found.files += 1
 
     def _own(self, page: str, url: str) -> str | None:
         """The path on this site that a link leads to; None for all others."""
@@ -121,23 +162,41 @@ class Freezer:
                 new = self._link(page, value)
             return f'{name}"{new}"'
 
-        note = (
-            f'<p class="note">A snapshot of {timezone.now():%-d %B %Y}; the live site is '
-            f'<a href="{escape(settings.SITE_URL)}">{escape(settings.SITE_URL)}</a>.</p>'
-        )
+        note = f'<p class="note">A snapshot of {timezone.now():%-d %B %Y}. {self._live_words()}</p>'
         text = text.replace("<head>", f"<head>\n{_policy()}", 1)
-        return MAIN.sub(rf"\1{note}", ATTRIBUTE.sub(attribute, text), count=1)
+        text = FORM.sub(r'\1<fieldset disabled class="frozen">\2</fieldset>\3', text)
+        text = FORM.sub(rf"\1\2\3{self._frozen_words(page)}", text)
+        # Its script would offer what only a server can do.
+        text = OF_A_FORM.sub(r"<\1\2\3 disabled>", text).replace('id="compare-button"', "")
+        text = MAIN.sub(rf"\1{note}", ATTRIBUTE.sub(attribute, text), count=1)
+        # What is left names the site to others: its citation, its picture.
+        return text.replace(settings.SITE_URL, self.live_url if self.is_live else "")
+
+    def _live_words(self) -> str:
+        if not self.is_live:
+            return "It is not said where the live site is."
+        return f'The live site is <a href="{escape(self.live_url)}">{escape(self.live_url)}</a>.'
+
+    def _frozen_words(self, page: str) -> str:
+        there = f'<a href="{escape(self.live_url + page)}">live site</a>'
+        where = there if self.is_live else "live site"
+        return f'<p class="small muted">These choices work on the {where} only.</p>'
 
     def _link(self, page: str, url: str) -> str:
-        path = self._own(page, url)
+        path, query = self._own(page, url), _query(url)
         if path is None:
             return url
         if path.startswith(settings.STATIC_URL):
-            return path
+            return _relative(page, path)
+        if table := self.tables.get(f"{path}?{query}"):
+            return _relative(page, table)
+        other = query and path.endswith("/") and not SAME_PAGE.match(path)
+        if self.is_live and (other or ALIVE.match(path)):
+            return escape(f"{self.live_url}{path}{'?' if query else ''}{query}")
         path, fragment = _plain(path), urldefrag(unescape(url)).fragment
-        if ALIVE.match(path) or self.dead.get(path) or path not in self.seen:
-            return ELSEWHERE
-        return _address(path) + (f"#{fragment}" if fragment else "")
+        if other or ALIVE.match(path) or self.dead.get(path) or path not in self.seen:
+            return _relative(page, ELSEWHERE)
+        return _relative(page, _address(path)) + (f"#{fragment}" if fragment else "")
 
     def _static(self) -> None:
         """All static files: as they are in the project, and as they were collected."""
@@ -160,8 +219,8 @@ class Freezer:
             '<link rel="icon" href="data:,">'
             "<title>ConvergeBench, a snapshot</title></head><body><main><h1>A snapshot</h1>"
             f"<p>These pages were saved on {timezone.now():%-d %B %Y}. What you asked for needs "
-            f'the live site: <a href="{escape(settings.SITE_URL)}">{escape(settings.SITE_URL)}'
-            '</a>.</p><p><a href="/">Back to the board</a></p></main></body></html>'
+            f"the live site. {self._live_words()}</p>"
+            '<p><a href="../">Back to the board</a></p></main></body></html>'
         )
         self._write(_file(ELSEWHERE), text.encode())
 
@@ -171,6 +230,17 @@ class Freezer:
             raise FreezeError(f"{name} would leave {self.out}")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
+
+
+def _query(url: str) -> str:
+    return urlsplit(unescape(url)).query
+
+
+def _relative(page: str, path: str) -> str:
+    """How a page of the snapshot names another: also right in a folder of a host."""
+    folder = page if page.endswith("/") else f"{page.rpartition('/')[0]}/"
+    found = posixpath.relpath(path, folder)
+    return f"{found}/" if path.endswith("/") else found
 
 
 def _policy() -> str:

@@ -13,15 +13,16 @@ from html import escape, unescape
 from typing import Any
 
 from evaluation.content.suites import ticks
-from evaluation.statistics.levels import DEFAULT_LEVEL, lost
+from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
 
 Figure = dict[str, Any]
 
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-#: chart.js leaves these out of narrow charts; the legend names the yardsticks too.
-WIDE_ONLY = "wide only"
+YARDSTICK_DASHES = ("dot", "longdash", "dashdot", "dash")
+#: In narrow charts chart.js moves these into the plot, where there is room.
+END_NAME = "end name"
 NAME_HEIGHT = 0.05
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 
@@ -53,6 +54,10 @@ class Chart:
     subtitle: str = ""
     height: str = field(default="tall")  # "tall" or "short": the room kept before it loads
     sources: Sequence[Source] = ()
+    #: What a downloaded picture says below: suite, metric and date.
+    about: str = ""
+    #: What a downloaded picture is called; the id where it is empty.
+    file_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,13 @@ class Curve:
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     """Picture kept by round trip: a line with a band per model, yardsticks thin and grey."""
     traces: list[Figure] = []
-    series = 0
+    series = yardsticks = 0
     for curve in curves:
         if curve.yardstick:
-            traces.append(_line(curve, "var(--ink-3)", DASHES[2], MARKERS[0], 1.2))
+            # All in grey, so the dashes tell them apart.
+            dash = YARDSTICK_DASHES[yardsticks % len(YARDSTICK_DASHES)]
+            traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
+            yardsticks += 1
             continue
         colour = f"--series-{series % COLOURS + 1}"
         # Hue repeats after 8, dash after 5, marker after 7: no two of 280 look alike.
@@ -96,7 +104,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
         "layout": layout(
             xaxis={
                 "title": {"text": "round trips"},
-                "tickvals": [0, *ticks(trips)],
+                "tickvals": axis_numbers(trips),
                 # Room at the right for the names of the yardsticks.
                 "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
             },
@@ -110,7 +118,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             shapes=[_level(0, "solid"), _level(DEFAULT_LEVEL, "dot")],
             annotations=[
                 _remark(0, "blank card"),
-                _remark(DEFAULT_LEVEL, f"{lost()} is lost"),
+                _remark(DEFAULT_LEVEL, is_lost()),
                 *_names([curve for curve in curves if curve.yardstick], trips),
             ],
         ),
@@ -156,6 +164,11 @@ class LegendItem:
     dash: str
     marker: str
     shown: bool
+
+
+def axis_numbers(trips: int) -> list[int]:
+    """The trips that an axis names: every one up to ten, else those people read."""
+    return list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
 
 
 def legend(figure: Figure) -> list[LegendItem]:
@@ -310,6 +323,6 @@ def _names(yardsticks: Sequence[Curve], trips: int) -> list[Figure]:
     for y, name in ends:
         y = max(y, free)
         free = y + NAME_HEIGHT
-        place = {"xref": "x", "x": trips, "yanchor": "middle", "xshift": 4, "name": WIDE_ONLY}
+        place = {"xref": "x", "x": trips, "yanchor": "middle", "xshift": 4, "name": END_NAME}
         names.append(_remark(y, plain(name)) | place)
     return names

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluation.content.suites import ticks
-from evaluation.statistics.events import CAUSES
+from evaluation.statistics.events import CAUSES, CROSSINGS
 from leaderboard import formatting
 from leaderboard.models import Case, Standing, StoredImage, Trip
-from leaderboard.pages.charts import Chart, Figure, Table, layout, rounded
+from leaderboard.pages.charts import Chart, Figure, Table, axis_numbers, layout, rounded
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,20 @@ class Cause:
     @property
     def words(self) -> str:
         return CAUSES[self.name]
+
+
+#: The share of chains from which on a cause is part of how long a model lasts.
+TELLING = 0.2
+
+
+def telling(standing: Standing) -> str:
+    """What ended many chains other than wear, in words: "the edit was not made in 6 of 18 chains"; else empty."""
+    chains, counts = standing.counts.get("chains") or 0, standing.counts.get("causes") or {}
+    ends = {name: counts.get(name, 0) for name in CAUSES if name not in CROSSINGS}
+    most = max(ends, key=lambda name: ends[name])
+    if not chains or ends[most] < TELLING * chains:
+        return ""
+    return f"{CAUSES[most]} in {ends[most]} of {formatting.count(chains, 'chain')}"
 
 
 def wanted(standing: Standing) -> list[tuple[int, int]]:
@@ -133,7 +147,7 @@ def _figure(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Figu
         "layout": layout(
             xaxis={
                 "title": {"text": "round trips"},
-                "tickvals": [0, *ticks(trips)],
+                "tickvals": axis_numbers(trips),
                 "range": [0, trips],
             },
             yaxis={

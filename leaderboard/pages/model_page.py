@@ -17,6 +17,7 @@ from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
+from leaderboard.pages.endings import telling
 from leaderboard.pages.strips import like_jpeg
 
 #: What each regime of a chain looks like, for people who never heard of a contraction.
@@ -32,7 +33,7 @@ OUTCOMES = {
     "refused": "refused",
     "blank": "ended by a blank picture",
     "failed": "ended without a usable answer",
-    "lost": "lost by us",
+    "lost": "lost through our fault",
     "change_not_seen": "with a trip where no change was seen",
     "reframed": "with a trip that changed the shape of the picture",
     "recovered": f"came back above {left()} after having lost it",
@@ -41,14 +42,15 @@ OUTCOMES = {
 
 def answer(standing: Standing, trips: int) -> str:
     """How long a picture lasts, in one sentence that is true at both ends of the scale."""
-    usable = standing.usable_trips
+    usable, cause = standing.usable_trips, telling(standing)
+    broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
         return f"Every picture is still usable after {formatting.count(trips, 'round trip')}."
     if usable < 0.05:
-        return "No picture outlasts its first round trip."
+        return f"No picture outlasts its first round trip.{broken}"
     return (
         f"A picture stays usable for {usable:.1f} of {formatting.count(trips, 'round trip')} "
-        "on average."
+        f"on average.{broken}"
     )
 
 
@@ -120,7 +122,7 @@ def _finding(standings: Mapping[str, Standing], trips: int) -> str:
     most, least = max(left, key=lambda n: left[n]), min(left, key=lambda n: left[n])
     start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
     if formatting.percent(left[most]) == formatting.percent(left[least]):
-        return f"{start} the picture, by whatever metric"
+        return f"{start} the picture, by every metric"
     kept, gone = (formatting.looks_at(name) or name for name in (most, least))
     return f"{start} {kept}, {formatting.percent(left[least])} of {gone}"
 
@@ -211,7 +213,7 @@ class Motion:
 
 
 def motion(details: Mapping[str, Any]) -> Motion | None:
-    """Where the chains head, in words; None where that was not measured."""
+    """Where chains end up, in words; None where that was not measured."""
     known = details.get("dynamics") or {}
     counts = known.get("regimes") or {}
     chains = known.get("chains") or sum(counts.values())
@@ -246,7 +248,7 @@ def _motion_sentence(
         "" if limit is None else f" What is left at the end: {formatting.percent(max(0, limit))}."
     )
     if name == "undetermined":
-        return f"Where the chains head cannot be told: too few trips, or too uneven ones.{left}"
+        return f"Where the chains end up cannot be told: too few trips, or too uneven ones.{left}"
     where = "every chain" if count == chains else f"{count} of {chains} chains"
     return f"In {where} the picture {meaning}.{left}"
 
@@ -287,7 +289,9 @@ def reproduce(run: Run) -> str:
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
     play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
-    secret = run.published_secret
+    secret = (
+        None if run.earlier_secrets else run.published_secret
+    )  # one draws no more than its part
     return shlex.join([*play, "--secret", secret] if secret else play)
 
 

@@ -23,6 +23,7 @@ from leaderboard.pages.charts import (
     Figure,
     Source,
     Table,
+    axis_numbers,
     layout,
     plain,
     rounded,
@@ -156,7 +157,7 @@ def _layout(metric: str, last: int) -> Figure:
     return layout(
         xaxis={
             "title": {"text": "round trips"},
-            "tickvals": [0, *ticks(last)],
+            "tickvals": axis_numbers(last),
             "range": [0, last * 1.02],
         },
         yaxis={"title": {"text": title}},

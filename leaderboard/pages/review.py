@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Self
 
 from evaluation.metrics import HEADLINE
-from leaderboard.models import Audit, EditingModel, Run, Standing, Suite
+from leaderboard.endpoints import host_of
+from leaderboard.models import Audit, EditingModel, Run, Standing, Submission, Suite
 from leaderboard.models.runs import RunState
 
 
@@ -25,25 +25,52 @@ def audits(run: Run) -> list[Audit]:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """How often: this model, all at its address, all of its organisation."""
+
+    model: int
+    address: int
+    organisation: int
+
+    @classmethod
+    def count(cls, rows: Iterable[tuple[bool, str, str]], host: str, organisation: str) -> Self:
+        """Of rows that say whether it was this model, at which host and whose."""
+        rows = list(rows)
+        return cls(
+            model=sum(own for own, _, _ in rows),
+            address=sum(bool(host) and other == host for _, other, _ in rows),
+            organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
+        )
+
+
+@dataclass(frozen=True)
 class Tries:
     """How often a model was tried on a suite: the best of many tries looks better than it is."""
 
-    runs: int
-    same_address: int
-    same_organisation: int
+    runs: Tried
+    submissions: Tried
 
 
 def tries(model: EditingModel, suite: Suite) -> Tries:
-    """Runs of the model on the suite, of all models at its address, and of its organisation."""
+    """Runs on the suite, and submissions for it, whatever became of them."""
     ours = Run.objects.filter(suite=suite, source=Run.Source.OURS)
-    names = ("editing_model", "editing_model__options", "editing_model__organisation")
-    rows = [(pk, _host(options), who.casefold()) for pk, options, who in ours.values_list(*names)]
-    host, organisation = next((about for pk, *about in rows if pk == model.pk), ("", ""))
-    return Tries(
-        runs=sum(pk == model.pk for pk, _, _ in rows),
-        same_address=sum(bool(host) and other == host for _, other, _ in rows),
-        same_organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
-    )
+    names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
+    runs = [
+        (pk == model.pk, host_of(url or ""), who.casefold())
+        for pk, url, who in ours.values_list(*names)
+    ]
+    host, who = next((about for own, *about in runs if own), ("", ""))
+    submitted = Submission.objects.none()
+    if host:  # models of providers are submitted by nobody
+        submitted = Submission.objects.filter(suite=suite)
+    named = model.name.casefold()
+    submissions = [
+        (pk == model.pk or name.casefold() == named, host_of(url or ""), organisation.casefold())
+        for pk, name, url, organisation in submitted.values_list(
+            "editing_model", "name", "endpoint_url", "organisation"
+        )
+    ]
+    return Tries(Tried.count(runs, host, who), Tried.count(submissions, host, who))
 
 
 @dataclass(frozen=True)
@@ -87,7 +114,3 @@ def open_against_sealed(
 def _half_width(standing: Standing, suite: Suite) -> float:
     low, high = standing.usable_trips_low or 0.0, standing.usable_trips_high or 0.0
     return (high - low) / 2 / suite.trips
-
-
-def _host(options: dict[str, Any]) -> str:
-    return urlsplit(str(options.get("url") or "")).netloc.lower()

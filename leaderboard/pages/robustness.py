@@ -81,7 +81,7 @@ def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
     if about == "metric":
         return formatting.metric_label(choice)
     if about == "level":
-        return f"until {levels.lost(float(choice))} is lost"
+        return f"until {levels.is_lost(float(choice))}"
     if about == "trips":
         return formatting.count(int(choice), "round trip")
     if about == "category":

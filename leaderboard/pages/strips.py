@@ -131,8 +131,21 @@ class Frame:
 
     @property
     def undone(self) -> list[Heard]:
-        """What they say of the return: "glasses: gone, by face parsing"."""
-        return self._heard("undone", ("gone", "still there"))
+        """What they say of the return: "glasses: undone, by face parsing"."""
+        return self._heard("undone", ("undone", "not undone"))
+
+    @property
+    def beside(self) -> list[Heard]:
+        """What they say of all that nobody asked to change, where there is something to say."""
+        found = []
+        for said in self.trip.evidence:
+            kept, words, by = said.get("kept"), said.get("said"), witness_label(said["witness"])
+            if said["thing"] == "the same person" and kept is not None:
+                words = f"{'the same' if kept else 'another'} person ({words})"
+            elif not words:
+                continue
+            found.append(Heard(f"{words}, by {by}", good=kept is not False))
+        return found
 
     def _heard(self, half: str, answers: tuple[str, str]) -> list[Heard]:
         return [

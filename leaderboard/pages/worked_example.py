@@ -7,7 +7,7 @@ from functools import cache
 
 from evaluation.statistics.events import ChainResult, Event, event
 from evaluation.statistics.half_life import summarise
-from evaluation.statistics.levels import DEFAULT_LEVEL, lost
+from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
 
 TRIPS = 10
@@ -63,7 +63,7 @@ def worked_example() -> WorkedExample:
 
 
 _WHY = {
-    "whole": f"{lost()} is lost",
+    "whole": is_lost(),
     "refused": "it refused",
     "not_made": "the edit was not made",
     None: "never: counted as more than 10",

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import structlog
 from django.db import transaction
 
 from evaluation import jobs
 from leaderboard import queue
-from leaderboard.models import EditingModel, Submission, Suite
+from leaderboard.models import EditingModel, Run, Submission, Suite
+from leaderboard.models.entries import new_token
+from leaderboard.models.runs import RunState
 from leaderboard.standings import refresh_ranks
 from leaderboard.submissions import workflow
-from leaderboard.submissions.forms import MAX_KEY, can_be_key
+from leaderboard.submissions.forms import MAX_KEY, EndpointForm, can_be_key
 from leaderboard.submissions.workflow import NotPossible, move
 from leaderboard.text import plain_text
+
+log = structlog.get_logger(__name__)
 
 State = Submission.State
 MAX_REPLY = 2000
@@ -30,12 +35,23 @@ def test_again(submission: Submission) -> str:
             submission,
             State.PROBING,
             probe={},
+            probe_sent=None,
+            probe_edited=None,
+            probe_returned=None,
             probed_at=None,
             probe_attempts=0,
             probe_lease_until=None,
         )
     queue.enqueue(submission.pk, queue.PROBE, queue.PROBES)
     return "The endpoint is being tested again."
+
+
+@transaction.atomic
+def correct(submission: Submission, form: EndpointForm) -> str:
+    """Give the endpoint as it is in a valid form, and have it tested anew."""
+    form.save()
+    test_again(submission)
+    return "Corrected. The endpoint is being tested again."
 
 
 @transaction.atomic
@@ -69,14 +85,47 @@ def reply(submission: Submission, text: str) -> str:
 
 
 @transaction.atomic
+def publish(submission: Submission) -> str:
+    """Show the finished result to everybody; whether it is ranked, its flags decide."""
+    run = workflow.run_of(submission)
+    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
+        raise NotPossible("There is no finished result to publish yet.")
+    if run.withdrawn_at:
+        raise NotPossible(f"{run.public_state} by an admin; please write to us.")
+    Run.objects.filter(pk=run.pk).publish()
+    refresh_ranks(run.suite)
+    log.info("run published by its submitter", run=run.pk, submission=submission.pk)
+    run.refresh_from_db()
+    return f"{run.public_state}."
+
+
+def share(submission: Submission) -> str:
+    """A new link under which the result can be seen before it is public; the old one dies."""
+    run = workflow.run_of(submission)
+    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
+        raise NotPossible("There is no finished result to share yet.")
+    submission.embargo_token = new_token()
+    submission.save(update_fields=["embargo_token"])
+    return "There is a link to share now. Whoever has it sees the result and can do nothing else."
+
+
+def unshare(submission: Submission) -> str:
+    """Have the link to share lead nowhere."""
+    submission.embargo_token = None
+    submission.save(update_fields=["embargo_token"])
+    return "The link to share leads nowhere any more."
+
+
+@transaction.atomic
 def withdraw(submission: Submission) -> str:
-    """End it: runs are cancelled, the key is forgotten, what was published is hidden."""
-    move(submission, State.WITHDRAWN, api_key="")
+    """End it: runs are cancelled, the key is forgotten, what was published says it is withdrawn."""
+    move(submission, State.WITHDRAWN, api_key="", embargo_token=None)
     model = submission.editing_model
     if model:
         for run in model.runs.unfinished():
             with suppress(jobs.CannotMove):  # it ended by itself meanwhile
                 jobs.cancel(run)
+        model.runs.all().withdraw()
         rows = EditingModel.objects.filter(pk=model.pk)
         rows.update(api_key="", status=EditingModel.Status.HIDDEN)
         for suite in Suite.objects.filter(runs__editing_model=model).distinct():

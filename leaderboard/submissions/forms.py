@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Any, cast
 
 from django import forms
@@ -39,14 +40,18 @@ class SuiteChoiceField(forms.ModelChoiceField):
         return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
 
 
-class SubmissionForm(forms.ModelForm):
-    """Who, where and how; `extra` and the switches end up in the submission's options."""
+#: What a request may say of the size it wants.
+SIZES = (
+    ("input", "The size of the picture we send"),
+    ("omit", "State no size"),
+    *((size, size.replace("x", " x ")) for size in ("512x512", "768x768", "1024x1024")),
+    *((size, size.replace("x", " x ")) for size in ("1536x1024", "1024x1536", "2048x2048")),
+)
 
-    name = PlainCharField(label="Model name", min_length=2, max_length=80)
-    organisation = PlainCharField(required=False, max_length=120)
-    licence = PlainCharField(required=False, max_length=120)
-    paper_url = forms.URLField(label="Paper", required=False, max_length=500, assume_scheme="https")
-    code_url = forms.URLField(label="Code", required=False, max_length=500, assume_scheme="https")
+
+class EndpointForm(forms.ModelForm):
+    """How an endpoint is called; `extra` and the switches end up in the submission's options."""
+
     contract = forms.ChoiceField(choices=[(name, c.label) for name, c in CONTRACTS.items()])
     endpoint_url = forms.CharField(
         label="Endpoint address",
@@ -60,14 +65,6 @@ class SubmissionForm(forms.ModelForm):
         max_length=200,
         help_text="Sent as “model”, where the contract has it.",
     )
-    api_key = forms.CharField(
-        label="API key",
-        required=False,
-        max_length=MAX_KEY,
-        strip=True,
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Sent as “Authorization: Bearer …”. Stored encrypted, never shown again.",
-    )
     extra = forms.CharField(
         label="Extra parameters",
         required=False,
@@ -79,10 +76,104 @@ class SubmissionForm(forms.ModelForm):
     send_response_format = forms.BooleanField(
         label="Send response_format", required=False, initial=True
     )
-    size = forms.CharField(
+    size = forms.ChoiceField(
+        choices=SIZES,
         initial="input",
-        max_length=12,
-        help_text="“input” states the size of the picture sent, “omit” states none; or 1024x1024.",
+        help_text="What the request says of the size, where the contract has it.",
+    )
+
+    class Meta:
+        model = Submission
+        fields: tuple[str, ...] = ("endpoint_url", "contract", "model_id")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            kept = dict(self.instance.options)
+            extra = kept.pop("extra", None)
+            self.initial.update(kept, extra=json.dumps(extra) if extra else "")
+
+    def mark_errors(self) -> None:
+        """Have the inputs of a bound form say which of them are wrong."""
+        for name, field in self.fields.items():
+            if self.is_bound and name in self.errors:
+                field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
+
+    def clean_endpoint_url(self) -> str:
+        url = self.cleaned_data["endpoint_url"]
+        if problem := endpoints.check_address(url):
+            raise ValidationError(_sentence(problem))
+        return url
+
+    def clean_extra(self) -> dict[str, Any]:
+        text = self.cleaned_data["extra"].strip()
+        if not text:
+            return {}
+        try:
+            extra = json.loads(text, parse_constant=lambda name: _refuse(f"{name} is not JSON"))
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f"This is not JSON: {error}") from None
+        if not isinstance(extra, dict):
+            raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
+        if secret := secret_names(extra):
+            raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
+        if not can_be_stored(extra):
+            raise ValidationError("A text in it holds a zero byte or half of a character.")
+        return extra
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if {"endpoint_url", "extra", "size"} <= cleaned.keys():
+            try:
+                settings = self.settings(cleaned)
+                find_contract(settings.contract).check(settings)
+            except EditorError as error:
+                raise ValidationError(_sentence(error.message)) from None
+        return cleaned
+
+    @staticmethod
+    def settings(values: Mapping[str, Any]) -> Settings:
+        """How the endpoint would be called, without the key."""
+        return Settings(
+            url=values.get("endpoint_url") or "https://api.example.org/v1",
+            contract=values.get("contract") or "openai-edits",
+            model=values.get("model_id") or "",
+            extra=values.get("extra") or {},
+            send_seed=bool(values.get("send_seed")),
+            send_response_format=bool(values.get("send_response_format")),
+            size=values.get("size") or "input",
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What of the form has no column of its own."""
+        names = ("extra", "send_seed", "send_response_format", "size")
+        return {name: self.cleaned_data[name] for name in names}
+
+    def save(self, commit: bool = True) -> Submission:
+        """The submission with another endpoint; whoever corrects it has it tested again."""
+        submission: Submission = super().save(commit=False)
+        submission.options = self.options
+        if commit:
+            submission.save()
+        return submission
+
+
+class SubmissionForm(EndpointForm):
+    """A whole submission: who, where and how."""
+
+    name = PlainCharField(label="Model name", min_length=2, max_length=80)
+    organisation = PlainCharField(required=False, max_length=120)
+    licence = PlainCharField(required=False, max_length=120)
+    paper_url = forms.URLField(label="Paper", required=False, max_length=500, assume_scheme="https")
+    code_url = forms.URLField(label="Code", required=False, max_length=500, assume_scheme="https")
+    api_key = forms.CharField(
+        label="API key",
+        required=False,
+        max_length=MAX_KEY,
+        strip=True,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Sent as “Authorization: Bearer …”. Stored encrypted, never shown again.",
     )
     price_per_edit = forms.DecimalField(
         label="Price per edit (USD)", required=False, min_value=0, max_value=100, decimal_places=5
@@ -105,8 +196,7 @@ class SubmissionForm(forms.ModelForm):
         required=False, widget=forms.TextInput(attrs={"tabindex": "-1", "autocomplete": "off"})
     )
 
-    class Meta:
-        model = Submission
+    class Meta(EndpointForm.Meta):
         fields = (
             *("name", "organisation", "email", "paper_url", "code_url", "open_weights", "licence"),
             *("endpoint_url", "contract", "model_id", "price_per_edit", "max_in_flight", "suite"),
@@ -124,9 +214,7 @@ class SubmissionForm(forms.ModelForm):
         suites = Suite.objects.playable().with_edits().defer("definition")
         cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
         self.initial.setdefault("idempotency_key", uuid.uuid4())
-        for name, field in self.fields.items():
-            if self.is_bound and name in self.errors:
-                field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
+        self.mark_errors()
 
     def sent_before(self) -> Submission | None:
         """What the same form became when it was sent the first time; that needs no new checks."""
@@ -151,44 +239,16 @@ class SubmissionForm(forms.ModelForm):
                 )
         return name
 
-    def clean_endpoint_url(self) -> str:
-        url = self.cleaned_data["endpoint_url"]
-        if problem := endpoints.check_address(url):
-            raise ValidationError(_sentence(problem))
-        return url
-
     def clean_api_key(self) -> str:
         key = self.cleaned_data["api_key"]
         if key and not can_be_key(key):
             raise ValidationError("A key has no spaces, line breaks or special characters.")
         return key
 
-    def clean_extra(self) -> dict[str, Any]:
-        text = self.cleaned_data["extra"].strip()
-        if not text:
-            return {}
-        try:
-            extra = json.loads(text, parse_constant=lambda name: _refuse(f"{name} is not JSON"))
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"This is not JSON: {error}") from None
-        if not isinstance(extra, dict):
-            raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
-        if secret := secret_names(extra):
-            raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
-        if not can_be_stored(extra):
-            raise ValidationError("A text in it holds a zero byte or half of a character.")
-        return extra
-
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
+        cleaned = super().clean()
         if cleaned.get("website"):
             raise ValidationError("Please leave the field “website” empty.")
-        if "endpoint_url" in cleaned and "extra" in cleaned:
-            try:
-                settings = self.settings(cleaned)
-                find_contract(settings.contract).check(settings)
-            except EditorError as error:
-                raise ValidationError(_sentence(error.message)) from None
         if not self.errors:
             full = workflow.take_submission(
                 cleaned["email"], self.remote_address, cleaned["endpoint_url"]
@@ -197,39 +257,38 @@ class SubmissionForm(forms.ModelForm):
                 raise ValidationError(full, code="quota")
         return cleaned
 
-    @staticmethod
-    def settings(values: dict[str, Any]) -> Settings:
-        """How the endpoint would be called, without the key."""
-        return Settings(
-            url=values.get("endpoint_url") or "https://api.example.org/v1",
-            contract=values.get("contract") or "openai-edits",
-            model=values.get("model_id") or "",
-            extra=values.get("extra") or {},
-            send_seed=bool(values.get("send_seed")),
-            send_response_format=bool(values.get("send_response_format")),
-            size=values.get("size") or "input",
-        )
-
     def save(self, commit: bool = True) -> Submission:
         values = self.cleaned_data
-        submission: Submission = super().save(commit=False)
+        submission = super().save(commit=False)
         submission.api_key = values["api_key"]
-        submission.options = {
-            "extra": values["extra"],
-            "send_seed": values["send_seed"],
-            "send_response_format": values["send_response_format"],
-            "size": values["size"],
-        }
         submission.idempotency_key = self._key(values["idempotency_key"])
         submission.remote_address, submission.api_token = self.remote_address, self.sender
         return workflow.save_once(submission)
+
+
+def curl_of(submission: Submission) -> str:
+    """The request that a submitted endpoint gets, as a shell line without its key."""
+    asked = endpoints.own_options(submission) | {"endpoint_url": submission.endpoint_url}
+    settings = EndpointForm.settings(asked | {"model_id": submission.model_id})
+    try:
+        return as_curl(settings, size=(submission.suite.size,) * 2)
+    except EditorError as error:
+        return f"# {error.message}"
+
+
+def _side(suite: Any) -> int:
+    """The longer side of a suite's pictures, by its number as a form sends it."""
+    rows = Suite.objects.playable()
+    if str(suite).isdecimal() and len(str(suite)) < 10:
+        rows = rows.filter(pk=suite)
+    return rows.values_list("size", flat=True).first() or 1024
 
 
 def curl_line(values: Any) -> str:
     """The exact request for what is in the form so far; in words where there is none yet."""
     try:
         extra = json.loads(values.get("extra") or "{}")
-        settings = SubmissionForm.settings(
+        settings = EndpointForm.settings(
             {
                 **{
                     name: values.get(name, "")
@@ -241,7 +300,7 @@ def curl_line(values: Any) -> str:
             }
         )
         find_contract(settings.contract).check(settings)
-        return as_curl(settings)
+        return as_curl(settings, size=(_side(values.get("suite")),) * 2)
     except EditorError as error:
         return f"# {error.message}"
     except (ValueError, RecursionError):

@@ -3,51 +3,93 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import Any
 
-from django.conf import settings
-from django.template.defaultfilters import pluralize
+from django.urls import reverse
 
-from evaluation.audits.plan import audit_count
-from evaluation.estimate import Estimate
-from leaderboard.models import EditingModel, Run, Submission
-from leaderboard.models.runs import RunState
+from evaluation.estimate import Estimate, duration
+from leaderboard import formatting
+from leaderboard.models import EditingModel, Run, StoredImage, Submission, Trip
+from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.notifications import NEXT
 from leaderboard.pages.progress import progress
 from leaderboard.submissions import workflow
 
+#: Returns that the page of a run under way shows, the newest first.
+LATEST = 8
+#: So many reviews say how long one takes.
+REVIEWS = 10
+TONES = {
+    Submission.State.PROBE_FAILED: "bad",
+    Submission.State.REJECTED: "bad",
+    Submission.State.ASKED: "warn",
+    Submission.State.WITHDRAWN: "",
+}
+
 
 def state(submission: Submission) -> dict[str, Any]:
-    """State, test, queue, run and what comes next; nothing in it is secret."""
+    """State, test, queue, run and what comes next; nothing in it is secret to its submitter."""
     run = workflow.run_of(submission)
+    label = _label(submission, run)
     return {
         "state": submission.state,
         # The page is drawn anew when it changes: other things can be done or seen then.
-        "stage": f"{submission.state}{' on the board' if _is_on_board(run) else ''}",
-        "label": submission.get_state_display(),
+        "stage": f"{submission.state} {label}",
+        "label": label,
+        "tone": TONES.get(Submission.State(submission.state), "accent"),
         "next": what_next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
+        "pictures": [_shown(submission, *one) for one in submission.probe_pictures],
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
+        "returns": _returns(submission, run) if run and run.state in ACTIVE_STATES else [],
         "ended": has_ended(submission, run),
         "queue": _queue(submission),
     }
 
 
+def _label(submission: Submission, run: Run | None) -> str:
+    """The state in a few words: those of the run once it has ended."""
+    if run and run.is_ended and submission.state == Submission.State.APPROVED:
+        return run.public_state.partition(":")[0]
+    return submission.get_state_display()
+
+
+def _shown(submission: Submission, label: str, picture: StoredImage) -> dict[str, str]:
+    """A picture as the page shows it: by an address that only the page knows."""
+    address = reverse("submission_picture", args=[submission.token, "thumbnail", picture.pk])
+    return {"src": address, "label": label}
+
+
+def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
+    """The newest returns of a run under way."""
+    trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
+    newest = trips.select_related("chain__case__picture", "restored").order_by("-pk")[:LATEST]
+    return [
+        _shown(submission, f"{trip.chain.case.picture.title}, trip {trip.number}", trip.restored)
+        for trip in newest
+        if trip.restored
+    ]
+
+
 def has_ended(submission: Submission, run: Run | None) -> bool:
     """Whether nothing more will happen."""
     over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
-    return over or _is_on_board(run) or bool(run and run.state == RunState.CANCELLED)
+    return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
 
 def what_next(submission: Submission, run: Run | None) -> str:
     """What happens next, in a sentence."""
     if run and submission.state == Submission.State.APPROVED:
         if run.state == RunState.FINISHED:
-            if run.published:
-                return "Finished: your model is on the board."
-            return "Finished. An admin looks at the result and publishes it."
+            next_step = (
+                ""
+                if run.published or run.withdrawn_at
+                else (" Look at the result below, and publish it or withdraw it.")
+            )
+            return f"{run.public_state}.{next_step}"
         if run.state == RunState.PAUSED and run.reason == "key_rejected":
             return "Your endpoint rejected the key. Set a new one and the run goes on."
         if run.state == RunState.PAUSED:
@@ -68,13 +110,27 @@ def estimate(submission: Submission) -> Estimate:
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
-    suite = submission.suite
-    cases, chains = suite.case_and_chain_count
-    audits = audit_count(cases, settings.AUDITS)
-    return model.estimate(2 * suite.trips * chains + audits, chains)
+    return model.estimate_on(submission.suite)
 
 
-def _is_on_board(run: Run | None) -> bool:
+def cost(submission: Submission) -> str:
+    """What a run will cost the submitter: calls, money where a price was given, and time."""
+    known = estimate(submission)
+    money = "" if known.usd is None else f", {known.usd:,.2f} USD at your price"
+    at_once = formatting.count(submission.max_in_flight, "call")
+    return (
+        f"{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
+        f"{at_once} at once that takes about {duration(known.seconds)}"
+        f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
+    )
+
+
+def _pace_is_known(submission: Submission) -> bool:
+    run = workflow.run_of(submission)
+    return bool(run and run.edits_done)
+
+
+def _is_public(run: Run | None) -> bool:
     return bool(run and run.published and run.state == RunState.FINISHED)
 
 
@@ -82,9 +138,21 @@ def _queue(submission: Submission) -> str:
     before = reviews_before(submission)
     if before is None:
         return ""
-    if not before:
-        return "Yours is the next to be reviewed."
-    return f"{before} submission{pluralize(before)} will be reviewed before yours."
+    place = "Yours is the next to be reviewed."
+    if before:
+        place = f"{formatting.count(before, 'submission')} will be reviewed before yours."
+    return f"{place} {_usual_wait()}"
+
+
+def _usual_wait() -> str:
+    """How long the last reviews took, which is all that can honestly be said."""
+    reviewed = Submission.objects.exclude(reviewed_at=None).exclude(probed_at=None)
+    times = reviewed.order_by("-reviewed_at").values_list("probed_at", "reviewed_at")[:REVIEWS]
+    waits = [(end - begin).total_seconds() for begin, end in times if begin and end]
+    if not waits:
+        return "A person does it, so we cannot promise a time."
+    half, longest = duration(median(waits)), duration(max(waits))
+    return f"Of the last {len(waits)}, half were reviewed within {half}, all within {longest}."
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -92,14 +160,30 @@ def _run(run: Run) -> dict[str, Any]:
     now = progress(run)
     edits, trips = now["edits"], now["trips"]
     if now["position"]:
-        before = now["position"] - 1
-        words = f"Queued: {before} run{pluralize(before)} before this one."
+        words = _in_the_queue(run, now["position"] - 1)
     else:
         words = (
             f"{now['label']}: {edits['done']:,} of {edits['total']:,} edits, "
             f"{trips['scored']:,} trips scored{_time_left(now['seconds_left'])}."
         )
     return {"done": edits["done"], "total": edits["total"], "words": words}
+
+
+def _in_the_queue(run: Run, before: int) -> str:
+    """Its place, and how much work the runs before it still have."""
+    own = duration(run.editing_model.estimate(run.edits_total, run.chains_total).seconds)
+    waiting = Run.objects.active().filter(created_at__lt=run.created_at)
+    seconds = sum(
+        other.editing_model.estimate(
+            max(0, other.edits_total - other.edits_done), other.chains_total
+        ).seconds
+        for other in waiting.select_related("editing_model")[:20]
+    )
+    ahead = f", with about {duration(seconds)} of work among those under way" if seconds else ""
+    return (
+        f"Queued: {formatting.count(before, 'run')} before this one{ahead}. Runs take turns; "
+        f"yours takes about {own} by itself."
+    )
 
 
 def _time_left(seconds: float | None) -> str:

@@ -93,7 +93,7 @@ def approve(
     submission: Submission, *, suite: Suite, budget_calls: int | None, budget_usd: Any, by: Any
 ) -> Run:
     """Make the model and start its run; the key moves to the model."""
-    move(submission, State.APPROVED, reviewed_by=by)
+    move(submission, State.APPROVED, reviewed_by=by, reviewed_at=timezone.now())
     model = submission.editing_model or EditingModel(slug=_free_slug(submission.name))
     model.name = submission.name
     model.provider = model.organisation = submission.organisation
@@ -111,9 +111,14 @@ def approve(
 
 
 def run_of(submission: Submission) -> Run | None:
-    """The newest run that came of it; asks nothing where runs were prefetched."""
+    """The newest run on its suite that came of it; asks nothing where runs were prefetched.
+
+    Staff may play the model elsewhere too, on a sealed suite even: that is not the submitter's.
+    """
     model = submission.editing_model
-    return next(iter(model.runs.all()), None) if model else None
+    if model is None:
+        return None
+    return next((run for run in model.runs.all() if run.suite_id == submission.suite_id), None)
 
 
 def _free_slug(name: str) -> str:

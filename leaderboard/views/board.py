@@ -16,11 +16,12 @@ from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut
 from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
 from leaderboard.board.example import example
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.filters import NO_CHOICE, BoardFilters
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
-from leaderboard.models import Run
+from leaderboard.links import absolute
+from leaderboard.models import Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg
 from leaderboard.pages.charts import (
@@ -30,10 +31,11 @@ from leaderboard.pages.charts import (
     retention_finding,
     retention_table,
 )
+from leaderboard.pages.endings import telling
 from leaderboard.views.crawlers import noindex_variants
 
 #: Rows before "show all": the page stays light however many models there are.
-FIRST_ROWS = 50
+FIRST_ROWS = 20
 #: The example is of the first of these that has pictures.
 EXAMPLES = 5
 #: Curves drawn at once, and those the legend can add.
@@ -49,11 +51,18 @@ def index(request: HttpRequest) -> HttpResponse:
         response = download(asked, request.GET["format"])
     else:
         response = render(request, "leaderboard/board.html", page(asked) if asked else {})
-    return not_kept(response) if asked and asked.remarks else response
+    return response if not asked or asked.is_kept else not_kept(response)
 
 
 def download(asked: BoardQuery, form: str) -> HttpResponse:
-    """The rows of the page as a file: a table, or the board exactly as the API gives it."""
+    """The rows of the page as a file: a table, or the board exactly as the API gives it.
+
+    A file carries no remark, so one that was asked for by mistake is not made.
+    """
+    if asked.remarks:
+        status = 404 if asked.no_such_suite else 422
+        text = "\n".join(asked.remarks) + "\n"
+        return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
     if form == "csv":
         text = exports.board_csv(board_rows(asked.filters, asked.runs))
         content_type = "text/csv; charset=utf-8"
@@ -103,7 +112,9 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "heads": heads(filters, semantic_of(rows)),
         "query": filters.query(),
         "every": filters.query(every=True),
-        "everything": filters.query(weights="", scope="all"),
+        "everything": filters.query(scope="all", **NO_CHOICE),
+        "permalink": absolute(f"/?{filters.query()}"),
+        "citation": exports.citation(filters),
     }
 
 
@@ -127,16 +138,25 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     trips, first = filters.suite.trips, best[0].standing
     if first.usable_trips < 0.05:
         return "No model keeps a picture through its first round trip."
-    lasts = (
-        f"more than {formatting.in_trips(trips, trips)}"
-        if first.half_life is None
-        else formatting.in_trips(first.half_life, trips)
-    )
+    lasts = formatting.in_trips(first.half_life, trips)
+    cause = telling(first)
+    besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     rivals = [row for row in best[1:] if row.standing and row.standing.rank == 1]
     if rivals and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[: len(rivals) + 1]])
         return f"{names} share first place; the longest lasts {lasts}."
-    return f"{best[0].model.name} leads: it lasts {lasts}."
+    name = best[0].model.name
+    if _says_nothing(first, trips):
+        return f"{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{besides}"
+    return f"{name} leads: it lasts {lasts}.{besides}"
+
+
+def _says_nothing(standing: Standing, trips: int) -> bool:
+    """Whether the interval is as long as the scale, or is not known at all."""
+    low, high = standing.usable_trips_low, standing.usable_trips_high
+    if low is None or high is None:
+        return True
+    return low < 0.05 * trips and high > 0.95 * trips
 
 
 def examples(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
@@ -179,7 +199,16 @@ def curves_chart(
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
+        about=about(filters, [*ranked, *yardsticks]),
+        file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )
+
+
+def about(filters: BoardFilters, rows: Sequence[BoardRow]) -> str:
+    """What a chart of the board says of itself when it is downloaded."""
+    newest = max((row.date for row in rows if row.date), default=None)
+    dated = f", results of {newest:%-d %B %Y}" if newest else ""
+    return f"{filters.suite}, by {formatting.metric_label(filters.metric)}{dated}"
 
 
 def _made_edits(row: BoardRow) -> bool:

@@ -27,7 +27,7 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 def index(request: HttpRequest) -> HttpResponse:
     asked = BoardQuery.parse(request.GET)
     response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
-    return not_kept(response) if asked and asked.remarks else response
+    return response if not asked or asked.is_kept else not_kept(response)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:

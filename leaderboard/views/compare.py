@@ -160,6 +160,8 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
         "0\u00a0% is a blank card of the picture’s mean colour.",
         figure=retention_curves(drawn, filters.suite.trips),
         table=retention_table(drawn, filters.suite.trips),
+        about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
+        file_name="-".join(["compare", *(row.model.slug for row in rows), filters.suite.key]),
     )
 
 
@@ -265,4 +267,5 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
 def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     """The query that leads to this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
-    return f"models={','.join(slugs)}&{asked.filters.query(sort='half_life', scope='all', weights='', every=False)}{extra}"
+    shown = asked.filters.everybody().query(sort="half_life", scope="all", every=False)
+    return f"models={','.join(slugs)}&{shown}{extra}"

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.contrib.sitemaps.views import sitemap as django_sitemap
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.templatetags.static import static
@@ -60,6 +60,8 @@ def robots(request: HttpRequest) -> HttpResponse:
         "User-agent: *",
         "Disallow: /admin/",
         "Disallow: /submissions/",
+        "Disallow: /subscriptions/",
+        "Disallow: /subscribe/",
         "Disallow: /pictures/original/",
         "Disallow: /*?*sort=",
         "Disallow: /*?*every=",
@@ -79,9 +81,11 @@ def sitemap(request: HttpRequest) -> TemplateResponse:
 def board_picture(request: HttpRequest) -> HttpResponse:
     """The board as a PNG; takes the board's parameters."""
     asked = BoardQuery.parse(request.GET)
+    if asked and asked.no_such_suite:
+        raise Http404("there is no such suite")
     rows = board_rows(asked.filters, asked.runs) if asked else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
     picture = draw(shown, asked.filters if asked else None)
     response = HttpResponse(picture, content_type="image/png")
-    return not_kept(response) if asked and asked.remarks else response
+    return response if not asked or asked.is_kept else not_kept(response)

@@ -106,8 +106,8 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
 def cite(request: HttpRequest) -> HttpResponse:
     """BibTeX of the board as it is filtered now."""
     asked = BoardQuery.parse(request.GET)
-    if asked is None:
-        raise Http404("there is no suite yet")
+    if asked is None or asked.no_such_suite:
+        raise Http404("there is no such suite")
     return HttpResponse(exports.bibtex(asked.filters), content_type="text/plain; charset=utf-8")
 
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.metrics import METRICS, semantic_metrics
 from evaluation.statistics.levels import DEFAULT_LEVEL
+from leaderboard.board.news import records_of
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import endings, inline_svg, model_page, published, review, strips
+from leaderboard.pages import (
+    endings,
+    inline_svg,
+    model_page,
+    published,
+    review,
+    strips,
+    witnesses,
+)
 from leaderboard.pages.charts import Chart
+from leaderboard.pages.explore import past_chart
 from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.errors import withdrawn
 
 #: Cases shown at either end, and pairs before they are folded away.
 EXTREMES, OPEN_PAIRS = 3, 12
@@ -30,7 +42,9 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     models = EditingModel.objects.defer("options", "api_key")
     if not request.user.is_staff:
         models = models.filter(status=EditingModel.Status.PUBLISHED)
-    model = get_object_or_404(models, slug=slug)
+    model = models.filter(slug=slug).first()
+    if model is None:
+        return withdrawn(request, Run.objects.filter(editing_model__slug=slug))
     runs = list(
         Run.objects.visible_to(request.user)
         .filter(editing_model=model)
@@ -40,9 +54,9 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     )
     for one in runs:
         one.editing_model = model
-    standing_runs = _by_suite(runs)
+    standing_runs = by_suite(runs)
     suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
-    run = standing_runs.get(suite) or _most_telling(standing_runs)
+    run = standing_runs.get(suite) or most_telling(standing_runs)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
     context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
     if run:
@@ -52,8 +66,9 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         known = _standings(counted)
         context |= run_context(run, known.get(run.pk, {}), metric) | history(runs, known)
         context["sealed"] = review.open_against_sealed(counted, known)
-    response = render(request, "leaderboard/model.html", context)
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
+    context["unknown"] = sorted(one[:60] for one in unknown)
+    response = render(request, "leaderboard/model.html", context)
     return not_kept(response) if unknown else response
 
 
@@ -101,7 +116,7 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "refused": _share(standing.counts, "refused"),
         "answer": model_page.answer(standing, trips),
         "lines": lines,
-        "chart": model_page.curves_chart(standings, chosen, trips),
+        "chart": _travelling(model_page.curves_chart(standings, chosen, trips), run, chosen),
         "published": _published(run, standings, chosen),
         "damage": model_page.damage(standing, lines, trips),
         "jpeg": model_page.jpeg_sentence(standing, trips),
@@ -115,9 +130,26 @@ def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict
         "repeats": model_page.repeats_sentence(standing.details),
         "endings_chart": endings.chart(standing, trips),
         "causes": endings.causes(standing, cases, trips_of),
+        "labels": witnesses.labels(standing),
+        "witnessed": witnesses.lines(standing),
+        "judge": witnesses.judge(run),
         "outcomes": model_page.outcomes(standing.counts),
         "axis": inline_svg.axis_ticks(trips),
+        "past": past_chart.chart(
+            records_of(run.editing_model, run.suite), run.editing_model.name, run.suite
+        ),
     }
+
+
+def _travelling(chart: Chart | None, run: Run, metric: str) -> Chart | None:
+    """The chart with what its picture says of itself when it is downloaded."""
+    if chart is None:
+        return None
+    model, ended = run.editing_model, run.finished_at
+    about = f"{model.name} on {run.suite}" + (f", run of {ended:%-d %B %Y}" if ended else "")
+    return replace(
+        chart, about=about, file_name=f"{model.slug}-{run.suite.key}-{metric}-{chart.id}"
+    )
 
 
 def _published(run: Run, standings: Mapping[str, Standing], chosen: str) -> Chart | None:
@@ -138,7 +170,7 @@ def history(runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
     return {"history": lines}
 
 
-def _by_suite(runs: Sequence[Run]) -> dict[str, Run]:
+def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
     """The run that stands for the model on each suite, else its newest; most important first."""
     found: dict[str, Run] = {}
     for run in runs:
@@ -148,7 +180,7 @@ def _by_suite(runs: Sequence[Run]) -> dict[str, Run]:
     return found
 
 
-def _most_telling(runs: dict[str, Run]) -> Run | None:
+def most_telling(runs: dict[str, Run]) -> Run | None:
     """The run on the most important suite that has results, else any."""
     done = [run for run in runs.values() if run.current]
     return next(iter(done or runs.values()), None)

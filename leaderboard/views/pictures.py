@@ -39,7 +39,7 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
         return as_picture(FileResponse(status=304), form, sha256, keep)
     try:
-        response = _content(stored, form)
+        response = content(stored, form)
     except FileNotFoundError:
         if form == "original":
             raise Http404(LOST) from None
@@ -51,7 +51,8 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     return as_picture(response, form, sha256, keep)
 
 
-def _content(stored: StoredImage, form: str) -> FileResponse:
+def content(stored: StoredImage, form: str) -> FileResponse:
+    """The picture in this form; FileNotFoundError where its bytes are gone."""
     if form == "original":
         return FileResponse(
             default_storage.open(stored.name),

@@ -12,10 +12,13 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from evaluation.metrics import HEADLINE, METRICS
+from evaluation.statistics.diagnostics.failure_labels import LABELS
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.models.runs import RunQuerySet
 from leaderboard.pages import model_page, review, run_status, strips
 from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.errors import withdrawn
 
 #: Chains on one page.
 PAGE = 300
@@ -25,14 +28,19 @@ ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suit
 @require_safe
 @noindex_variants
 def detail(request: HttpRequest, run_id: int) -> HttpResponse:
-    run = _run(request, run_id)
+    run = _runs(request).filter(pk=run_id).first()
+    if run is None:
+        return withdrawn(request, Run.objects.filter(pk=run_id))
     trips = run.suite.trips
     whole = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
     standings = {standing.metric.name: standing for standing in whole}
     names = [name for name in METRICS if name in standings]
     metric = names[0] if names else HEADLINE
     order = request.GET.get("order", "worst" if names else "suite")
-    chains = _ordered(list(run.chains.select_related("case__picture__stored")), metric, order)
+    label = request.GET.get("label", "")
+    label = label if label in LABELS else ""
+    chosen = run.chains.labelled(label) if label else run.chains.all()
+    chains = _ordered(list(chosen.select_related("case__picture__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
     standing = standings.get(metric)
     context = {
@@ -51,6 +59,8 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "rows": _rows(run, list(page.object_list), metric),
         "order": order if order in ORDERS else "worst",
         "orders": ORDERS,
+        "failing": label,
+        "labels": LABELS if names else {},
         "ledger": _ledger(run),
         "audits": review.audits(run),
         "reproduce": model_page.reproduce(run),
@@ -65,12 +75,12 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
 @cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
     """What the page polls; unchanged it costs a 304."""
-    return JsonResponse(run_status.live(_run(request, run_id)))
+    return JsonResponse(run_status.live(get_object_or_404(_runs(request), pk=run_id)))
 
 
-def _run(request: HttpRequest, run_id: int) -> Run:
+def _runs(request: HttpRequest) -> RunQuerySet:
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
-    return get_object_or_404(runs.defer("suite__definition"), pk=run_id)
+    return runs.defer("suite__definition")
 
 
 def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
@@ -102,6 +112,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
                 "lived": strips.lived(chain, metric),
                 "kept": retention[-1] if retention else None,
                 "verdict": strips.verdict(chain, metric, run.suite.trips),
+                "labels": [LABELS.get(name, name) for name in chain.label_names],
             }
         )
     return rows

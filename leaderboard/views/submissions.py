@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
+from evaluation.images import ImageError
 from leaderboard.models import Submission, Suite
-from leaderboard.submissions import actions, workflow
-from leaderboard.submissions.forms import SubmissionForm, curl_line
-from leaderboard.submissions.status import state
+from leaderboard.models.entries import SUBMISSION_MOVES
+from leaderboard.submissions import actions, private_result, workflow
+from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
+from leaderboard.submissions.status import cost, state
+from leaderboard.views import pictures
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
 
-EXAMPLE = Path(settings.BASE_DIR) / "evaluation" / "example_server.py"
+ROOT = Path(settings.BASE_DIR)
+#: Servers to copy, the plainest first; each is a few lines around a function `edit`.
+EXAMPLES = {
+    "Plain Python": ROOT / "evaluation" / "example_server.py",
+    "FastAPI": ROOT / "examples" / "fastapi_server.py",
+    "Gradio": ROOT / "examples" / "gradio_server.py",
+    "Cog": ROOT / "examples" / "cog" / "predict.py",
+}
 
 
 @never_cache
@@ -41,7 +54,7 @@ def submit(request: HttpRequest) -> HttpResponse:
         "form": form,
         "curl": curl_line(form.data if form.is_bound else {**form.initial, **DEFAULTS}),
         "contracts": CONTRACTS.values(),
-        "example": EXAMPLE.read_text(),
+        "examples": [(name, path.name, path.read_text()) for name, path in EXAMPLES.items()],
         "suites": Suite.objects.playable().defer("definition"),
         "local": settings.ALLOW_LOCAL_ENDPOINTS,
     }
@@ -69,13 +82,32 @@ def preview(request: HttpRequest) -> HttpResponse:
 @noindex
 def status(request: HttpRequest, token: str) -> HttpResponse:
     """Where the submission stands, and what happens next."""
-    submission = _submission(token)
+    return _page(request, _submission(token))
+
+
+def _page(
+    request: HttpRequest, submission: Submission, form: EndpointForm | None = None
+) -> HttpResponse:
+    """The submission's page; with a form that was sent and does not fit."""
+    run = workflow.run_of(submission)
+    open_ = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
     context = {
         "submission": submission,
         "state": state(submission),
-        "run": workflow.run_of(submission),
+        "run": run,
+        "token": submission.token,
+        "cost": cost(submission),
+        "result": private_result.result(run),
+        "curl": curl_of(submission),
+        "correction": (form or EndpointForm(instance=submission)) if open_ else None,
+        "embargo": submission.embargo_token
+        and request.build_absolute_uri(reverse("embargo", args=[submission.embargo_token])),
     }
-    response = render(request, "leaderboard/submission.html", context)
+    response = render(request, "leaderboard/submission.html", context, status=422 if form else 200)
+    return _private(response)
+
+
+def _private(response: HttpResponse) -> HttpResponse:
     # The address is the secret, so no other site is told of it. Not "no-referrer": a browser
     # would then post the page's forms with "Origin: null", which the CSRF check refuses.
     response["Referrer-Policy"] = "same-origin"
@@ -89,29 +121,80 @@ def status_json(request: HttpRequest, token: str) -> JsonResponse:
     return JsonResponse(state(_submission(token)))
 
 
+@never_cache
+@require_safe
+@noindex
+def embargo(request: HttpRequest, token: str) -> HttpResponse:
+    """A result that is not public yet, for whom its submitter gave the link."""
+    submission = get_object_or_404(_submissions(), embargo_token=token)
+    run = workflow.run_of(submission)
+    result = private_result.result(run)
+    if run is None or result is None or submission.state != Submission.State.APPROVED:
+        raise Http404
+    if run.published:
+        return redirect(run.editing_model)
+    context = {"submission": submission, "run": run, "result": result, "token": token}
+    return _private(render(request, "leaderboard/embargo.html", context))
+
+
+@require_safe
+def picture(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
+    """A picture of the test or of a run that is not public, by either of the two links."""
+    submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
+    tested = [shown for _, shown in submission.probe_pictures if submission.token == token]
+    own = next((shown for shown in tested if shown.pk == sha256), None)
+    stored = own or private_result.picture(workflow.run_of(submission), sha256)
+    if stored is None:
+        raise Http404
+    try:
+        return pictures.as_picture(pictures.content(stored, form), form, sha256, pictures.OWN)
+    except (FileNotFoundError, ImageError):
+        raise Http404(pictures.LOST) from None
+
+
+def _submissions() -> QuerySet[Submission]:
+    rows = Submission.objects.select_related(
+        "suite", "editing_model", "probe_sent", "probe_edited", "probe_returned"
+    )
+    return rows.defer("suite__definition")
+
+
 def _submission(token: str) -> Submission:
-    rows = Submission.objects.select_related("suite", "editing_model")
-    return get_object_or_404(rows.defer("suite__definition"), token=token)
+    return get_object_or_404(_submissions(), token=token)
 
 
 @require_POST
 def act(request: HttpRequest, token: str) -> HttpResponse:
-    """What the submitter can do: test again, set a new key, answer a question, withdraw."""
+    """What the submitter can do: test again, correct, answer, publish, share, withdraw."""
     submission = _submission(token)
     if too_many := limited(request, "submission_act"):
         return too_many
+    chosen = request.POST.get("act", "")
+    form = EndpointForm(request.POST, instance=_submission(token)) if chosen == "correct" else None
+    if form is not None and not form.is_valid():
+        form.mark_errors()
+        return _page(request, submission, form)
     known: dict[str, Callable[[], str]] = {
         "test": lambda: actions.test_again(submission),
+        "correct": lambda: actions.correct(submission, cast(EndpointForm, form)),
         "key": lambda: actions.set_key(submission, request.POST.get("api_key", "")),
         "reply": lambda: actions.reply(submission, request.POST.get("reply", "")),
-        "withdraw": lambda: actions.withdraw(submission),
+        "publish": lambda: actions.publish(submission),
+        "share": lambda: actions.share(submission),
+        "unshare": lambda: actions.unshare(submission),
+        "withdraw": lambda: _withdraw(request, submission),
     }
-    chosen = known.get(request.POST.get("act", ""))
-    if chosen is None:
+    if chosen not in known:
         messages.error(request, "There is nothing of that name to do.")
     else:
         try:
-            messages.success(request, chosen())
+            messages.success(request, known[chosen]())
         except workflow.NotPossible as error:
             messages.error(request, str(error))
     return redirect(submission)
+
+
+def _withdraw(request: HttpRequest, submission: Submission) -> str:
+    if "sure" not in request.POST:
+        raise workflow.NotPossible("Nothing was withdrawn: please tick that you are sure.")
+    return actions.withdraw(submission)

@@ -18,7 +18,7 @@ from evaluation.statistics.levels import other_losses
 from leaderboard.board.rows import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page
-from leaderboard.pages import worked_example
+from leaderboard.pages import witnesses, worked_example
 
 
 def release() -> str:
@@ -34,6 +34,8 @@ def methodology(request: HttpRequest) -> HttpResponse:
         "examples": examples(),
         "tricks": tricks(),
         "change_seen_errors": ErrorTable.stored("change_seen"),
+        "witnesses": witnesses.known(),
+        "witness_errors": witnesses.error_rows(),
         "worked": worked_example.worked_example(),
         "method_version": METHOD_VERSION,
         "other_losses": other_losses(),

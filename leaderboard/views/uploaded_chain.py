@@ -122,7 +122,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         {
             "number": number,
             "values": [metrics[name]["shown"][number - 1] for name in names],
-            "kept": formatting.percent(main["retention"][number - 1]) if main else "",
+            "kept": formatting.percent(max(0.0, main["retention"][number - 1])) if main else "",
             "jpeg": main["jpeg"][number - 1] if main else None,
             "seen": results["change_seen"][number - 1],
             "reframed": results["reframed"][number - 1],
@@ -144,8 +144,15 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         "dynamics": results["dynamics"],
         "not_run": results["not_run"],
         "main": main,
+        "one_trip": _one_trip(main) if main and trips == 1 else "",
         "judged": any(seen is not None for seen in results["change_seen"]),
     }
+
+
+def _one_trip(main: dict[str, Any]) -> str:
+    """What one trip says: how much is left, and that a half-life needs more."""
+    kept = formatting.percent(max(0.0, main["retention"][0]))
+    return f"{kept} is left after one round trip. Upload more trips for a half-life."
 
 
 def _finding(main: dict[str, Any], trips: int) -> str:

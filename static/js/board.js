@@ -6,7 +6,9 @@ const filters = document.getElementById("filters");
 let pointer = false;
 filters?.addEventListener("pointerdown", () => { pointer = true; });
 filters?.addEventListener("keydown", () => { pointer = false; });
-filters?.addEventListener("change", () => { if (pointer) filters.requestSubmit(); });
+filters?.addEventListener("change", ({ target }) => {
+  if (pointer && target.matches("select")) filters.requestSubmit();
+});
 
 // The button says what it would compare.
 const button = document.getElementById("compare-button");
@@ -19,6 +21,17 @@ function count() {
 if (button) {
   for (const tick of ticks) tick.addEventListener("change", count);
   count();
+}
+
+// What is shared is copied; without a clipboard the link leads there.
+for (const link of document.querySelectorAll("[data-copy]")) {
+  link.addEventListener("click", async (event) => {
+    if (!navigator.clipboard) return;
+    event.preventDefault();
+    await navigator.clipboard.writeText(link.dataset.copy);
+    const said = link.parentElement.querySelector("[data-copied]");
+    if (said) said.textContent = "Copied.";
+  });
 }
 
 // Rows come one by one while runs are under way.

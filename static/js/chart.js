@@ -38,31 +38,47 @@ function colour(text, style) {
   return `rgba(${r},${g},${b},${match[2]})`;
 }
 
-function themed(figure, width) {
-  const style = getComputedStyle(document.documentElement);
+function themed(figure, width, light = false) {
+  const root = document.documentElement;
+  const style = getComputedStyle(root);
+  // Read while the class is on, and taken off before anything is drawn.
+  root.classList.toggle("light", light);
   const { data, layout } = coloured(figure, style);
   layout.font.family = style.getPropertyValue("--sans");
+  root.classList.remove("light");
   if (width < NARROW) {
     layout.margin = { ...layout.margin, l: 60, r: 6 };
     layout.font.size = 12;
-    layout.annotations = layout.annotations?.filter(({ name }) => name !== "wide only");
+    for (const note of layout.annotations ?? []) {
+      if (note.name === "end name") Object.assign(note, { xanchor: "right", xshift: -2, yanchor: "bottom" });
+    }
     const end = layout.meta?.narrowEnd;
     if (end) layout.xaxis.range = [layout.xaxis.range[0], end];
   }
   return { data, layout };
 }
 
+// A figure is in the page, or at an address that is asked when somebody comes near.
+async function figureOf(plot, chart) {
+  if (plot.dataset.figure) return JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+  const answer = await fetch(plot.dataset.src);
+  const { title, figure } = await answer.json();
+  if (!figure) throw new Error("there is no such chart");
+  chart.querySelector("h2, h3").textContent = title;
+  return figure;
+}
+
 async function draw(plot) {
-  const figure = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
   const config = { displayModeBar: false, responsive: true };
   const chart = plot.closest(".chart");
-  let library;
+  let library, figure;
   try {
-    library = await plotly();
+    [library, figure] = await Promise.all([plotly(), figureOf(plot, chart)]);
   } catch (error) {
     // The numbers say the same.
     plot.remove();
-    chart.querySelector("details").open = true;
+    const numbers = chart.querySelector("details");
+    if (numbers) numbers.open = true;
     return;
   }
   const redraw = () => {
@@ -101,13 +117,20 @@ function offerDownloads(chart, library, figure) {
   downloads.addEventListener("click", ({ target }) => {
     const format = target.dataset.download;
     if (!format) return;
-    const { data, layout } = themed(figure, 1200);
-    // In the page the heading is the title; a picture that travels carries its own.
-    const title = chart.querySelector("h2, h3").textContent;
-    layout.title = { text: title.replaceAll("&", "&amp;").replaceAll("<", "&lt;"), font: { size: 18 }, x: 0.02 };
-    layout.margin = { ...layout.margin, t: 56 };
+    const { data, layout } = themed(figure, 1200, true);
+    // In the page the heading is the title; a picture that travels carries its own, with what
+    // it shows and where it is from, and is light: it may be printed.
+    const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+    const source = [chart.dataset.about, location.href].filter(Boolean).join(" · ");
+    layout.title = { text: plain(chart.querySelector("h2, h3").textContent), font: { size: 18 }, x: 0.02 };
+    layout.margin = { ...layout.margin, t: 56, b: 84 };
     layout.showlegend = true;
-    library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename: `convergebench-${chart.id}` });
+    layout.annotations = [...(layout.annotations ?? []), {
+      text: plain(`ConvergeBench · ${source}`), xref: "paper", yref: "paper", x: 0, xanchor: "left",
+      y: 0, yanchor: "top", yshift: -52, showarrow: false, font: { size: 12 },
+    }];
+    const filename = `convergebench-${chart.dataset.file || chart.id}`;
+    library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename });
   });
 }
 
@@ -118,4 +141,4 @@ const near = new IntersectionObserver((entries) => {
     draw(target);
   }
 }, { rootMargin: "300px" });
-for (const plot of document.querySelectorAll(".plot[data-figure]")) near.observe(plot);
+for (const plot of document.querySelectorAll(".plot[data-figure], .plot[data-src]")) near.observe(plot);

@@ -22,6 +22,26 @@ function line(step) {
   return item;
 }
 
+function figure(shown) {
+  const item = document.createElement("li");
+  const frame = document.createElement("figure");
+  const image = document.createElement("img");
+  image.src = shown.src;
+  image.alt = shown.label;
+  const caption = document.createElement("figcaption");
+  caption.textContent = shown.label;
+  frame.append(image, caption);
+  item.append(frame);
+  return item;
+}
+
+// Only where something is new: a picture that is there already would flicker.
+function pictures(place, shown) {
+  const list = document.querySelector(place);
+  const before = [...list.querySelectorAll("img")].map((image) => image.getAttribute("src")).join();
+  if (before !== shown.map((one) => one.src).join()) list.replaceChildren(...shown.map(figure));
+}
+
 function show(state) {
   if (panel.dataset.current !== state.stage) {
     location.reload(); // other things can be done now
@@ -30,6 +50,8 @@ function show(state) {
   const words = { "#state-label": state.label, "#state-next": state.next, "#state-queue": state.queue };
   for (const [place, text] of Object.entries(words)) document.querySelector(place).textContent = text;
   if (state.probe.length) document.querySelector("#probe").replaceChildren(...state.probe.map(line));
+  pictures("#probe-pictures", state.pictures);
+  pictures("#returns", state.returns);
   if (state.run) {
     document.querySelector("#evaluation").hidden = false;
     document.querySelector("#run-bar").max = state.run.total;

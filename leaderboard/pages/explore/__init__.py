@@ -1,0 +1,1 @@
+"""What the ways to look around show: charts of price and time, strips, cards."""
