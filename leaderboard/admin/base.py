@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
+from django.core import signing
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
+from django.shortcuts import redirect
+from django.urls import path, reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 from import_export.resources import ModelResource
 
+from evaluation.estimate import Estimate
 from leaderboard.models import StoredImage
 from leaderboard.models.suites import Curation
 from leaderboard.text import safe_cell
+
+#: How long a bulk change can be taken back by its button.
+UNDO_SECONDS = 3600
 
 
 def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
@@ -31,6 +42,12 @@ def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeSt
         round(stored.width * scale),
         round(stored.height * scale),
     )
+
+
+def start_budget(estimate: Estimate) -> dict[str, Any]:
+    """Limits to begin with: what a run should take, and a tenth for calls that fail."""
+    usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
+    return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
 
 
 class SafeResource(ModelResource):
@@ -67,9 +84,11 @@ class NoticesConflicts(forms.ModelForm):
 
 
 class CurationActions:
-    """Bulk activate and retire."""
+    """Bulk activate and retire, each to be undone as long as nobody changed the rows since."""
 
     actions = ("activate", "retire")
+    opts: Any
+    admin_site: Any
 
     @admin.action(description="Activate", permissions=["change"])
     def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -79,9 +98,53 @@ class CurationActions:
     def retire(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         self._set(request, queryset, Curation.RETIRED)
 
+    def get_urls(self) -> list[Any]:
+        undo = self.admin_site.admin_view(require_POST(self.undo_view))
+        own = path("undo/", undo, name=f"leaderboard_{self.opts.model_name}_undo")
+        return [own, *super().get_urls()]  # type: ignore[misc]
+
     def _set(self, request: HttpRequest, queryset: QuerySet[Any], status: Curation) -> None:
         rows = list(queryset.exclude(status=status))
+        before = [(row.pk, row.status) for row in rows]
         for row in rows:
             row.status = status
             row.save()  # one by one, so that each change is in the history
-        messages.success(request, f"{len(rows)} row(s) are now {status.label.lower()}.")
+        done = f"{len(rows)} row(s) are now {status.label.lower()}."
+        messages.success(request, self._undoable(request, done, before, status) if rows else done)
+
+    def _undoable(
+        self, request: HttpRequest, done: str, before: list[tuple[int, str]], status: Curation
+    ) -> SafeString:
+        """What was done, with a button that takes it back."""
+        return format_html(
+            '{} <form method="post" action="{}">'
+            '<input type="hidden" name="csrfmiddlewaretoken" value="{}">'
+            '<input type="hidden" name="change" value="{}">'
+            '<button type="submit" class="button">Undo</button></form>',
+            done,
+            reverse(f"admin:leaderboard_{self.opts.model_name}_undo"),
+            get_token(request),
+            signing.dumps([status.value, before], salt=self.opts.label, compress=True),
+        )
+
+    def undo_view(self, request: HttpRequest) -> HttpResponse:
+        """Give the rows of a bulk change the status that each had before."""
+        if not self.has_change_permission(request):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        back = redirect(f"admin:leaderboard_{self.opts.model_name}_changelist")
+        try:
+            status, before = signing.loads(
+                request.POST.get("change", ""), salt=self.opts.label, max_age=UNDO_SECONDS
+            )
+        except signing.BadSignature:
+            messages.error(request, "This is too long ago to be undone here.")
+            return back
+        statuses = dict(before)
+        rows = list(self.opts.model._default_manager.filter(pk__in=statuses, status=status))
+        for row in rows:
+            row.status = statuses[row.pk]
+            row.save()
+        left = len(statuses) - len(rows)
+        changed = f" {left} changed since and stay(s) as they are." if left else ""
+        messages.success(request, f"{len(rows)} row(s) are as before.{changed}")
+        return back

@@ -72,7 +72,7 @@ class EditingModelAdmin(SimpleHistoryAdmin):
         *("name", "provider", "editor", "access", "open_weights", "price_per_edit", "is_reference"),
         *("verified", "run_count", "status"),
     )
-    list_filter = ("status", "access", "is_reference", "verified", "open_weights", "provider")
+    list_filter = ("status", "access", "is_reference", "verified", "open_weights")
     search_fields = ("slug", "name", "provider", "organisation")
     prepopulated_fields = {"slug": ("name",)}
     readonly_fields = ("key_state",)

@@ -24,51 +24,41 @@ from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside
 from evaluation.images import Picture, encode_webp
 from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource
+from leaderboard.admin.inputs import WordingsField, WordsField
 from leaderboard.content import drafts
 from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind
 
 PREVIEW_SIZE = 384
+#: Pictures that a pair is shown on at first; whoever wants to see more asks for all.
+FIRST_SHOWN = 10
 #: Enough to see whether a mirrored picture looks like itself.
 SYMMETRY_SIZE = 128
 
 
 class EditPairForm(NoticesConflicts):
+    kinds = forms.MultipleChoiceField(
+        label="Kinds of pictures",
+        choices=Kind.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="None ticked means all.",
+    )
+    present = WordsField(
+        label="Must contain", help_text="What a picture must show: brown hair, table."
+    )
+    absent = WordsField(
+        label="Must not contain", help_text="What a picture must not show yet: chair, sofa."
+    )
+    variants = WordingsField(
+        label="Other wordings",
+        required=False,
+        help_text="The same edit in other words; clear a row to remove it.",
+    )
+
     class Meta:
         model = EditPair
         fields = "__all__"
-
-    def _words(self, name: str, allowed: set[str] | None = None) -> list[str]:
-        value = self.cleaned_data[name] or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ValidationError('A list of words, as ["chair", "sofa"].')
-        if allowed and (unknown := set(value) - allowed):
-            raise ValidationError(
-                f"Unknown: {', '.join(sorted(unknown))}. Known: {', '.join(sorted(allowed))}."
-            )
-        return value
-
-    def clean_kinds(self) -> list[str]:
-        return self._words("kinds", set(Kind.values))
-
-    def clean_absent(self) -> list[str]:
-        return self._words("absent")
-
-    def clean_present(self) -> list[str]:
-        return self._words("present")
-
-    def clean_variants(self) -> list[dict[str, str]]:
-        value = self.cleaned_data["variants"] or []
-        if not isinstance(value, list):
-            raise ValidationError("A list of wordings.")
-        for place, variant in enumerate(value, start=1):
-            if not isinstance(variant, dict) or set(variant) != {"name", "forward", "backward"}:
-                raise ValidationError(
-                    f"Variant {place} must have name, forward and backward, nothing else."
-                )
-            if not all(isinstance(text, str) and text.strip() for text in variant.values()):
-                raise ValidationError(f"Variant {place} has an empty text.")
-        return value
 
 
 class EditPairResource(SafeResource):
@@ -161,9 +151,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     form = EditPairForm
     resource_classes = (EditPairResource,)
     import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
-    list_display = (
-        *("title", "category", "type", "forward", "place", "reversibility", "used", "status"),
-    )
+    list_display = (*("title", "tried", "category", "forward", "place", "used", "status"),)
     list_filter = ("status", "category", "change", "reversibility", "place")
     list_per_page = 50
     search_fields = ("slug", "title", "forward", "backward", "object")
@@ -196,6 +184,14 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     @admin.display(description="cases", ordering="count")
     def used(self, row: Any) -> int:
         return row.count
+
+    @admin.display(description="on pictures")
+    def tried(self, row: EditPair) -> str:
+        return format_html(
+            '<a href="{}" aria-label="See {} on pictures">See it</a>',
+            reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
+            row.title,
+        )
 
     @admin.display(description="predicted difficulty")
     def hard(self, row: EditPair) -> str:
@@ -250,16 +246,22 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
         core = pair.as_core()
         sources = list(SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"))
         known = drafts.facts_of(sources, SYMMETRY_SIZE) if pair.operator else {}
-        rows = []
+        fitting, others = [], []
         for source in sources:
             symmetric = known[source.slug].symmetric_under if known else ()
-            rows.append((source, curation.fits(_as_core(source), core, symmetric)))
-        rows.sort(key=lambda row: len(row[1]))
+            reasons = curation.fits(_as_core(source), core, symmetric)
+            if reasons:
+                others.append((source, reasons))
+            else:
+                fitting.append(source)
+        everything = "all" in request.GET
         context = {
             **self.admin_site.each_context(request),
             "pair": pair,
-            "rows": rows,
-            "fitting": sum(not reasons for _, reasons in rows),
+            "fitting": len(fitting),
+            "shown": fitting if everything else fitting[:FIRST_SHOWN],
+            "others": others,
+            "total": len(sources),
             "opts": self.opts,
         }
         return render(request, "admin/leaderboard/editpair/fits.html", context)

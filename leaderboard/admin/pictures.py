@@ -18,25 +18,27 @@ from simple_history.admin import SimpleHistoryAdmin
 from evaluation.content import curation
 from evaluation.images import MAX_BYTES
 from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource, picture
+from leaderboard.admin.inputs import WordsField
 from leaderboard.models import SourceImage, StoredImage, Suite
 
 
 class AnnotationsWidget(forms.Textarea):
     """The annotations as JSON, under the picture they are drawn on."""
 
-    picture_url = ""
+    picture: StoredImage | None = None
 
     class Media:
         js = (Script("js/annotate.js", defer=True),)
 
     def render(self, *args: Any, **kwargs: Any) -> SafeString:
-        context = {"field": super().render(*args, **kwargs), "picture_url": self.picture_url}
+        context = {"field": super().render(*args, **kwargs), "picture": self.picture}
         return mark_safe(  # noqa: S308 - made by a template
             render_to_string("admin/leaderboard/sourceimage/annotations.html", context)
         )
 
 
 class SourceImageForm(NoticesConflicts):
+    contains = WordsField(help_text="What it shows that pairs may name: chair, cup.")
     file = forms.FileField(
         required=False,
         help_text="PNG, JPEG or WebP, at least 512 pixels on both sides is best. "
@@ -52,15 +54,9 @@ class SourceImageForm(NoticesConflicts):
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             del self.fields["file"]
-            self.fields["annotations"].widget.picture_url = self.instance.stored.copy_url
+            self.fields["annotations"].widget.picture = self.instance.stored
         else:
             self.fields["file"].required = True
-
-    def clean_contains(self) -> list[str]:
-        value = self.cleaned_data["contains"] or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ValidationError('A list of words, as ["chair", "cup"].')
-        return value
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
@@ -108,17 +104,7 @@ class SourceImageResource(SafeResource):
 class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
     form = SourceImageForm
     resource_classes = (SourceImageResource,)
-    list_display = (
-        "thumbnail",
-        "title",
-        "kind",
-        "subkind",
-        "made",
-        "size",
-        "licence",
-        "used",
-        "status",
-    )
+    list_display = ("thumbnail", "title", "kind", "made", "places", "licence", "used", "status")
     list_display_links = ("thumbnail", "title")
     list_filter = ("status", "kind", "made", "licence")
     list_select_related = ("stored",)
@@ -153,9 +139,9 @@ class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
     def preview(self, row: SourceImage) -> str:
         return picture(row.stored, 256, row.title) if row.pk else "–"
 
-    @admin.display(description="pixels")
-    def size(self, row: SourceImage) -> str:
-        return f"{row.stored.width} x {row.stored.height}"
+    @admin.display(description="annotated")
+    def places(self, row: SourceImage) -> str:
+        return ", ".join(name.replace("_", " ") for name in row.annotations) or "–"
 
     @admin.display(description="suites", ordering="suites")
     def used(self, row: Any) -> int:

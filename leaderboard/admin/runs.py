@@ -9,15 +9,19 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
+from django.views.decorators.http import require_POST
 
 from evaluation import jobs
-from evaluation.editors.endpoint import WRONG_TYPE
-from leaderboard.admin.base import picture
+from evaluation.editors.payloads import WRONG_TYPE
+from evaluation.estimate import duration
+from leaderboard.admin import today
+from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import Call, Run, Suite, Trip
-from leaderboard.models.runs import RunState
+from leaderboard.models.runs import RunQuerySet, RunState
 from leaderboard.standings import refresh_ranks
 
 
@@ -34,14 +38,16 @@ class RunForm(forms.ModelForm):
 @admin.register(Run)
 class RunAdmin(admin.ModelAdmin):
     list_display = (
-        *("editing_model", "suite", "state", "progress", "spent", "why", "ranked", "published"),
-        "created_at",
+        *("editing_model", "last_return", "suite", "where", "progress", "spent", "created_at"),
     )
     list_filter = ("state", "suite", "published", "source", "editing_model__is_reference")
     list_select_related = ("editing_model", "suite")
     search_fields = ("editing_model__name", "editing_model__slug", "suite__slug")
     date_hierarchy = "created_at"
-    actions = ("resume", "pause", "cancel", "play_again", "score_again", "publish", "withdraw")
+    actions = (
+        *("resume", "pause", "cancel", "play_again", "recover", "score_again"),
+        *("publish", "withdraw"),
+    )
     fieldsets = (
         (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
@@ -59,7 +65,7 @@ class RunAdmin(admin.ModelAdmin):
                 )
             },
         ),
-        ("Review", {"fields": ("flag_list", "hint_list", "cleared", "decision")}),
+        ("Review", {"fields": ("where", "flag_list", "hint_list", "cleared", "decision")}),
         ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
     )
@@ -93,7 +99,11 @@ class RunAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
         if change:
             # Only what the form holds: a worker writes the rest of the row meanwhile.
-            obj.save(update_fields=[name for name in form.changed_data if name in self.change_only])
+            kept = [n for n in form.changed_data if n in self.change_only and n != "published"]
+            obj.save(update_fields=kept)
+            if "published" in form.changed_data:
+                row = Run.objects.filter(pk=obj.pk)
+                row.publish() if obj.published else row.withdraw()
             if {"published", "cleared", "decision"} & set(form.changed_data):
                 refresh_ranks(obj.suite)
             return
@@ -105,6 +115,91 @@ class RunAdmin(admin.ModelAdmin):
         )
         obj.pk = started.pk
         obj.refresh_from_db()
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The form, then what the run would take with limits filled in, and only then the start."""
+        if request.method == "POST" and "confirmed" not in request.POST:
+            form = self.get_form(request)(request.POST)
+            if self.has_add_permission(request) and form.is_valid():
+                return self._confirm(request, form.cleaned_data)
+        return super().add_view(request, form_url, extra_context)
+
+    def _confirm(self, request: HttpRequest, values: Mapping[str, Any]) -> HttpResponse:
+        model, suite = values["editing_model"], values["suite"]
+        known = model.estimate_on(suite)
+        budget = {
+            name: usual if values.get(name) is None else values[name]
+            for name, usual in start_budget(known).items()
+        }
+        context = {
+            **self.admin_site.each_context(request),
+            **budget,
+            "model": model,
+            "suite": suite,
+            "estimate": known,
+            "length": duration(known.seconds),
+            "opts": self.opts,
+            "title": "Start this run?",
+        }
+        return render(request, "admin/leaderboard/run/confirm.html", context)
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        return [
+            path("today/", view(self.today_view), name="leaderboard_run_today"),
+            path(
+                "<int:pk>/resume/",
+                view(require_POST(self.resume_view)),
+                name="leaderboard_run_resume",
+            ),
+            *super().get_urls(),
+        ]
+
+    def today_view(self, request: HttpRequest) -> HttpResponse:
+        """What needs somebody today, on one page."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            **today.today(),
+            "may_change": self.has_change_permission(request),
+            "may_review": request.user.has_perm("leaderboard.change_submission"),
+            "opts": self.opts,
+            "title": "Today",
+        }
+        return render(request, "admin/leaderboard/run/today.html", context)
+
+    def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Have one paused run go on, with a larger budget where that is what it lacks."""
+        run = get_object_or_404(Run.objects.select_related("editing_model", "suite"), pk=pk)
+        if not self.has_change_permission(request, run):
+            raise PermissionDenied
+        if run.reason == "budget":
+            left = run.editing_model.estimate(
+                max(0, run.edits_total - run.edits_done), run.chains_total
+            )
+            more = start_budget(left)
+            limits = {"budget_calls": run.calls + more["budget_calls"]} if run.budget_calls else {}
+            if run.budget_usd is not None and more["budget_usd"] is not None:
+                limits["budget_usd"] = run.spent_usd + more["budget_usd"]
+            Run.objects.filter(pk=pk).update(**limits)
+        self._each(request, Run.objects.filter(pk=pk), jobs.resume, "resumed")
+        return redirect("admin:leaderboard_run_today")
+
+    @admin.display(description="state")
+    def where(self, run: Run) -> str:
+        """The same words as on the run's page, the board and its submitter's page."""
+        if run.state == RunState.PAUSED and run.reason_text:
+            return f"Paused: {run.reason_text}"
+        return run.public_state
+
+    @admin.display(description="last return")
+    def last_return(self, run: Run) -> str:
+        trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
+        last = trips.select_related("restored").order_by("-pk").first()
+        return picture(last.restored if last else None, 48)
 
     @admin.display(description="progress")
     def progress(self, run: Run) -> str:
@@ -205,28 +300,37 @@ class RunAdmin(admin.ModelAdmin):
     def play_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
         self._each(request, queryset, jobs.play_again, "queued to play failed chains again")
 
+    @admin.action(
+        description="Bring lost pictures back, or play them again", permissions=["change"]
+    )
+    def recover(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        self._each(request, queryset, jobs.recover, "queued for a look at their pictures")
+
     @admin.action(description="Score again with today's metrics", permissions=["change"])
     def score_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
         self._each(request, queryset, jobs.score_again, "queued to be scored again")
 
     @admin.action(description="Publish on the board", permissions=["change"])
     def publish(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._show(request, queryset.filter(state=RunState.FINISHED), published=True)
+        self._show(request, queryset, RunQuerySet.publish)
 
     @admin.action(description="Withdraw from the board", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._show(request, queryset, published=False)
+        self._show(request, queryset, RunQuerySet.withdraw)
 
-    def _show(self, request: HttpRequest, queryset: QuerySet[Run], **fields: bool) -> None:
-        if not self.has_change_permission(request):
-            raise PermissionDenied
-        runs = list(queryset.select_related("suite"))
-        Run.objects.filter(pk__in=[run.pk for run in runs]).update(**fields)
-        for suite in {run.suite for run in runs}:
+    def _show(
+        self, request: HttpRequest, queryset: QuerySet[Run], act: Callable[[RunQuerySet], int]
+    ) -> None:
+        """Publish or withdraw, and say of each run where it stands now."""
+        runs = Run.objects.filter(pk__in=[run.pk for run in queryset])
+        act(runs)
+        for suite in Suite.objects.filter(runs__in=runs).distinct():
             refresh_ranks(suite)
-        for run in runs:
-            self.log_change(request, run, str(fields))
-        messages.success(request, f"{len(runs)} run(s) changed; the ranks are fresh.")
+        for run in runs.select_related("editing_model", "suite"):
+            ranked = run.is_ranked or run.editing_model.is_reference or not run.published
+            say = messages.success if ranked else messages.warning
+            say(request, f"{run}: {run.public_state}.")
+            self.log_change(request, run, run.public_state[:500])
 
 
 @admin.register(Call)

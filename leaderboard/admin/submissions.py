@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from django import forms
@@ -10,12 +11,17 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from simple_history.admin import SimpleHistoryAdmin
 
+from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import EditingModel, Submission, Suite
-from leaderboard.submissions import actions, workflow
+from leaderboard.models.entries import SUBMISSION_MOVES
+from leaderboard.submissions import actions, status, workflow
 
+#: What changes by itself, and no reviewer needs to hear of.
+UNTOLD = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
 
 
@@ -23,9 +29,8 @@ class ReviewForm(forms.Form):
     """What a reviewer decides."""
 
     decision = forms.ChoiceField(
-        choices=[("approve", "Evaluate it"), ("ask", "Ask back"), ("reject", "Reject")],
+        choices=[("approve", "Evaluate it"), ("ask", "Ask a question"), ("reject", "Reject")],
         widget=forms.RadioSelect,
-        initial="approve",
     )
     suite = forms.ModelChoiceField(
         queryset=Suite.objects.playable().defer("definition"), empty_label=None
@@ -53,20 +58,28 @@ class ReviewForm(forms.Form):
         return cleaned
 
 
+def _can_be_reviewed(submission: Submission) -> bool:
+    return Submission.State.REJECTED in SUBMISSION_MOVES[submission.state]
+
+
+def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
+    """What changed since it was sent: when, by whom, which field, from what to what."""
+    records = list(submission.history.select_related("history_user").order_by("history_date"))
+    found = []
+    for before, after in pairwise(records):
+        who = str(after.history_user or "the submitter")
+        for change in after.diff_against(before).changes:
+            if change.field not in UNTOLD:
+                row = (after.history_date, who, change.field, change.old, change.new)
+                found.append(row)
+    return found[::-1]
+
+
 @admin.register(Submission)
 class SubmissionAdmin(SimpleHistoryAdmin):
-    list_display = (
-        "name",
-        "organisation",
-        "state",
-        "probe_result",
-        "suite",
-        "email",
-        "created_at",
-        "review_link",
-    )
+    list_display = ("name", "review_link", "state", "tested", "suite", "organisation", "created_at")
     list_filter = ("state", "contract", "suite")
-    list_select_related = ("suite",)
+    list_select_related = ("suite", "probe_edited")
     search_fields = ("name", "organisation", "email", "endpoint_url")
     date_hierarchy = "created_at"
     readonly_fields = (
@@ -102,10 +115,11 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 messages.error(request, f"{submission}: {error}")
 
     @admin.display(description="test")
-    def probe_result(self, row: Submission) -> str:
+    def tested(self, row: Submission) -> str:
         if row.probed_at is None:
             return "under way" if row.state == Submission.State.PROBING else "–"
-        return "passed" if row.probe.get("ok") else "failed"
+        words = "passed" if row.probe.get("ok") else "failed"
+        return format_html("{} {}", picture(row.probe_edited, 40), words)
 
     @admin.display(description="test")
     def probe_steps(self, row: Submission) -> str:
@@ -135,18 +149,22 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def key_state(self, row: Submission) -> str:
         return "set" if row.api_key else "none"
 
-    @admin.display(description="")
+    @admin.display(description="decide")
     def review_link(self, row: Submission) -> str:
-        if row.state not in (
-            Submission.State.REVIEW,
-            Submission.State.ASKED,
-            Submission.State.PROBE_FAILED,
-        ):
-            return ""
+        if not _can_be_reviewed(row):
+            return "–"
         return format_html(
-            '<a class="button" href="{}">Review</a>',
+            '<a class="button" href="{}" aria-label="Review {}">Review</a>',
             reverse("admin:leaderboard_submission_review", args=[row.pk]),
+            row.name,
         )
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        more = {"can_be_reviewed": bool(row and _can_be_reviewed(row))}
+        return super().change_view(request, object_id, form_url, (extra_context or {}) | more)
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.review_view)
@@ -157,13 +175,18 @@ class SubmissionAdmin(SimpleHistoryAdmin):
 
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """The submission with its probe and cost, and the decision."""
-        submission = get_object_or_404(Submission.objects.select_related("suite"), pk=pk)
+        rows = Submission.objects.select_related(
+            "suite", "editing_model", "probe_sent", "probe_edited", "probe_returned"
+        )
+        submission = get_object_or_404(rows, pk=pk)
         if not self.has_change_permission(request, submission):
             raise PermissionDenied
-        edits = submission.suite.core.edits
+        known = status.estimate(submission)
+        budget = start_budget(known)
+        asked = request.GET.get("decision", "approve")
         form = ReviewForm(
             request.POST or None,
-            initial={"suite": submission.suite, "budget_calls": round(edits * 1.1)},
+            initial={"suite": submission.suite, "decision": asked, **budget},
         )
         if form.is_valid():
             try:
@@ -171,15 +194,13 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 return redirect("admin:leaderboard_submission_change", pk)
             except workflow.NotPossible as error:
                 messages.error(request, str(error))
-        price = submission.price_per_edit
         context = {
             **self.admin_site.each_context(request),
             "submission": submission,
             "form": form,
-            "edits": edits,
-            "usd": None if price is None else price * edits,
+            "estimate": known,
+            "changes": _changes(submission),
             "steps": submission.probe.get("steps", []),
-            "marks": MARKS,
             "others": workflow.similar(submission),
             "known": EditingModel.objects.filter(name__iexact=submission.name).first(),
             "opts": self.opts,
@@ -200,6 +221,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             return f"{submission} is being evaluated as run {run.pk}."
         asked = values["decision"] == "ask"
         to = Submission.State.ASKED if asked else Submission.State.REJECTED
-        workflow.move(submission, to, message=message, reviewed_by=request.user)
+        now = timezone.now()
+        workflow.move(submission, to, message=message, reviewed_by=request.user, reviewed_at=now)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
         return "The question is asked." if asked else "The submission is rejected."

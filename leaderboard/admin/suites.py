@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count
+from django.db.models import Count, Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 from simple_history.admin import SimpleHistoryAdmin
 
+from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
-from leaderboard.admin.base import NoticesConflicts
+from leaderboard.admin.base import NoticesConflicts, picture
+from leaderboard.admin.inputs import ThumbnailChoices
 from leaderboard.content import drafts
 from leaderboard.content.suite_diagnostics import diagnose_suite
-from leaderboard.models import PublishedFigure, SourceImage, Suite
-from leaderboard.models.suites import Category, Kind
+from leaderboard.models import EditPair, PublishedFigure, SourceImage, Suite, SuitePicture
+from leaderboard.models.suites import Category, Curation, Kind
+
+#: Pictures of a suite that a list shows.
+FEW = 4
 
 
 class SuiteForm(NoticesConflicts):
@@ -54,6 +59,15 @@ class SuiteForm(NoticesConflicts):
         widget=forms.CheckboxSelectMultiple,
     )
 
+    must_pictures = forms.MultipleChoiceField(
+        label="Pictures it must include",
+        required=False,
+        widget=ThumbnailChoices,
+        help_text="Each gets at least one case; the others are drawn by the seed.",
+    )
+    must_pairs = forms.MultipleChoiceField(
+        label="Pairs it must include", required=False, widget=ThumbnailChoices
+    )
     repeated = forms.IntegerField(
         label="Cases played twice",
         min_value=0,
@@ -76,8 +90,25 @@ class SuiteForm(NoticesConflicts):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if "must_pictures" in self.fields:  # a draft
+            self._offer_content()
         kept = self.instance.filters or {}
         self.initial.update({name: kept[name] for name in drafts.FILTERS & kept.keys()})
+
+    def _offer_content(self) -> None:
+        """The active pictures and pairs as choices."""
+        active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
+        sources = list(active.only("slug", "title", "stored"))
+        pairs = EditPair.objects.filter(status=Curation.ACTIVE).order_by("title")
+        offered = {
+            "must_pictures": [(source.slug, source.title) for source in sources],
+            "must_pairs": list(pairs.values_list("slug", "title")),
+        }
+        for name, choices in offered.items():
+            cast(forms.MultipleChoiceField, self.fields[name]).choices = choices
+        self.fields["must_pictures"].widget.thumbnails = {  # type: ignore[attr-defined]
+            source.slug: source.stored.thumbnail_url for source in sources
+        }
 
     def save(self, commit: bool = True) -> Suite:
         if not self.instance.is_frozen:
@@ -91,14 +122,7 @@ class SuiteForm(NoticesConflicts):
 class SuiteAdmin(SimpleHistoryAdmin):
     form = SuiteForm
     list_display = (
-        "title",
-        "slug",
-        "version",
-        "status",
-        "case_count",
-        "trips",
-        "size",
-        "run_count",
+        *("title", "some_pictures", "version", "status", "case_count", "trips", "run_count"),
         "frozen_at",
     )
     list_filter = ("status", "published_elsewhere")
@@ -124,8 +148,8 @@ class SuiteAdmin(SimpleHistoryAdmin):
             "Cases",
             {
                 "fields": (
-                    *("cases", "repeated", "seed", "kinds", "made", "categories", "narrow"),
-                    "preview",
+                    *("cases", "repeated", "seed", "kinds", "made", "categories"),
+                    *("must_pictures", "must_pairs", "narrow", "preview"),
                 )
             },
         ),
@@ -141,6 +165,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
             super()
             .get_queryset(request)
             .defer("definition")
+            .prefetch_related(Prefetch("pictures", SuitePicture.objects.select_related("stored")))
             .annotate(n_cases=Count("cases", distinct=True), n_runs=Count("runs", distinct=True))
         )
 
@@ -168,6 +193,16 @@ class SuiteAdmin(SimpleHistoryAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Suite | None = None) -> bool:
         return not (obj and obj.is_frozen) and super().has_delete_permission(request, obj)
+
+    def view_on_site(self, suite: Suite) -> str | None:
+        """A draft has no page on the site yet."""
+        return suite.get_absolute_url() if suite.is_frozen and not suite.sealed else None
+
+    @admin.display(description="pictures")
+    def some_pictures(self, row: Suite) -> str:
+        """The first few of a frozen suite; of a sealed one none are shown in lists."""
+        shown = [] if row.sealed else list(row.pictures.all())[:FEW]
+        return format_html_join("", "{}", ((picture(one.stored, 40),) for one in shown)) or "–"
 
     @admin.display(description="cases", ordering="n_cases")
     def case_count(self, row: Any) -> int:
@@ -219,18 +254,26 @@ class SuiteAdmin(SimpleHistoryAdmin):
         except SuiteError as error:
             context["error"] = str(error)
         else:
-            context |= {"preview": ready, "core": ready.suite, "estimates": ready.estimates()}
+            context |= {
+                "preview": ready,
+                "core": ready.suite,
+                "estimates": ready.estimates(),
+                "sheet": _contact_sheet(ready.suite),
+            }
         return render(request, "admin/leaderboard/suite/preview.html", context)
 
     def freeze_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         suite = self._allowed(request, pk)
+        if "looked" not in request.POST:
+            messages.error(request, "Not frozen: say that you have looked at the cases.")
+            return redirect("admin:leaderboard_suite_preview", pk)
         try:
             frozen = drafts.freeze(suite)
         except SuiteError as error:
             messages.error(request, f"Not frozen: {error}.")
         else:
             self.log_change(request, frozen, "Froze the suite.")
-            messages.success(request, f"{frozen} is frozen: {frozen.content_hash[:12]}.")
+            messages.success(request, f"{frozen} is frozen and public: {frozen.content_hash[:12]}.")
         return redirect("admin:leaderboard_suite_change", pk)
 
     def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -252,6 +295,22 @@ class SuiteAdmin(SimpleHistoryAdmin):
         draft = drafts.next_version(suite, without, changes)
         messages.success(request, f"{draft} is a draft; look at it and freeze it.")
         return redirect("admin:leaderboard_suite_change", draft.pk)
+
+
+def _contact_sheet(core: CoreSuite) -> list[dict[str, Any]]:
+    """Every case with its picture and its pair, as a curator looks at them."""
+    sources = SourceImage.objects.filter(slug__in=core.picture_by_slug).select_related("stored")
+    by_slug = {source.slug: source for source in sources}
+    pairs = EditPair.objects.in_bulk(core.pair_by_slug, field_name="slug")
+    return [
+        {
+            "case": case,
+            "source": by_slug[case.picture],
+            "pair": pairs[case.pair],
+            "repeats": core.repeats_of(case),
+        }
+        for case in core.cases
+    ]
 
 
 @admin.register(PublishedFigure)
