@@ -24,11 +24,18 @@ from whitenoise.compress import Compressor
 
 from evaluation import __version__
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+_HERE = Path(__file__).resolve().parent
+# Installed from a wheel, what a checkout has at its top lies beside this file.
+INSTALLED = not (_HERE.parent / "manage.py").is_file()
+BASE_DIR = _HERE / "installed" if INSTALLED else _HERE.parent
 env = environ.Env()
 TESTING = "pytest" in sys.modules
 
-DATA_DIR = Path(env("DATA_DIR", default=str(BASE_DIR / "var"))).expanduser().resolve()
+DATA_DIR = (
+    Path(env("DATA_DIR", default=str((Path.cwd() if INSTALLED else BASE_DIR) / "var")))
+    .expanduser()
+    .resolve()
+)
 
 
 # What is made here is for its owner alone: the database has sessions and tokens in it.
@@ -188,7 +195,7 @@ MEDIA_ROOT = DATA_DIR / "media"
 STATIC_ROOT = DATA_DIR / "static"
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-FIXTURE_DIRS = [BASE_DIR / "fixtures"]
+FIXTURE_DIRS = [_HERE.parent / ("evaluation/fixtures" if INSTALLED else "fixtures")]
 S3_BUCKET = env("S3_BUCKET", default="")
 _files: dict[str, object] = {"BACKEND": "convergebench_site.storage.WholeFileStorage"}
 if S3_BUCKET:
@@ -301,6 +308,17 @@ PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
+#: A vision-language model that is asked about the trips of finished runs; unset: nobody is.
+JUDGE_MODEL = env("JUDGE_MODEL", default="")
+JUDGE_KIND = env("JUDGE_KIND", default="chat")
+JUDGE_URL = env("JUDGE_URL", default="")
+JUDGE_KEY = env("JUDGE_KEY", default="")
+JUDGE_TIMEOUT = env.float("JUDGE_TIMEOUT", default=60)
+#: What it takes, in USD per million tokens; what one run may spend on it, and how often ask.
+JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
+JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
+JUDGE_USD = env("JUDGE_USD", default="")
+JUDGE_CALLS = env("JUDGE_CALLS", default="")
 # Cases of a run that are audited, at least (or one in ten); 0 audits none.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)

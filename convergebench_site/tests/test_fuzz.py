@@ -1,14 +1,18 @@
 """Made-up input against everything that reads what strangers send: understood, or refused in words.
 
-Short here; `make fuzz` does the same for an hour. What it finds is kept in `.hypothesis` and
-tried first from then on; what was mended stays below as an `@example`.
+Short here; `make fuzz` does the same for an hour. It keeps the shortest input for every way in
+which a reader can end in `corpus/`, and damages those too from then on: the corpus grows, and is
+read whole in every test run. What was mended stays below as an `@example`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
+import os
+import re
 import shlex
 import zipfile
 import zlib
@@ -29,6 +33,7 @@ from evaluation.content.archives import ArchiveError
 from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, as_curl, find_contract
 from evaluation.editors.contracts.replies import check_status, read_json
+from evaluation.editors.instructions import parse
 from evaluation.errors import EditorError
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.http.http_connection import _Answer
@@ -39,6 +44,54 @@ from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
 
+pytestmark = pytest.mark.fuzz
+
+GROWS = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+LONGEST = 4_000
+Reader = Callable[[bytes], object]
+READERS: dict[str, Reader] = {}
+CORPUS = Path(__file__).parent / "corpus"
+#: What a reader may say of what it does not take.
+REFUSALS = (
+    *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chain.Unusable),
+    *(httptools.HttpParserError, zlib.error, ValueError),
+)
+
+
+def ending(reader: Reader, data: bytes) -> str:
+    """How a reader ended; an exception that it should not raise goes through."""
+    try:
+        return f"{reader(data)}"
+    except REFUSALS as refusal:
+        # Words alone: numbers and names come from the input.
+        words = re.findall(r"[a-z]{3,}", str(refusal).lower())
+        return " ".join([type(refusal).__name__, *words[:4]])
+
+
+def read(name: str, data: bytes) -> None:
+    """Have the input read; keep it where its reader never ended like this, or is shorter."""
+    how = ending(READERS[name], data)
+    if GROWS and len(data) <= LONGEST:
+        file = CORPUS / name / hashlib.sha256(how.encode()).hexdigest()[:12]
+        if not file.exists() or len(data) < file.stat().st_size:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+
+
+def known(name: str) -> list[bytes]:
+    """The corpus of a reader."""
+    return [file.read_bytes() for file in sorted((CORPUS / name).glob("*"))]
+
+
+#: As it is when the tests begin: what grows meanwhile is damaged the next time.
+SEEDS = {name: known(name) for name in ("answer", "json", "picture", "zip", "bundle")}
+
+
+WORDS = (
+    *("add", "remove", "a", "the", "flip", "rotate", "mirror", "undo", "write", "hat", "glasses"),
+    *("horizontally", "upside", "down", "90", "degrees", "left", "winter", "red", "ball", "."),
+    *('"SUMMER"', "replace", "with", "smaller", "larger", "keep", "exactly", "as", "it", "is"),
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -47,9 +100,9 @@ JSON = st.recursive(
 
 
 @st.composite
-def damaged(draw: st.DrawFn, wholes: list[bytes]) -> bytes:
-    """A whole file of these with pieces cut out, doubled, overwritten or put in."""
-    data = bytearray(draw(st.sampled_from(wholes)))
+def damaged(draw: st.DrawFn, name: str, wholes: list[bytes]) -> bytes:
+    """A file of these or of the corpus with pieces cut out, doubled, overwritten or put in."""
+    data = bytearray(draw(st.sampled_from([*wholes, *SEEDS[name]])))
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(data) - 1)))
         length = draw(st.integers(0, 40))
@@ -79,20 +132,23 @@ ANSWERS = [
 ]
 
 
-@given(damaged(ANSWERS) | st.binary(max_size=200), st.integers(1, 60))
+def read_answer(data: bytes, step: int = 60) -> str:
+    answer = _Answer(1_000)
+    for start in range(0, len(data), step):
+        answer.feed(data[start : start + step])
+        if answer.complete:
+            break
+    else:
+        answer.end_with_connection()
+    assert sum(map(len, answer.chunks)) <= 1_000
+    return f"{answer.status // 100} {answer.keeps_alive} {len(answer.headers)}"
+
+
+@given(damaged("answer", ANSWERS) | st.binary(max_size=200), st.integers(1, 60))
 @example(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5_000 + b"5\r\n\r\nhello", 60)
 def test_any_answer_is_read_or_refused(data: bytes, step: int) -> None:
-    answer = _Answer(1_000)
-    try:
-        for start in range(0, len(data), step):
-            answer.feed(data[start : start + step])
-            if answer.complete:
-                break
-        else:
-            answer.end_with_connection()
-    except (EditorError, httptools.HttpParserError, zlib.error):
-        return
-    assert sum(map(len, answer.chunks)) <= 1_000
+    ending(lambda data: read_answer(data, step), data)
+    read("answer", data)
 
 
 def call() -> Call:
@@ -109,10 +165,9 @@ def test_any_json_means_something(status: int, value: Any, media: str) -> None:
         read_json(call(), reply)
 
 
-@given(st.binary(max_size=300) | damaged([b'{"data": [{"b64_json": "aGVsbG8="}]}']))
+@given(st.binary(max_size=300) | damaged("json", [b'{"data": [{"b64_json": "aGVsbG8="}]}']))
 def test_any_bytes_are_json_or_not(data: bytes) -> None:
-    with contextlib.suppress(ValueError):
-        parse_json(data)
+    read("json", data)
 
 
 @given(st.sampled_from(sorted(CONTRACTS)), JSON, st.integers(200, 299))
@@ -139,14 +194,17 @@ def pictures() -> list[bytes]:
     ]
 
 
-@given(damaged(pictures()) | st.binary(max_size=100))
+def read_picture(data: bytes) -> str:
+    head = Picture.from_head(data, max_pixels=10**6)
+    found = Picture.from_bytes(data, max_pixels=10**6)
+    assert (found.mime, max(found.size)) == (head.mime, max(head.size))  # it may be turned
+    assert found.width * found.height <= 10**6
+    return f"{found.mime} {len(found.notes)}"
+
+
+@given(damaged("picture", pictures()) | st.binary(max_size=100))
 def test_any_picture_is_decoded_or_refused(data: bytes) -> None:
-    for read in (Picture.from_head, Picture.from_bytes):
-        try:
-            found = read(data, max_pixels=10**6)
-        except ImageError:
-            continue
-        assert found.width * found.height <= 10**6
+    read("picture", data)
 
 
 def zips() -> list[bytes]:
@@ -160,25 +218,56 @@ def zips() -> list[bytes]:
     return found
 
 
-@given(damaged(zips()) | st.binary(max_size=200))
-def test_any_zip_is_unpacked_or_refused(data: bytes) -> None:
-    try:
-        for upload in uploaded_chain.unpack("a.zip", io.BytesIO(data)):
-            assert len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES
-    except (uploaded_chain.Unusable, ArchiveError):
-        pass
+def read_zip(data: bytes) -> str:
+    uploads = list(uploaded_chain.unpack("a.zip", io.BytesIO(data)))
+    assert all(len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES for upload in uploads)
+    return f"{len(uploads)} files"
 
 
-@given(damaged(zips()) | st.binary(max_size=200))
-def test_any_bundle_is_read_or_refused(data: bytes) -> None:
+def read_bundle(data: bytes) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bundle.zip"
         path.write_bytes(data)
-        with contextlib.suppress(bundles.BundleError):
-            bundles.read(path)
+        with bundles.read(path) as bundle:
+            return f"{len(bundle.held)} pictures"
+
+
+@given(damaged("zip", zips()) | st.binary(max_size=200))
+def test_any_zip_is_unpacked_or_refused(data: bytes) -> None:
+    read("zip", data)
+
+
+@given(damaged("bundle", zips()) | st.binary(max_size=200))
+def test_any_bundle_is_read_or_refused(data: bytes) -> None:
+    read("bundle", data)
+
+
+READERS |= {
+    "answer": read_answer,
+    "json": lambda data: type(parse_json(data)).__name__,
+    "picture": read_picture,
+    "zip": read_zip,
+    "bundle": read_bundle,
+}
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_the_corpus_is_read_or_refused(name: str) -> None:
+    inputs = known(name)
+    assert inputs
+    for data in inputs:
+        ending(READERS[name], data)
 
 
 # Texts.
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_any_prompt_is_understood_or_refused(prompt: str) -> None:
+    with contextlib.suppress(EditorError):
+        instruction = parse(prompt)
+        assert str(instruction)
+        assert instruction.inverse.inverse == instruction
 
 
 @given(st.sampled_from(sorted(CONTRACTS)), st.text(min_size=1), st.dictionaries(st.text(), JSON))
@@ -216,7 +305,7 @@ TEXTS = st.text(max_size=60).filter(lambda text: "://" not in text)
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=min(30, settings().max_examples),
+    max_examples=max(30, settings().max_examples // 10),
 )
 @given(changes=st.dictionaries(FIELDS, TEXTS, min_size=1, max_size=4))
 @example(changes={"extra": '{"a": "\\u0000"}'})

@@ -217,7 +217,8 @@ def test_hashes_are_of_the_versions_that_are_installed():
     stale = {name: (pinned[name], hashed[name]) for name in pinned.keys() & hashed.keys()}
     assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in project["dependencies"]}
+    needed = project["dependencies"] + project["optional-dependencies"]["site"]
+    named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in needed}
     assert {name.replace("_", "-") for name in named} <= hashed.keys()
 
 

@@ -228,4 +228,6 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
                 results=dict.fromkeys(metrics, results),
             )
         )
+    for chain in chains:
+        chain.sum_up()
     Chain.objects.bulk_create(chains)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from django.contrib.auth.models import Group, User
 from django.urls import reverse
+from django.utils import timezone
 
 from evaluation import jobs
-from leaderboard.models import Run
+from leaderboard.models import Call, Run
 from leaderboard.models.runs import RunState
 from leaderboard.testing.factories import editing_model, tiny_suite
 from leaderboard.testing.played import play
@@ -49,7 +52,13 @@ def test_the_first_page_shows_queues_even_when_redis_is_down(operator, valkey):
 
 def test_a_run_is_started_from_the_admin_even_without_redis(operator, model, small_suite):
     data = {"editing_model": model.pk, "suite": small_suite.pk, "budget_calls": 10}
-    answer = operator.post(reverse("admin:leaderboard_run_add"), data)
+    page = reverse("admin:leaderboard_run_add")
+    asked = operator.post(page, data | {"budget_calls": ""})
+    edits = small_suite.core.edits
+    assert f"<td>{edits}" in asked.content.decode()
+    assert f'value="{math.ceil(1.1 * edits)}"' in asked.content.decode()  # to start with
+    assert not Run.objects.exists()
+    answer = operator.post(page, data | {"confirmed": "Start the run"})
     assert answer.status_code == 302
     run = Run.objects.get()
     assert (run.state, run.budget_calls) == (RunState.QUEUED, 10)
@@ -65,6 +74,38 @@ def test_pause_resume_and_cancel_are_actions_and_impossible_ones_say_so(
     assert "1 run(s) cancelled" in act(operator, run, "cancel")
     assert "cannot be cancelled" in act(operator, run, "cancel")
     assert Run.objects.get().state == RunState.CANCELLED
+
+
+def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_suite, valkey):
+    paused, waiting = jobs.start(model, small_suite, budget_calls=5), jobs.start(model, small_suite)
+    jobs.pause(paused, "budget")
+    Run.objects.filter(pk=paused.pk).update(calls=5)
+    Run.objects.filter(pk=waiting.pk).update(flags=[{"kind": "review", "text": "marks were lost"}])
+    for outcome in (Call.ANSWERED, "server_error"):
+        Call.objects.create(
+            run=waiting,
+            chain=waiting.chains.first(),
+            number=1,
+            direction="forward",
+            outcome=outcome,
+            message="it burns" if outcome != Call.ANSWERED else "",
+            cost="0.25",
+            started_at=timezone.now(),
+        )
+    page = reverse("admin:leaderboard_run_today")
+    text = operator.get(page).content.decode()
+    for words in (
+        *("The budget is used up", "Raise the budget and resume", "marks were lost"),
+        *("0.50 USD, 2 calls", "1 x server_error", "it burns", "has waited"),
+    ):
+        assert words in text, words
+    operator.post(reverse("admin:leaderboard_run_resume", args=[paused.pk]))
+    paused.refresh_from_db()
+    assert paused.state == RunState.QUEUED
+    assert paused.budget_calls >= 5 + paused.edits_total
+    assert (
+        operator.get(reverse("admin:leaderboard_run_resume", args=[paused.pk])).status_code == 405
+    )
 
 
 def test_a_run_cannot_be_deleted(operator, model, small_suite):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ FIELDS = {
     "made": "real",
     "licence": "CC0-1.0",
     "attribution": "somebody",
-    "contains": "[]",
+    "contains": "a cup, chair, ",
     "status": "active",
 }
 
@@ -77,6 +78,7 @@ def test_a_picture_is_stored_by_its_content_never_by_the_uploaded_name(curator):
     stored = SourceImage.objects.get().stored
     assert stored.name == f"originals/{stored.sha256[:2]}/{stored.sha256}.png"
     assert stored.read().image.size == (640, 480)
+    assert SourceImage.objects.get().contains == ["a cup", "chair"]
     assert curator.get(stored.thumbnail_url)["Content-Type"] == "image/webp"
 
 
@@ -116,7 +118,7 @@ def test_two_people_who_edit_the_same_row_are_told(curator, content):
     page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
     form = curator.get(page).context["adminform"].form
     sent = {n: v for n, v in form.initial.items() if v is not None}
-    sent |= {"kinds": "[]", "absent": '["book"]', "variants": "[]"}
+    sent |= {"absent": "book"}
     pair.title = "Changed by somebody else"
     pair.save()
     answer = curator.post(page, sent | {"title": "Mine"})
@@ -143,14 +145,17 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     assert "30 edits" in preview.content.decode()
     assert "no category may have more than a quarter" in preview.content.decode()
     refused = curator.post(
-        reverse("admin:leaderboard_suite_freeze", args=[suite.pk]), follow=True
+        reverse("admin:leaderboard_suite_freeze", args=[suite.pk]), {"looked": "on"}, follow=True
     ).content.decode()
     assert "4 pictures are too few to compare models" in refused
     assert not Suite.objects.get(slug="mine").is_frozen
     curator.post(
         reverse("admin:leaderboard_suite_change", args=[suite.pk]), draft | {"narrow": "on"}
     )
-    curator.post(reverse("admin:leaderboard_suite_freeze", args=[suite.pk]))
+    freeze = reverse("admin:leaderboard_suite_freeze", args=[suite.pk])
+    assert "say that you have looked" in curator.post(freeze, follow=True).content.decode()
+    assert not Suite.objects.get(slug="mine").is_frozen
+    curator.post(freeze, {"looked": "on"})
     suite = Suite.objects.get(slug="mine")
     assert suite.is_frozen
     assert suite.core.content_hash == suite.content_hash
@@ -211,6 +216,65 @@ def test_a_draft_that_fits_nothing_says_so(curator, content):
     suite = Suite.objects.create(slug="s", title="S", filters={"kinds": ["face"]})
     answer = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
     assert "no picture fits any pair" in answer.content.decode()
+
+
+def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
+    pair = EditPair.objects.get(slug="book")
+    page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
+    form = curator.get(page).context["adminform"].form
+    sent = {name: value for name, value in form.initial.items() if value is not None}
+    sent |= {"kinds": ["face", "scene"], "absent": "book, shelf\nbook", "present": "table"}
+    sent |= {"variants-count": "3", "variants-0-name": "short", "variants-0-forward": "A book!"}
+    answer = curator.post(page, sent)
+    assert "Wording 1 lacks its backward" in answer.content.decode()
+    assert "A book!" in answer.content.decode()
+    assert curator.post(page, sent | {"variants-0-backward": "No book!"}).status_code == 302
+    pair.refresh_from_db()
+    assert (pair.kinds, pair.absent, pair.present) == (
+        ["face", "scene"],
+        ["book", "shelf"],
+        ["table"],
+    )
+    assert pair.variants == [{"name": "short", "forward": "A book!", "backward": "No book!"}]
+    assert "book, shelf" in curator.get(page).content.decode()
+
+
+def test_a_new_picture_and_pair_come_into_a_suite_that_must_include_them(curator, content):
+    draft = {"title": "M", "slug": "m", "version": "1", "trips": "3", "size": "128"}
+    draft |= {"repeats": "1", "importance": "0", "cases": "1", "seed": "0"}
+    for number in range(4):
+        wish = {"must_pictures": f"picture-{number}", "must_pairs": "red-ball"}
+        sent = draft | wish | {"slug": f"m-{number}"}
+        assert curator.post(reverse("admin:leaderboard_suite_add"), sent).status_code == 302
+        suite = Suite.objects.get(slug=f"m-{number}")
+        page = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
+        assert [case.slug for case in page.context["core"].cases] == [f"picture-{number}--red-ball"]
+        shown = page.content.decode()
+        assert shown.index(SourceImage.objects.get(slug=f"picture-{number}").stored.pk) < (
+            shown.index("Freezing publishes")
+        )
+    EditPair.objects.filter(slug="red-ball").update(status=Curation.RETIRED)
+    assert "must be included" in curator.get(page.request["PATH_INFO"]).content.decode()
+
+
+def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, content):
+    page = reverse("admin:leaderboard_editpair_changelist")
+    SourceImage.objects.filter(slug="picture-0").update(status=Curation.DRAFT)
+    for model, name in ((EditPair, "editpair"), (SourceImage, "sourceimage")):
+        page = reverse(f"admin:leaderboard_{name}_changelist")
+        before = dict(model.objects.values_list("pk", "status"))
+        data = {"action": "retire", "_selected_action": list(before)}
+        text = curator.post(page, data, follow=True).content.decode()
+        assert set(model.objects.values_list("status", flat=True)) == {Curation.RETIRED}
+        change = re.search('name="change" value="([^"]+)"', text)[1]
+        first = model.objects.first()
+        model.objects.filter(pk=first.pk).update(status=Curation.DRAFT)
+        undo = reverse(f"admin:leaderboard_{name}_undo")
+        assert "1 changed since" in curator.post(undo, {"change": change}, follow=True).text
+        assert dict(model.objects.values_list("pk", "status")) == (
+            before | {first.pk: Curation.DRAFT}
+        )
+        assert "too long ago" in curator.post(undo, {"change": change + "x"}, follow=True).text
 
 
 def test_pairs_are_made_in_bulk_from_a_template(curator):

@@ -54,7 +54,7 @@ def test_one_model_alone_asks_for_another(client, runs):
 
 def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     html = page(client, "?models=long,short")
-    assert re.search(r"Long stays usable \d\.\d round trips longer than Short", html)
+    assert re.search(r"Long stays usable longer than Short, by \d\.\d to \d\.\d round trips", html)
     assert "told apart" in html
     assert "3 of 3" in html
     assert 'id="curves-figure"' in html
@@ -88,7 +88,7 @@ def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
 
 
 def test_a_difference_too_small_to_print_is_still_said_in_words(client, runs):
-    assert "Twin lasts a little longer than Long" in page(client, "?models=long,twin")
+    assert "Twin stays usable longer than Long" in page(client, "?models=long,twin")
 
 
 def test_the_paired_difference_is_that_of_the_statistics(suite, runs):

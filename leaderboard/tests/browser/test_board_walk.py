@@ -4,10 +4,15 @@ import re
 
 import pytest
 
+from evaluation.testing.hostile_server import HostileServer, response
+from leaderboard.models import Chain, StoredImage, Trip
+from leaderboard.standings import refresh_ranks
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.browser import PHONE, WIDE
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PIXEL = '<svg xmlns="http://www.w3.org/2000/svg" width="64" height="48"/>'
 
 
 @pytest.fixture
@@ -124,23 +129,136 @@ def test_hover_names_the_value_in_words(board, visit):
 
 
 def test_charts_download_as_pictures(board, visit):
-    seen = visit("/")
+    seen = visit("/", color_scheme="dark")
     seen.see_chart()
     for kind in ("png", "svg"):
         with seen.page.expect_download() as download:
-            seen.page.click(f"[data-download={kind}]")
-        assert download.value.suggested_filename == f"convergebench-curves.{kind}"
+            seen.page.click(f"#curves [data-download={kind}]")
+        assert download.value.suggested_filename == f"convergebench-demo-v1-picture-curves.{kind}"
         data = download.value.path().read_bytes()
         assert data.startswith(b"\x89PNG" if kind == "png" else b"<svg")
+    # The last one is text: it says what it shows, from where, and is light though the page is dark.
+    assert b"Demo v1, by Picture, results of" in data
+    assert seen.base.encode() in data
+    assert b"rgb(255, 255, 255)" in data
     assert seen.faults() == []
+
+
+def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visit):
+    seen = visit("/", size=PHONE)
+    page = seen.page
+    page.fill("#filters [name=q]", "model")
+    page.click("text=More filters")
+    # Chosen with the pointer, it applies at once.
+    page.select_option("#filters [name=price]", "0.05")
+    page.wait_for_url(re.compile("price=0.05"))
+    page.select_option("#filters [name=weights]", "open")
+    page.click("#filters button")
+    page.wait_for_url(re.compile("q=model.*weights=open.*price=0.05.*#filters"))
+    top = page.evaluate("document.getElementById('filters').getBoundingClientRect().top")
+    assert 0 <= top < 200, "the table keeps its place"
+    assert page.locator(".chosen .tag").count() == 3
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("text=Link to this view")
+    page.wait_for_selector("text=Copied.")
+    assert "price=0.05" in page.evaluate("navigator.clipboard.readText()")
+    page.click("text=Copy citation")
+    page.wait_for_function("navigator.clipboard.readText().then((t) => t.includes('Demo v1'))")
+    page.click("text=What each column means")
+    assert page.locator("#about-usable").is_visible()
+    assert seen.faults() == []
+
+    wide = visit("/")
+    head = wide.page.locator("thead th.usable")
+    head.locator("a").focus()
+    shown = "getComputedStyle(document.querySelector('thead th.usable'), '::after').content"
+    assert "Round trips above" in wide.page.evaluate(shown)
+    wide.page.locator("#value").scroll_into_view_if_needed()
+    wide.page.wait_for_selector("#value .plot[data-drawn]")
+    wide.page.click("text=Price per usable trip")
+    wide.page.wait_for_url(re.compile("/value/"))
+    wide.see_chart()
+    assert wide.faults() == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/gallery/", "/new/", "/new/board/", "/embed/board/", "/subscribe/?suite=demo-v1"],
+)
+def test_ways_to_look_around_are_without_faults(board, visit, address):
+    refresh_ranks(board)
+    seen = visit(address, size=PHONE, color_scheme="dark")
+    seen.settle()
+    assert seen.faults() == []
+
+
+@pytest.fixture
+def strip(board):
+    """A case of the leader in pictures, which the tour shows."""
+    stored = [
+        StoredImage.objects.create(
+            sha256=f"{n:064x}", mime="image/png", width=64, height=48, bytes=9
+        )
+        for n in range(22)
+    ]
+    board.pictures.update(stored=stored[0])
+    for chain in Chain.objects.filter(run__editing_model__slug="model-0"):
+        Trip.objects.bulk_create(
+            Trip(chain=chain, number=n, edited=stored[21], restored=stored[n]) for n in (1, 5, 20)
+        )
+
+
+def test_the_tour_plays_by_itself_and_stops_when_asked(strip, visit):
+    seen = visit("/livez")
+    page = seen.page
+    page.clock.install()
+    page.route(
+        "**/pictures/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
+    )
+    seen.open("/tour/")
+    place = page.locator("#tour [data-say]")
+    assert place.text_content() == "1 of 7"
+    page.clock.run_for(7_500)
+    assert place.text_content() == "2 of 7"
+    page.click("#tour >> text=Stop")
+    page.clock.run_for(60_000)
+    assert place.text_content() == "2 of 7"
+    page.click("#tour >> text=Next")
+    assert place.text_content() == "3 of 7"
+    assert "one round trip" in page.locator("#tour [data-live]").text_content()
+    assert seen.faults() == []
+
+
+def test_who_wants_no_motion_starts_the_tour_themselves(strip, visit):
+    seen = visit("/livez", reduced_motion="reduce", size=PHONE)
+    page = seen.page
+    page.clock.install()
+    page.route(
+        "**/pictures/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
+    )
+    seen.open("/tour/")
+    page.clock.run_for(60_000)
+    assert page.locator("#tour [data-say]").text_content() == "1 of 7"
+    assert page.locator("#tour [data-do=play]").text_content() == "Play"
+
+
+def test_another_site_can_frame_the_embedded_board_and_no_other_page(board, visit):
+    seen = visit("/livez")
+    paths = ("/embed/board/", "/")
+    frames = "".join(f'<iframe src="{seen.base}{path}"></iframe>' for path in paths)
+    with HostileServer() as elsewhere:
+        seen.page.goto(elsewhere.answers("/", response(200, frames.encode(), "text/html")))
+        first, second = seen.page.frames[1:]
+        first.wait_for_selector("text=Model 0")
+        assert not second.locator("text=Model 0").count()
 
 
 def test_without_script_the_board_sorts_and_has_its_numbers(board, visit):
     seen = visit("/", java_script_enabled=False)
     page = seen.page
-    assert not page.locator(".plot").is_visible()
+    assert not page.locator("#curves .plot").is_visible()
     page.click("text=The numbers")
-    assert page.locator(".chart table").is_visible()
+    assert page.locator("#curves table").is_visible()
     page.click("thead >> text=Provider")
     page.wait_for_url(re.compile("sort=provider"))
     page.select_option("#filters [name=cases]", "category:geometry")
@@ -152,9 +270,9 @@ def test_when_plotly_does_not_load_the_numbers_open(board, visit):
     seen = visit("/livez")
     seen.page.route("**/plotly-basic*", lambda route: route.abort())
     seen.open("/")
-    seen.page.locator(".chart").scroll_into_view_if_needed()
-    seen.page.wait_for_selector(".chart details[open]")
-    assert seen.page.locator(".chart table").is_visible()
+    seen.page.locator("#curves").scroll_into_view_if_needed()
+    seen.page.wait_for_selector("#curves details[open]")
+    assert seen.page.locator("#curves table").is_visible()
 
 
 def test_the_first_view_fits_its_budget(board, visit):

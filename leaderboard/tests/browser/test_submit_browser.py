@@ -122,6 +122,12 @@ def test_a_model_comes_from_the_form_to_the_board(
     page.locator("#state-label", has_text="review").wait_for()
     assert page.locator("#probe li[data-result=passed]").count() == 7
     assert "of the picture is back" in page.locator("#probe").inner_text()
+    shown = page.locator("#probe-pictures img")
+    assert shown.count() == 3
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#probe-pictures img')].every((i) => i.naturalWidth)"
+    )
+    assert "calls to your endpoint" in page.locator("#submission").inner_text()
     assert submitter.faults() == []
 
     admin = operator("/admin/leaderboard/submission/")
@@ -129,29 +135,35 @@ def test_a_model_comes_from_the_form_to_the_board(
     admin.page.wait_for_url(re.compile("review"))
     # Django's own side bar moves while its script runs.
     assert [fault for fault in admin.faults() if "layout" not in fault] == []
-    assert "24 edits" in admin.page.content()
+    assert " edits, price not known" in admin.page.content()
+    assert admin.page.locator(".tested img").count() == 3
     assert CANARY not in admin.page.content()
     admin.page.click("text=Evaluate it")
-    admin.page.click("text=Decide")
+    admin.page.click("text=Send decision")
     admin.page.get_by_text("is being evaluated as run").wait_for()
 
-    page.locator("#run-words", has_text=re.compile("[1-6] of 24 edits")).wait_for()
+    page.locator("#run-words", has_text=re.compile("[1-6] of 2[0-9] edits")).wait_for()
     assert page.locator("#run-bar").is_visible()
+    page.locator("#returns img").first.wait_for()
     assert submitter.faults() == []
     model.plays.set()
-    page.locator("#state-next", has_text="An admin looks at the result").wait_for()
-    page.locator("#run-words", has_text="24 of 24 edits, 12 trips scored").wait_for()
+    page.locator("#state-next", has_text="Finished, not public yet").wait_for()
+    page.locator("#run-words", has_text="12 trips scored").wait_for()
     stranger = visit("/", size=PHONE)
     assert "Turner 1" not in stranger.page.content()
 
-    admin.open("/admin/leaderboard/run/")
-    admin.page.check("input.action-select")
-    admin.page.select_option("select[name=action]", "publish")
-    admin.page.click("button[name=index]")
-    admin.page.get_by_text("1 run(s) changed").wait_for()
-
+    assert page.get_by_text("which only you can see").is_visible()
+    submitter.see_chart()
+    assert submitter.faults() == []
+    page.click("text=Make a link to share")
+    link = page.locator("input[readonly]").input_value()
+    stranger.open(link.removeprefix(stranger.base))
+    assert stranger.page.get_by_text("Under embargo.").is_visible()
+    stranger.see_chart()
+    assert stranger.faults() == []
+    page.click("text=Publish the result")
     page.get_by_text("See the result").wait_for()
-    assert "your model is on the board" in page.locator("#state-next").inner_text()
+    assert page.locator("#state-next").inner_text().startswith("Published")
     stranger.open("/")
     row = stranger.page.locator(".board tbody tr", has_text="Turner 1")
     assert row.count() == 1
@@ -180,13 +192,19 @@ def test_an_endpoint_that_fails_says_so_and_is_tested_again_when_it_is_mended(
     failed = page.locator("#probe li[data-result=failed]")
     assert failed.count() == 1
     assert failed.locator(".advice").is_visible()
+    assert "bad" in page.locator("#state-label").get_attribute("class")
+    assert page.locator("#curl").get_by_text("curl").is_visible()
     assert seen.faults() == []
 
     model.broken = False
-    page.click("text=Test the endpoint again")
+    page.fill("#id_endpoint_url", f"{endpoint}/")  # corrected where it failed
+    page.click("text=Correct and test")
     page.locator("#state-label", has_text="review").wait_for()
     assert page.locator("#probe li[data-result=failed]").count() == 0
 
+    page.click("text=Withdraw the submission")  # not yet: nobody said that they were sure
+    assert page.locator("#state-label").inner_text() != "Withdrawn"
+    page.check("[name=sure]")
     page.click("text=Withdraw the submission")
     page.locator("#state-label", has_text="Withdrawn").wait_for()
     assert page.locator("button[name=act]").count() == 0

@@ -70,6 +70,8 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
     api = "/api/v1/"
     found = crawl(
         client,
+        *("/tour/", "/embed/board/", "/embed/chart/", "/embed/chart/?chart=value"),
+        *("/gallery/", "/value/", "/value/figure.json", "/new/", "/new/feed.atom", "/new/board/"),
         *("/", "/suites/", "/sitemap.xml", "/compare/", "/categories/", "/changelog/", "/submit/"),
         *(f"{api}{name}" for name in ("leaderboard", "models", "suites", "runs")),
     )
@@ -99,6 +101,7 @@ def test_who_guesses_an_address_of_a_sealed_suite_gets_nothing(client, runs, tmp
     api = "/api/v1/"
     suite = f"/suites/{run.suite.slug}/"
     for address in (
+        f"/cases/{case.pk}/card.png",
         *(case.get_absolute_url(), f"/runs/{run.pk}/", f"/runs/{run.pk}/cases/{case.pk}/"),
         *(f"/runs/{run.pk}/bundle.zip", f"/runs/{run.pk}/progress.json"),
         *(f"/runs/{run.pk}/scores.csv", f"/runs/{run.pk}/scores.json"),

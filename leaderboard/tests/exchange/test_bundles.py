@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
@@ -14,6 +15,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import transaction
 from django.test import override_settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
@@ -272,6 +275,41 @@ def test_the_checks_come_as_json_too(packed, capsys):
     assert found["verified"] is None
     assert found["different"] == 0
     assert {"line", "what", "verdict", "detail"} == set(found["checks"][0])
+
+
+def nodes(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) of a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [(value, key) for key, _ in items]
+    inner = (v for v in (value.values() if isinstance(value, dict) else value))
+    return found + [n for v in inner if isinstance(v, dict | list) for n in nodes(v)]
+
+
+ODD = st.sampled_from(
+    [None, True, -1, 0, 10**9, 1e308, "", "x" * 300, "\ud800", "0" * 64, [], {}, [[]], {"a": 1}]
+)
+
+
+@pytest.mark.fuzz
+@settings(
+    max_examples=max(12, settings().max_examples // 40),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
+@given(data=st.data())
+def test_no_document_breaks_the_check(packed, data):
+    with bundles.read(packed.numbers) as bundle:
+        document = json.loads(json.dumps(bundle.raw))
+    places = nodes({k: v for k, v in document.items() if k != "standings"})
+    for place in data.draw(st.lists(st.integers(0, len(places) - 1), min_size=1, max_size=3)):
+        holder, key = places[place]
+        holder[key] = data.draw(ODD)
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # nobody can seal that
+        document = bundles.sealed(document)
+    content = json.dumps(document).encode()
+    path = rewritten(packed.numbers, {bundles.DOCUMENT: content})
+    with contextlib.suppress(bundles.BundleError), bundles.read(path) as bundle:
+        assert list(verify(bundle))
 
 
 # Importing

@@ -37,13 +37,18 @@ def runs() -> list[Run]:
     return [finished_run(editor, suite) for editor in ("oracle", "thumbnail")]
 
 
+LIVE = "https://bench.example"
+
+
 @pytest.fixture
 def snapshot(runs, tmp_path) -> Iterator[str]:
-    """The address of the frozen site on a plain file server."""
-    call_command("freeze_site", str(tmp_path / "site"), stdout=io.StringIO(), stderr=io.StringIO())
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
+    """The address of the frozen site in a folder of a plain file server."""
+    out = tmp_path / "host" / "folder"
+    quiet = {"stdout": io.StringIO(), "stderr": io.StringIO()}
+    call_command("freeze_site", str(out), live_url=LIVE, **quiet)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "host"))
     with LocalServer(handler) as server:
-        yield server.url
+        yield f"{server.url}/folder"
 
 
 def links(text: str) -> Iterator[str]:
@@ -79,19 +84,39 @@ def test_every_link_of_the_frozen_site_leads_somewhere(snapshot, runs, tmp_path)
                     assert not urlsplit(target).query, f"{address} leads to {target}"
                     todo.append(target)
     assert broken == []
-    paths = {urlsplit(address).path for address in seen}
+    paths = {urlsplit(address).path.removeprefix("/folder") for address in seen}
     run = runs[0]
     case = run.chains.get().case_id
     for path in (
         *("/", "/models/thumbnail/", f"/runs/{run.pk}/", f"/runs/{run.pk}/cases/{case}/"),
-        *(f"/cases/{case}/", "/suites/", "/suites/tiny/1/", "/methodology/", "/snapshot/"),
+        *(f"/cases/{case}/", "/suites/", "/suites/tiny/1/", "/methodology/"),
     ):
         assert path in paths, path
     pictures = [path for path in paths if path.startswith("/pictures/copy/")]
     assert pictures
     for path in pictures:
-        Image.open(tmp_path / "site" / path.lstrip("/")).verify()
-    assert "Half-life" in (tmp_path / "site" / "index.html").read_text()
+        Image.open(tmp_path / "host" / "folder" / path.lstrip("/")).verify()
+    board = (tmp_path / "host" / "folder" / "index.html").read_text()
+    assert "Half-life" in board
+
+    tables = [path for path in paths if path.startswith("/downloads/")]
+    assert {path.rpartition(".")[2] for path in tables} == {"csv", "json"}
+    for path in tables:
+        data = (tmp_path / "host" / "folder" / path.lstrip("/")).read_text()
+        assert "thumbnail" in data.lower()
+        assert not data.lstrip().startswith("<")
+    assert '<fieldset disabled class="frozen">' in board
+    assert re.search(rf'href="{LIVE}/\?[^"]*sort=', board)  # what a file cannot do
+    assert "127.0.0.1" not in board
+
+
+def test_a_snapshot_without_a_live_site_says_so_and_names_no_machine_of_ours(runs, tmp_path):
+    said = io.StringIO()
+    call_command("freeze_site", str(tmp_path / "site"), stdout=io.StringIO(), stderr=said)
+    assert "say it with --live-url" in said.getvalue()
+    board = (tmp_path / "site" / "index.html").read_text()
+    assert "not said where the live site is" in board
+    assert "snapshot/" in board
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,18 @@ import pytest
 from PIL import Image
 
 from evaluation import jobs
+from evaluation.bundle import format as bundles
+from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
+from evaluation.bundle.verification import verify
 from evaluation.errors import Fault
 from evaluation.jobs import control
 from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
-from leaderboard.models import Audit, Call, Run
-from leaderboard.models.runs import RunState
+from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.models import Audit, Call, Chain, Run, Trip
+from leaderboard.models.runs import Outcome, RunState
+from leaderboard.testing.bundle_runs import altered, bundle_of
 from leaderboard.testing.served_runs import error, interfere, played, scored, started
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
@@ -225,3 +231,136 @@ def test_scored_again_the_audits_are_measured_again_and_paid_no_more(
     scored(run)
     assert [audit.finding for audit in of(run)] == before
     assert len(server.calls) == EDITS + CHAINS
+
+
+# Bundles.
+
+
+def differing(path: Path) -> set[str]:
+    with bundles.read(path) as bundle:
+        return {f"{c.line}, {c.what}" for c in verify(bundle) if c.verdict == DIFFERENT}
+
+
+def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
+    server: EditingServer, tmp_path: Path
+) -> None:
+    run = scored(played(start(server)))
+    with bundles.read(bundle_of(run, tmp_path)) as bundle:
+        checks = list(verify(bundle))
+        assert len(bundle.document.audits) == CHAINS
+        assert bundle.document.run.marks_kept == run.marks_kept
+    assert [str(c) for c in checks if c.verdict in (DIFFERENT, NOT_CHECKED)] == []
+    of_audits = {c.what for c in checks if c.line.startswith("audit of")}
+    looked_at = {"digest", "place and seed", "hash", "what was sent", "what was done", "finding"}
+    assert looked_at <= of_audits
+    with bundles.read(bundle_of(run, tmp_path, pictures=False)) as bundle:
+        reasons = {c.detail for c in verify(bundle) if c.verdict == NOT_CHECKED}
+    assert reasons == {"no pictures in the bundle"}
+
+    def first_mark(document: dict[str, Any]) -> dict[str, Any]:
+        return next(row for row in document["audits"] if row["kind"] == "mark")
+
+    def better(document: dict[str, Any]) -> None:
+        first_mark(document)["finding"]["kept"] = 3.0
+
+    def other_seed(document: dict[str, Any]) -> None:
+        first_mark(document)["seed"] += 1
+
+    def other_touch(document: dict[str, Any]) -> None:
+        rows = document["audits"]
+        rows[0]["sent"], rows[1]["sent"] = rows[1]["sent"], rows[0]["sent"]
+
+    def fewer(document: dict[str, Any]) -> None:
+        document["audits"].remove(first_mark(document))
+
+    def cleaner(document: dict[str, Any]) -> None:
+        document["run"]["marks_kept"] = 0.2
+
+    def accused(document: dict[str, Any]) -> None:
+        document["run"]["flags"] = [{"kind": "review", "text": "it cheats"}]
+
+    path = bundle_of(run, tmp_path)
+    for change, wanted in (
+        (better, ", finding"),
+        (other_seed, ", place and seed"),
+        (other_touch, ", what was sent"),
+        (fewer, "run, which audits"),
+        (cleaner, "run, marks kept"),
+        (accused, "run, why it is out of the ranks"),
+    ):
+        found = differing(altered(path, change, sealed=True))
+        assert any(line.endswith(wanted) for line in found), (wanted, found)
+    Run.objects.filter(pk=run.pk).update(secret="5" * 64)  # as if it had been another run's
+    found = differing(bundle_of(Run.objects.get(pk=run.pk), tmp_path))
+    assert {"run, secret", "run, which audits"} <= found
+
+
+def test_an_imported_run_brings_its_audits(
+    server: EditingServer, tmp_path: Path, client: Any
+) -> None:
+    run = scored(played(start(server)))
+    with bundles.read(bundle_of(run, tmp_path)) as bundle:
+        made = import_bundle(bundle, model_slug="elsewhere")
+    assert made.run.verified
+    theirs, ours = ([(a.number, a.kind, a.finding, a.answer_id) for a in of(r)] for r in (run, made.run))  # fmt: skip
+    assert sorted(theirs, key=str) == sorted(ours, key=str)
+    assert made.run.marks_kept == run.marks_kept
+    assert "Marks kept" in client.get(made.run.get_absolute_url()).content.decode()
+
+
+# Played again.
+
+
+def cut(run: Run, trips: int) -> Chain:
+    """A chain of the run that failed after so many trips."""
+    chain = run.chains.select_related("case").first()
+    assert chain is not None
+    Trip.objects.filter(chain=chain, number__gt=trips).delete()
+    Chain.objects.filter(pk=chain.pk).update(
+        outcome=Outcome.FAILED, trips_played=trips, trips_scored=trips
+    )
+    return chain
+
+
+def test_what_is_played_after_the_secret_was_told_is_drawn_by_a_new_one(
+    server: EditingServer, tmp_path: Path, client: Any
+) -> None:
+    run = scored(played(start(server)))
+    told, seeds = run.published_secret, {call.seed for call in server.calls}
+    chain = cut(run, 1)
+    before = len(server.calls)
+    assert jobs.play_again(run) == 1
+    run.refresh_from_db()
+    assert run.published_secret is None
+    assert run.earlier_secrets == [told]
+    assert run.secret != told
+    assert set(chain.audits.values_list("outcome", flat=True)) == {""}
+    assert run.edits_total == EDITS + CHAINS  # a small suite is audited whole, again
+    scored(played(run))
+    assert run.state == RunState.FINISHED
+    again = server.calls[before:]
+    assert len(again) == 5  # two trips and an audit
+    assert not seeds & {call.seed for call in again}
+    assert run.flags == []
+    assert differing(bundle_of(run, tmp_path)) == set()
+    jobs.score_again(run)  # the audits of both secrets are measured again
+    scored(run)
+    assert run.marks_kept == pytest.approx(1, abs=0.1)
+    Run.objects.filter(pk=run.pk).update(published=True)
+    page = client.get(run.editing_model.get_absolute_url()).content.decode()
+    assert str(told) in page
+    assert run.secret in page
+
+
+def test_an_audit_of_an_answer_that_is_gone_is_made_again(server: EditingServer) -> None:
+    run = played(start(server))
+    secret, chain = run.secret, cut(run, 1)
+    (audit,) = chain.audits.all()
+    assert audit.outcome == Audit.Outcome.ANSWERED
+    jobs.play_again(run)
+    audit.refresh_from_db()
+    assert (audit.outcome, audit.sent, audit.answer, audit.seed) == ("", None, None, None)
+    played(run)
+    audit.refresh_from_db()
+    assert audit.outcome == Audit.Outcome.ANSWERED
+    assert run.secret == secret  # nobody was told

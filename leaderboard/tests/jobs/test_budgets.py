@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 BUDGETS = {
     "board": (8, 120),
     "every model": (8, 120),
-    "model": (12, 100),
+    "model": (13, 100),
     "strip": (8, 100),
     "case": (8, 100),
     "run": (10, 100),
@@ -30,6 +30,16 @@ BUDGETS = {
     "compare": (10, 120),
     "suite": (8, 120),
     "suites": (4, 60),
+    "price": (6, 60),
+    "gallery": (8, 60),
+    "gallery of a category": (8, 60),
+    "what is new": (4, 60),
+    "another day": (4, 60),
+    "tour": (8, 20),
+    "embedded board": (6, 20),
+    "embedded chart": (6, 60),
+    "card of a model": (4, 60),
+    "card of a case": (6, 200),
 }
 SMALL, LARGE = (4, 6, 5), (16, 24, 10)
 
@@ -59,6 +69,16 @@ def addresses() -> dict[str, str]:
         "compare": reverse("compare") + f"?models={slugs}",
         "suite": run.suite.get_absolute_url(),
         "suites": reverse("suites"),
+        "price": reverse("value") + "?by=usable",
+        "gallery": reverse("gallery"),
+        "gallery of a category": reverse("gallery") + "?category=objects&order=best",
+        "what is new": reverse("news"),
+        "another day": reverse("board_then"),
+        "tour": reverse("tour"),
+        "embedded board": reverse("embed_board"),
+        "embedded chart": reverse("embed_chart") + "?chart=value",
+        "card of a model": reverse("model_card", args=[run.editing_model.slug]),
+        "card of a case": reverse("case_card", args=[case.pk]),
     }
 
 

@@ -23,9 +23,16 @@ CHEAP = {
         "suite",
         "suite_file",
     ),
-    *("submission", "submission_state", "uploaded_chain", "uploaded_chain_state"),
+    *(
+        "submission",
+        "submission_state",
+        "submission_picture",
+        "embargo",
+        "uploaded_chain",
+        "uploaded_chain_state",
+    ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
-    *("robots", "sitemap"),
+    *("robots", "sitemap", "board_then", "subscription"),
 }
 
 
@@ -48,9 +55,11 @@ def addresses():
     stored = suite.pictures.first().stored
     return {
         "submit": ("post", reverse("submit")),
+        "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
         "compare": ("get", reverse("compare") + "?models=first,second"),
+        "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
         "run_scores": ("get", reverse("run_scores", args=[run.pk, "csv"])),
         "suite_scores": ("get", reverse("suite_scores", args=[suite.slug, suite.version])),

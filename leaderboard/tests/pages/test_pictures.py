@@ -11,9 +11,11 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from evaluation import jobs
 from evaluation.images import Picture
 from leaderboard.models import EditingModel, Run, SourceImage, StoredImage, Trip, UploadedChain
 from leaderboard.models.pictures import write
+from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.played import once, play
 
@@ -121,6 +123,40 @@ def test_a_picture_that_is_lost_is_not_found(client, answer):
     assert shown["Cache-Control"] == "no-store"
     write(answer.name, data)  # other tests need it
     assert statuses(client, answer) == {200}
+
+
+def test_the_chain_of_a_lost_picture_is_played_again_from_there(local):
+    run = play("noise", factories.tiny_suite(2, trips=3, slug="lost"))
+    chain = run.chains.first()
+    kept, lost = (trip.restored for trip in chain.trips.filter(number__in=(1, 2)))
+    default_storage.delete(lost.name)
+    jobs.recover_pictures(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.QUEUED
+    chain.refresh_from_db()
+    assert (chain.trips_played, chain.trips_scored, chain.outcome) == (1, 1, "")
+    calls = run.calls
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.complete, run.calls - calls) == (RunState.FINISHED, True, 4)
+    assert chain.trips.get(number=1).restored == kept
+    pictures = [p for trip in chain.trips.all() for p in (trip.edited, trip.restored)]
+    assert all(default_storage.exists(picture.name) for picture in pictures)
+    jobs.recover_pictures(run.pk)  # nothing is gone: nothing is played
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED
+
+
+def test_a_run_under_way_sees_to_its_own_pictures(admin_client):
+    run = jobs.start(factories.editing_model("busy", "noise"), factories.tiny_suite(slug="busy"))
+    with pytest.raises(jobs.CannotMove):
+        jobs.recover(run)
+    with pytest.raises(CommandError, match="sees to its own"):
+        call_command("recover_pictures", str(run.pk))
+    data = {"action": "recover", "_selected_action": [run.pk]}
+    page = admin_client.post("/admin/leaderboard/run/", data, follow=True).content.decode()
+    assert "sees to its own pictures" in page
 
 
 def test_lost_pictures_and_orphans_are_found(run, answer, capsys):

@@ -56,11 +56,12 @@ def test_a_strip_shows_every_picture_of_the_chain_with_its_scores(client, run):
 
 def test_every_thumbnail_of_a_strip_is_lazy_and_has_its_room(client, run):
     page = client.get(strip_of(run)).content.decode()
-    thumbnails = [tag for tag in re.findall(r"<img[^>]*>", page) if "/pictures/" in tag]
-    assert len(thumbnails) == 1 + 2 * run.suite.trips
+    thumbnails = [tag for tag in re.findall(r"<img[^>]*>", page) if "/thumbnail/" in tag]
+    # The source stands before the viewer, too.
+    assert len(thumbnails) == 2 + 2 * run.suite.trips
     for tag in thumbnails:
         assert 'loading="lazy"' in tag
-        assert re.search(r'width="\d+" height="\d+"', tag), tag
+        assert re.search(r'width="\d+"\s+height="\d+"', tag), tag
         assert re.search(r'alt="[^"]+"', tag), tag
 
 
@@ -119,7 +120,7 @@ def test_a_case_of_another_suite_is_not_part_of_the_run(client, run):
         (Outcome.REFUSED, "The model refused"),
         (Outcome.BLANK, "blank picture"),
         (Outcome.FAILED, "No usable answer"),
-        (Outcome.LOST, "Lost by us"),
+        (Outcome.LOST, "Lost through our fault"),
     ],
 )
 def test_a_broken_chain_says_how_it_ended(client, run, outcome, words):
@@ -289,7 +290,7 @@ def test_a_frame_says_what_each_witness_saw():
         ("glasses: yes, by face parsing", True)
     ]
     assert [(heard.words, heard.good) for heard in frame.undone] == [
-        ("glasses: still there, by face parsing", False)
+        ("glasses: not undone, by face parsing", False)
     ]
     silent = strips.Frame(
         Trip(number=1, evidence=[{**said, "made": None, "undone": None}]), 1, "", None

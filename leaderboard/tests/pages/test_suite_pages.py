@@ -171,4 +171,4 @@ def test_pages_to_read_have_a_title_a_description_and_few_bytes(client, name):
     page = page_of(client, reverse(name))
     assert re.search(r"<title>\s*[^<]{10,}", page)
     assert re.search(r'name="description"\s+content="[^"]{40,}', page)
-    assert len(page) < 60_000
+    assert len(page) < 64_000, len(page)

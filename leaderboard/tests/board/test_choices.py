@@ -1,0 +1,152 @@
+"""Which models are shown: words, providers, prices and dates, all of it in the address."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from django.utils import timezone
+
+from leaderboard.board.columns import heads
+from leaderboard.board.filters import BoardFilters
+from leaderboard.board.query import BoardQuery
+from leaderboard.board.rows import board_rows
+from leaderboard.models import EditingModel, Run
+from leaderboard.testing.boards import make_model, make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+Access = EditingModel.Access
+
+
+@pytest.fixture
+def suite():
+    suite = make_suite(pictures=2)
+    for name, fields in {
+        "Cheap": {"price_per_edit": "0.01", "provider": "Acme", "open_weights": True},
+        "Dear": {"price_per_edit": "0.20", "provider": "Banana", "access": Access.ENDPOINT},
+        "Local": {"provider": "local", "organisation": "Acme Lab", "access": Access.LOCAL},
+    }.items():
+        make_run(make_model(name, **fields), suite, 5)
+    make_run(make_model("Oracle", is_reference=True), suite, 1e6)
+    return suite
+
+
+def shown(**asked):
+    found = BoardQuery.parse(asked)
+    return {
+        row.model.name for row in board_rows(found.filters, found.runs) if row.group != "yardstick"
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({"q": "acme"}, {"Cheap", "Local"}),
+        ({"q": "ACME lab"}, {"Local"}),
+        ({"q": "nobody"}, set()),
+        ({"provider": "Banana"}, {"Dear"}),
+        ({"provider": "Acme Lab"}, {"Local"}),
+        ({"access": "local"}, {"Local"}),
+        ({"access": "endpoint"}, {"Dear"}),
+        ({"price": "0.05"}, {"Cheap"}),
+        ({"price": "0.05", "access": "endpoint"}, set()),
+        ({"weights": "open", "price": "0.05"}, {"Cheap"}),
+        ({"since": "2100-01-01"}, set()),
+        ({"since": "2020-01-01"}, {"Cheap", "Dear", "Local"}),
+    ],
+)
+def test_each_choice_leaves_out_what_does_not_fit(suite, asked, names):
+    assert shown(**asked) == names
+
+
+def test_a_choice_is_in_the_address_and_each_part_of_it_can_be_taken_back(client, suite):
+    asked = {"q": "e", "provider": "Banana", "access": "endpoint", "price": "0.2"}
+    query = BoardQuery.parse({**asked, "since": "2026-01-02", "weights": "closed"})
+    again = dict(part.split("=") for part in query.filters.query().split("&"))
+    assert BoardQuery.parse(again).filters == query.filters
+    assert len(query.choices) == 6
+    without = [BoardQuery.parse(dict(p.split("=") for p in q.split("&"))) for _, q in query.choices]
+    assert {len(one.choices) for one in without} == {5}
+    page = client.get("/", {"q": "nobody"}).content.decode()
+    assert "No ranked model fits this choice" in page
+
+
+def test_a_model_is_on_the_board_since_its_first_run_not_its_last(suite):
+    model = EditingModel.objects.get(name="Cheap")
+    long_ago = timezone.now() - datetime.timedelta(days=400)
+    make_run(model, suite, 3, current=False, finished_at=long_ago)
+    query = BoardQuery.parse({})
+    row = next(r for r in board_rows(query.filters, query.runs) if r.model == model)
+    assert row.added == long_ago
+    assert row.date > long_ago
+    assert "Cheap" not in shown(since=timezone.localdate().isoformat())
+
+
+def test_what_was_searched_for_is_not_kept_and_what_was_chosen_is(client, suite):
+    assert "no-store" in client.get("/?q=e")["Cache-Control"]
+    assert "no-store" in client.get("/?since=2026-01-01")["Cache-Control"]
+    assert "no-store" not in client.get("/?provider=Banana&price=0.2").get("Cache-Control", "")
+
+
+@pytest.mark.parametrize("address", ["/?format=csv&", "/?format=json&", "/api/v1/leaderboard?"])
+def test_a_suite_that_is_not_there_gives_no_other_suites_numbers(client, suite, address):
+    for name in ("nope-v9", "demo-v9"):
+        assert client.get(f"{address}suite={name}").status_code == 404
+    assert client.get(f"{address}suite=demo-v1").status_code == 200
+    assert client.get("/board.png?suite=nope").status_code == 404
+    assert client.get("/cite.bib?suite=nope").status_code == 404
+    assert "Demo v1 is shown instead" in client.get("/?suite=nope").content.decode()
+
+
+def test_a_metric_that_the_suite_lacks_says_so_in_words(client, suite):
+    words = "Demo v1 has no results by CLIP similarity yet; these are by"
+    assert words in client.get("/?metric=clip").content.decode()
+    answer = client.get("/?metric=clip&format=csv")
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+
+
+def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suite):
+    page = client.get("/").content.decode()
+    for head in heads(BoardFilters(suite), None):
+        for one in (head, *head.under):
+            assert page.count(f'aria-describedby="about-{one.column.name}"') == 1
+            assert page.count(f'id="about-{one.column.name}"') == 1
+
+
+def test_the_self_test_is_called_that_and_others_are_not(client, suite):
+    assert "self-test" not in client.get("/").content.decode()
+    smoke = make_suite("smoke", pictures=1, importance=99)
+    make_run("Only here", smoke, 2)
+    page = client.get("/").content.decode()
+    assert "Smoke v1 is a self-test" in page
+    assert "No other suite has results" not in page
+    Run.objects.exclude(suite=smoke).update(current=False, published=False)
+    assert "No other suite has results" in client.get("/").content.decode()
+
+
+def test_nobody_leads_whose_interval_is_as_long_as_the_scale(client, suite):
+    EditingModel.objects.exclude(name="Cheap").update(status=EditingModel.Status.HIDDEN)
+    run = Run.objects.get(editing_model__name="Cheap")
+    run.standings.update(rank=1)
+    assert "Cheap leads" in client.get("/").content.decode()
+    run.standings.update(usable_trips_low=0, usable_trips_high=20)
+    run.editing_model.save()
+    page = client.get("/").content.decode()
+    assert "Cheap leads" not in page
+    assert "too few cases to say that it leads" in page
+
+
+def test_a_headline_names_the_edits_that_were_not_made(client, suite):
+    run = Run.objects.get(editing_model__name="Cheap")
+    for standing in run.standings.all():
+        standing.counts |= {"causes": {"not_made": 6}, "chains": 8}
+        standing.save()
+    page = client.get("/models/cheap/").content.decode()
+    assert "The edit was not made in 6 of 8 chains." in page
+
+
+def test_a_models_page_says_what_it_does_not_know(client, suite):
+    page = client.get("/models/cheap/?metric=zz").content.decode()
+    assert "Cheap has no results by “zz”" in page
+    assert "has no results by" not in client.get("/models/cheap/?metric=lpips").content.decode()

@@ -1,0 +1,113 @@
+"""How a model fails, who saw it, and what to think of the judge."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from evaluation.testing.fake_providers.judge import KEY, FakeJudge
+from leaderboard.formatting import percent
+from leaderboard.models import Chain, Run, Standing, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.pages.strips import Frame
+from leaderboard.testing import factories
+from leaderboard.testing.played import play
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
+
+
+@pytest.fixture
+def judged(settings, monkeypatch):
+    """Plays a run with a judge that behaves so."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+
+    def run(case):
+        with FakeJudge(case) as fake:
+            settings.JUDGE_MODEL, settings.JUDGE_KEY = "fake-vlm", KEY
+            settings.JUDGE_URL = fake.server.url + "/v1"
+            found = play("noise", factories.tiny_suite(trips=2), name="Noise")
+            return Run.objects.get(pk=found.pk), fake
+
+    return run
+
+
+def judge_said(run):
+    trips = Trip.objects.filter(chain__run=run)
+    return [one for trip in trips for one in trip.evidence if one["witness"] == "judge"]
+
+
+def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
+    run, fake = judged("prefers-first")
+    assert run.state == RunState.FINISHED
+    assert judge_said(run)
+    assert run.judge_answers.count() == len(fake.asked) == run.provenance["judge"]["calls"]
+    page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
+    assert "The judge" in page
+    assert f"chose the one shown first in {percent(1.0)}" in page
+    assert KEY not in page
+
+
+@pytest.mark.parametrize("case", ["down", "nonsense", "refusal", "yes"])
+def test_a_judge_that_fails_or_lies_costs_no_run(client, judged, case):
+    run, _ = judged(case)
+    assert run.state == RunState.FINISHED
+    assert judge_said(run) == [] or case == "yes"
+    assert not any(one["made"] for one in judge_said(run))
+    assert client.get(reverse("model", args=[run.editing_model.slug])).status_code == 200
+
+
+def test_chains_are_found_by_how_they_fail(client):
+    run = play("noise", factories.tiny_suite(trips=2), name="Noise")
+    first, second, *_ = run.chains.all()
+    Chain.objects.filter(run=run).update(labels="")
+    Chain.objects.filter(pk=first.pk).update(labels="|object|content-loss|")
+    assert list(run.chains.labelled("content-loss")) == [first]
+    assert list(run.chains.labelled("content")) == []
+    url = run.get_absolute_url()
+    every = client.get(url).content.decode()
+    assert first.get_absolute_url() in every
+    assert second.get_absolute_url() in every
+    some = client.get(f"{url}?label=content-loss").content.decode()
+    assert first.get_absolute_url() in some
+    assert second.get_absolute_url() not in some
+    assert "an object, content loss" in some
+    assert (
+        "No chain of this run fails like this" in client.get(f"{url}?label=drift").content.decode()
+    )
+    assert second.get_absolute_url() in client.get(f"{url}?label=%27x").content.decode()
+
+
+def test_labels_and_witnesses_are_told_on_the_models_page(client):
+    run = play("noise", factories.tiny_suite(trips=2), name="Noise")
+    for standing in run.standings.filter(scope="all"):
+        standing.details |= {
+            "labels": {"object": 1, "grain": 2},
+            "witnesses": {"accessories": {"parsing": {"made": [3, 4], "undone": [3, 3]}}},
+        }
+        standing.save()
+    page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
+    assert "How it fails" in page
+    assert f"{run.get_absolute_url()}?label=grain#chains" in page
+    assert "Face parsing" in page
+    assert f"{percent(0.75)} of 4" in page
+    assert Standing.objects.filter(run=run).exists()
+
+
+def test_a_strip_says_who_is_gone_and_who_is_another():
+    said = {"made": None, "undone": None, "gates": False}
+    gone = {**said, "witness": "rest", "thing": "x", "kept": False, "said": "chair gone"}
+    same = {**said, "witness": "identity", "thing": "the same person", "kept": True, "said": "0.3"}
+    there = {**said, "witness": "rest", "thing": "x", "kept": True, "said": ""}
+    frame = Frame(Trip(number=1, evidence=[gone, same, there]), 1, "", None)
+    assert [(one.words, one.good) for one in frame.beside] == [
+        ("chair gone, by an object detector", False),
+        ("the same person (0.3), by face recognition", True),
+    ]
+
+
+def test_the_method_says_what_each_witness_can_and_how_often_it_errs(client):
+    page = client.get(reverse("methodology")).content.decode()
+    assert 'id="witnesses"' in page
+    assert "glasses, hats, earrings and necklaces on an annotated face" in page
+    assert "a red ball instead" in page
