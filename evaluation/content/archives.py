@@ -29,12 +29,16 @@ def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFi
     opened = file.open("rb") if isinstance(file, Path) else file
     try:
         _check_directory(opened, max_directory)
-        return zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError) as error:
         raise ArchiveError(str(error)) from None
     finally:
         if opened is not file:
             opened.close()
+    # Python asks for the last letter of a name to know a folder, and breaks where there is none.
+    if not all(info.filename for info in archive.infolist()):
+        raise ArchiveError("the zip file has an entry without a name")
+    return archive
 
 
 def _check_directory(file: IO[bytes], limit: int) -> None:
