@@ -11,13 +11,12 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-Direction = Literal["forward", "backward"]
-DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
-Seed: TypeAlias = Callable[[int, Direction], int]
+#: By the number of the trip and the name of its step, "forward" or "backward" of a round trip.
+Seed: TypeAlias = Callable[[int, str], int]
 T = TypeVar("T")
 
 
@@ -45,8 +44,8 @@ def generator(secret: str, *names: object) -> np.random.Generator:
 def chain_seeds(secret: str, case: str, repeat: int) -> Seed:
     """The seed of every edit of a chain, 31 bits; `case` is its slug, repeats count from 0."""
 
-    def seed(number: int, direction: Direction) -> int:
-        return int.from_bytes(drawn(secret, case, repeat, number, direction)[:4]) >> 1
+    def seed(number: int, step: str) -> int:
+        return int.from_bytes(drawn(secret, case, repeat, number, step)[:4]) >> 1
 
     return seed
 

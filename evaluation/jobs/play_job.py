@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
+from evaluation.content.shapes import BACKWARD
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -52,7 +53,7 @@ from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
 from leaderboard import queue
-from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
+from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip, TripStep
 from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -202,7 +203,7 @@ class PlayJob:
         for event in events:
             if isinstance(event, AnswerReceived):
                 self.last_answer = time.monotonic()
-                self._fresh_trips |= event.half.direction == "backward"
+                self._fresh_trips |= event.half.direction == BACKWARD
             if isinstance(event, ChainEnded) and self._more:
                 self._due["claim"] = 0.0
         if self.writer.over_budget and not self.writer.closing:
@@ -269,22 +270,37 @@ class PlayJob:
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
         for trip in trips.filter(number__gte=min(played.values(), default=0)):
             last[trip.chain_id, trip.number] = trip
+        begun = [key for key in played if (key, played[key] + 1) in last]
+        between: dict[int, list[StoredImage]] = defaultdict(list)
+        if any(self.pairs[chain.case.pair_slug].shape for chain in chains):
+            steps = TripStep.objects.filter(chain__in=begun).select_related("picture")
+            for step in steps.order_by("place"):
+                if step.number == played[step.chain_id] + 1:
+                    between[step.chain_id].append(_there(step.picture))
         works = [
-            self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
+            self._work(
+                chain,
+                last.get((chain.pk, chain.trips_played)),
+                last.get((chain.pk, chain.trips_played + 1)),
+                between[chain.pk],
+            )
             for chain in chains
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
         return works
 
-    def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
-        """The chain after its last whole trip and the half of the next, where there are any."""
-        number = chain.trips_played + 1
+    def _work(
+        self, chain: Chain, whole: Trip | None, half: Trip | None, between: list[StoredImage]
+    ) -> ChainInPlay:
+        """The chain after its last whole trip and what there is of the next."""
+        pair = self.pairs[chain.case.pair_slug]
         seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
-        picture = _there(whole.restored if whole else chain.case.picture.stored)
-        if half:
-            return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
-        return ChainInPlay(chain, picture, number, "forward", seed)
+        start = _there(whole.restored if whole else chain.case.picture.stored)
+        begun = [_there(half.edited), *between] if half else []
+        *earlier, picture = start, *begun
+        number = chain.trips_played + 1
+        return ChainInPlay(chain, pair, picture, number, seed, tuple(earlier), len(earlier))
 
     def _judged(self, event: Event | Alarm) -> Event | Alarm:
         """What a chain's trouble means: the end of the chain, or a pause of the run."""
@@ -336,17 +352,13 @@ class PlayJob:
             position = Position(
                 stored_safely(work.picture.read),
                 work.number,
-                work.direction,
-                stored_safely(work.before.read) if work.before else None,
+                tuple(stored_safely(stored.read) for stored in work.earlier),
             )
-            if position.before:
-                self._audit(work, edit, position.before, position.picture)
-            before = position.picture
+            self._audit(work, edit, position)
             halves = round_trips(
                 edit,
                 position,
-                forward=work.chain.case.forward,
-                backward=work.chain.case.backward,
+                work.pair,
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
@@ -361,9 +373,8 @@ class PlayJob:
                     put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
                     return
                 work.step_on()
-                if half.direction == "forward":
-                    self._audit(work, edit, before, picture)
-                before = picture
+                position = position.after(picture, work.pair)
+                self._audit(work, edit, position)
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:
             put(ThreadStopped(work))
@@ -385,18 +396,19 @@ class PlayJob:
         """What a yardstick may know of the chain's source."""
         return Beside(annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED))
 
-    def _audit(self, work: ChainInPlay, edit: Edit, before: Picture, edited: Picture) -> None:
-        """Before the backward call of an audited trip, the same call on a touched picture."""
-        if not (audit := work.audits.get(work.number)):
+    def _audit(self, work: ChainInPlay, edit: Edit, at: Position) -> None:
+        """Before the last call of an audited trip, the same call on a touched picture."""
+        if not (audit := work.audits.get(work.number)) or not at.returns(work.pair):
             return
-        case, put = work.chain.case, self.writer.inbox.put
+        put = self.writer.inbox.put
         audit.chain = work.chain  # with its case: no thread but the main one asks the database
         planned = audit.planned
-        touch = Touch(planned, self.run.secret, self.pairs[case.pair_slug], before, edited)
+        pair = work.pair.of_return(work.number)
+        touch = Touch(planned, self.run.secret, pair, at.earlier[0], at.picture)
         audit.seed, audit.words = planned.seed(self.run.secret), touch.words
         work.auditing = True
         try:
-            answer = edit(touch.sent, case.backward, seed=audit.seed, beside=self._beside(work))
+            answer = edit(touch.sent, pair.backward, seed=audit.seed, beside=self._beside(work))
         except (Refused, EditorError) as error:
             if isinstance(error, EditorError) and not error.fault.breaks_chain:
                 raise

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain as joined
 from typing import Any, Self
 
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
     half_errors,
     measure_trip,
 )
+from evaluation.metrics.base import Mask
 from evaluation.statistics.events import COMPLETED, Case
 from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
-#: One trip: what was edited (None where it was not kept) and what came back.
-TripPictures = tuple[Picture | None, Picture]
+#: One trip: the answers to its steps, what came back the last; the first is None where what was
+#: edited was not kept.
+TripPictures = tuple[Picture | None, ...]
 
 
 @dataclass(frozen=True)
@@ -77,20 +78,30 @@ def score_chain(
     """The scores of one chain, whoever played it; `picture` is what a suite says of its source."""
     measures: list[TripMeasures] = []
     restored: list[str] = []
-    rest = iter(trips)
-    first = next(rest, None)
     face = scorer.only_face(source) if picture is None else None
-    subject = chain_subject(picture, source, first[0] if first else None, pair, face)
+    known = ChainSubject(picture, source, pair, face)
+    footprints: list[Mask | None] = []
 
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
-        for edited, back in joined([first] if first else [], rest):
-            measures.append(measure_trip(source, before, edited, back, pair, scorer.panel, subject))
+        for number, (edited, *between, back) in enumerate(trips, start=1):
+            if back is None or None in between:
+                raise ValueError(f"trip {number} lacks an answer")
+            middle = [picture for picture in between if picture]
+            subject = known.see(number, (before, edited, *middle, back))
+            measures.append(
+                measure_trip(
+                    *(source, before, edited, back, pair, scorer.panel, subject),
+                    number=number,
+                    between=middle,
+                )
+            )
             restored.append(back.sha256)
+            footprints.append(subject.footprint)
             before = back
             yield back
 
-    scores = scorer.score(source, measured_on_the_way(), subject)
+    scores = scorer.score(source, measured_on_the_way(), known.subject, footprints=footprints)
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)

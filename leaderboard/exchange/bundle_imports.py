@@ -31,6 +31,7 @@ from leaderboard.models import (
     StoredImage,
     Suite,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
@@ -170,7 +171,9 @@ def _run(
 ) -> Run:
     stated, chains = bundle.document.run, bundle.document.chains
     trips = [trip for chain in chains for trip in chain.trips]
-    halves = [half for trip in trips for half in (trip.forward, trip.backward) if half]
+    halves = [
+        half for trip in trips for half in (trip.forward, *trip.between, trip.backward) if half
+    ]
     pinned = {
         name: values if name in metrics or "missing" in values else {"missing": "left out here"}
         for name, values in stated.metrics.items()
@@ -192,9 +195,10 @@ def _run(
         marks_kept=stated.marks_kept,
         loss_under_audit=stated.loss_under_audit,
         changed_elsewhere=stated.changed_elsewhere,
+        orders=stated.orders,
         chains_total=suite.chain_count,
         chains_done=len(chains),
-        edits_total=suite.chain_count * suite.trips * 2,
+        edits_total=suite.edits_a_run,
         edits_done=len(halves),
         edit_seconds=sum(half.seconds or 0.0 for half in halves),
         trips_scored=sum(trip.step is not None for trip in trips),
@@ -249,11 +253,26 @@ def _trips(
             undo=trip.undo,
             evidence=trip.evidence,
             damage=trip.damage,
+            steps=trip.steps,
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips
     ]
     made = {row.number: row for row in Trip.objects.bulk_create(rows)}
+    TripStep.objects.bulk_create(
+        TripStep(
+            chain=chain,
+            number=trip.number,
+            place=place,
+            name=step.name,
+            picture=_stored(bundle, step),
+            seed=step.seed,
+            seconds=step.seconds,
+            notes=step.notes,
+        )
+        for trip in line.trips
+        for place, step in enumerate(trip.between, start=2)
+    )
     Score.objects.bulk_create(
         Score(trip=made[trip.number], metric=metrics[name], distance=distance)
         for trip in line.trips

@@ -12,6 +12,7 @@ from django.db.models import Count, Prefetch, Sum
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import standings
@@ -25,6 +26,7 @@ from leaderboard.models import (
     StoredImage,
     SuitePicture,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import RunState
 
@@ -89,6 +91,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "marks_kept": run.marks_kept,
             "loss_under_audit": run.loss_under_audit,
             "changed_elsewhere": run.changed_elsewhere,
+            **({"orders": run.orders} if run.orders else {}),
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
             "calls": run.calls,
@@ -131,7 +134,8 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
     scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
     trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
     chains = run.chains.select_related("case").prefetch_related(
-        Prefetch("trips", trips.order_by("number"))
+        Prefetch("trips", trips.order_by("number")),
+        Prefetch("steps", TripStep.objects.select_related("picture")),
     )
     ledger = _ledger(run)
     return [
@@ -150,21 +154,38 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
 def _trip(
     trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
-    def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
+    prompts = {name: prompt for name, _, prompt in chain.case.asked(trip.number)}
+
+    def half(
+        name: str,
+        stored: StoredImage | None,
+        seed: int | None,
+        seconds: float | None,
+        notes: dict[str, Any],
+    ) -> dict[str, Any] | None:
         if stored is None:
             return None
-        seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
-        notes = trip.edited_notes if direction == "forward" else trip.restored_notes
-        notes = {name: value for name, value in notes.items() if name != KEPT_AT}
-        seed = trip.edited_seed if direction == "forward" else trip.restored_seed
-        cost, attempts = ledger[chain.pk, trip.number, direction]
+        notes = {key: value for key, value in notes.items() if key != KEPT_AT}
+        cost, attempts = ledger[chain.pk, trip.number, name]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, "seed": seed, **_file(stored), **facts}
+        return {"prompt": prompts.get(name, ""), "seed": seed, **_file(stored), **facts}
+
+    between = [
+        {"name": step.name, **row}
+        for step in chain.steps.all()
+        if step.number == trip.number
+        and (row := half(step.name, step.picture, step.seed, step.seconds, step.notes))
+    ]
+    # Left out of round trips, so that their lines keep their digests.
+    shaped = {"between": between, "steps": trip.steps} if between or trip.steps else {}
+    there = (trip.edited, trip.edited_seed, trip.edited_seconds, trip.edited_notes)
+    back = (trip.restored, trip.restored_seed, trip.restored_seconds, trip.restored_notes)
 
     return {
         "number": trip.number,
-        "forward": half("forward", trip.edited, chain.case.forward),
-        "backward": half("backward", trip.restored, chain.case.backward),
+        "forward": half(FORWARD, *there),
+        "backward": half(BACKWARD, *back),
+        **shaped,
         "reframed": trip.reframed,
         "change_seen": trip.change_seen,
         "change_measure": trip.change_measure,
@@ -230,6 +251,7 @@ def _stored(run: Run) -> list[StoredImage]:
         *run.suite.pictures.values_list("stored", flat=True),
         *trips.values_list("edited", flat=True),
         *trips.values_list("restored", flat=True),
+        *TripStep.objects.filter(chain__run=run).values_list("picture", flat=True),
         *audits.values_list("sent", flat=True),
         *audits.values_list("answer", flat=True),
     }

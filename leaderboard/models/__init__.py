@@ -2,7 +2,7 @@
 
 from leaderboard.models.audits import Audit
 from leaderboard.models.board_records import BoardRecord
-from leaderboard.models.chains import Call, Chain, Score, Trip
+from leaderboard.models.chains import Call, Chain, Score, Trip, TripStep
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.judge_answers import JudgeAnswer
 from leaderboard.models.picture_access import visible_pictures
@@ -50,6 +50,7 @@ __all__ = [
     "SuitePicture",
     "SuiteReport",
     "Trip",
+    "TripStep",
     "UploadedChain",
     "UploadedPicture",
     "Use",

@@ -201,7 +201,10 @@ class Chain(models.Model):
 
 
 class Trip(models.Model):
-    """Trip n of a chain: Yn (edited) and Xn (restored)."""
+    """Trip n of a chain: Yn (edited) and Xn (restored), the answers to its first and last step.
+
+    Of a trip of more steps the others are `TripStep` rows.
+    """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
     number = models.PositiveSmallIntegerField()
@@ -235,6 +238,9 @@ class Trip(models.Model):
     damage = models.JSONField(
         default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
     )
+    steps = models.JSONField(
+        default=list, help_text="What each step made of the picture; none of a round trip."
+    )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -244,6 +250,28 @@ class Trip(models.Model):
 
     def __str__(self) -> str:
         return f"trip {self.number} of {self.chain_id}"
+
+
+class TripStep(models.Model):
+    """An answer between the first and the last of a trip that has more than two steps."""
+
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
+    number = models.PositiveSmallIntegerField(help_text="Of the trip.")
+    place = models.PositiveSmallIntegerField(help_text="Which of the trip's steps, from 2 on.")
+    name = models.CharField(max_length=8)
+    picture = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    seed = models.PositiveIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    notes = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("number", "place")
+        constraints = [
+            models.UniqueConstraint(fields=("chain", "number", "place"), name="trip_step")
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.name} of trip {self.number} of {self.chain_id}"
 
 
 class Score(models.Model):

@@ -16,6 +16,7 @@ from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
 from evaluation.content.placement import PLACES
+from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from leaderboard.models.pictures import StoredImage
 
 
@@ -169,6 +170,23 @@ class EditPair(models.Model):
         blank=True,
         help_text="Who can see it, and what to look for, as detector:chair.",
     )
+    shape = models.CharField(
+        max_length=100,
+        blank=True,
+        help_text="Steps of one trip where there are more than two, as A B b a: a small letter "
+        "takes its capital back, = says that the picture should be back. Empty: there and back.",
+    )
+    steps = models.JSONField(
+        default=list,
+        blank=True,
+        help_text='What each letter asks: [{"name": "A", "prompt": "…", "change": "local", '
+        '"object": "cup"}, {"name": "a", "prompt": "…"}].',
+    )
+    against = models.SlugField(
+        max_length=80,
+        blank=True,
+        help_text="The pair with the same edits in another order, to lay its pictures beside.",
+    )
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
     )
@@ -211,6 +229,11 @@ class EditPair(models.Model):
             raise ValidationError(
                 {"operator": "An exact pair names its operator, and no other pair does."}
             )
+        try:
+            self.as_core().cycle  # noqa: B018, whether its shape holds
+        except (TypeError, ValueError) as error:
+            field = "steps" if str(error).startswith("steps") else "shape"
+            raise ValidationError({field: f"{error}."}) from error
 
     def as_core(self) -> core.EditPair:
         """The pair as the harness knows it."""
@@ -231,6 +254,9 @@ class EditPair(models.Model):
             place=self.place,
             type=self.type,
             witness=self.witness,
+            shape=self.shape,
+            steps=tuple(Step(**step) for step in self.steps),
+            against=self.against,
         )
 
     @property
@@ -266,10 +292,8 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
     def with_edits(self) -> SuiteQuerySet:
         """Suites that know, as `edit_count`, how many edits one run of them takes."""
         own = Case.objects.filter(suite=models.OuterRef("pk")).order_by().values("suite")
-        chains = own.annotate(number=models.Sum("repeats")).values("number")
-        return self.annotate(
-            edit_count=Coalesce(models.Subquery(chains), 0) * models.F("trips") * models.Value(2)
-        )
+        edits = own.annotate(number=models.Sum(models.F("repeats") * models.F("edits")))
+        return self.annotate(edit_count=Coalesce(models.Subquery(edits.values("number")), 0))
 
 
 class Suite(models.Model):
@@ -390,6 +414,12 @@ class Suite(models.Model):
         found = self.cases.aggregate(cases=models.Count("pk"), chains=models.Sum("repeats"))
         return found["cases"], found["chains"] or 0
 
+    @property
+    def edits_a_run(self) -> int:
+        """How many edits one run takes, without its audits."""
+        total = models.Sum(models.F("repeats") * models.F("edits"))
+        return self.cases.aggregate(edits=total)["edits"] or 0
+
     @cached_property
     def core(self) -> core.Suite:
         """The frozen suite as the harness knows it."""
@@ -438,6 +468,12 @@ class Case(models.Model):
     backward = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)
     repeats = models.PositiveSmallIntegerField(default=1)
+    edits = models.PositiveSmallIntegerField(
+        default=0, help_text="How many edits one chain of it takes."
+    )
+    steps = models.JSONField(
+        default=list, help_text="The trips of a shape, each its steps as [name, letter, prompt]."
+    )
 
     class Meta:
         ordering = ("position",)
@@ -448,3 +484,10 @@ class Case(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("case", args=[self.pk])
+
+    def asked(self, number: int) -> list[tuple[str, str, str]]:
+        """The steps of trip `number`: name, letter and prompt of each."""
+        if not self.steps:
+            return [(FORWARD, "", self.forward), (BACKWARD, "", self.backward)]
+        trip = self.steps[(number - 1) % len(self.steps)]
+        return [(name, letter, prompt) for name, letter, prompt in trip]
