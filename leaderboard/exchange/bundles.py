@@ -88,6 +88,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "decision": run.decision,
             "marks_kept": run.marks_kept,
             "loss_under_audit": run.loss_under_audit,
+            "stop_after": run.stop_after,
             "changed_elsewhere": run.changed_elsewhere,
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
