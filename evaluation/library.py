@@ -23,7 +23,7 @@ from evaluation.images import Picture
 from evaluation.shell.commands.editors import find_editor, own_editor
 from evaluation.shell.commands.play import Terms, check_budget, new_player, open_run, play_on
 from evaluation.shell.commands.report import reported
-from evaluation.shell.commands.score import new_scorer, read_scores, results_table, scored
+from evaluation.shell.commands.score import new_scorer, results_table, scored
 from evaluation.shell.commands.suites import find_suite as suite
 from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.shell.own_editors import as_editor, place_of
@@ -31,7 +31,7 @@ from evaluation.shell.player import Paused
 from evaluation.shell.report import Report
 from evaluation.shell.results import MetricResult, run_results
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import RunScores, read_scores
 from evaluation.shell.suite_parts import part_of
 
 __all__ = [

@@ -136,7 +136,8 @@ def score_run(
             if key not in calibrations:
                 calibrations[key] = calibrated(scorer, source, chain_subject(wanted))
             pictures[chain.picture] = calibrations[key]
-        trips, known = _trips(folder, chain, on_trip), before and before.chains.get(chain.slug)
+        trips = _trips(folder, chain, on_trip)
+        known = before.chains.get(chain.slug) if before else None
         scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
         chains[chain.slug] = replace(
             scored,

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics import METRICS, metric_class

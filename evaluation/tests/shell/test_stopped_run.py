@@ -109,4 +109,5 @@ def test_an_exact_editor_is_not_asked_again_and_again(tmp_path: Path):
         Rounds(player, Scorer(METRICS)).play()
     assert {(c.outcome, len(c.trips)) for c in folder.chains.values()} == {("converged", K + 1)}
     summary = next(iter(run_results(SUITE, read_scores(folder)).values())).summary
-    assert summary.usable_trips == SUITE.trips and None not in summary.curve
+    assert summary.usable_trips == SUITE.trips
+    assert None not in summary.curve

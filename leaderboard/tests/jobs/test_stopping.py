@@ -69,7 +69,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 @pytest.mark.parametrize("editor", ["noise", "noop", "oracle"])
 def test_a_stopped_run_has_the_headline_of_the_full_one_for_fewer_edits(runs, editor):
     full, short = runs[editor, 0], runs[editor, K]
-    assert short.edits_done < full.edits_done and short.complete
+    assert short.edits_done < full.edits_done
+    assert short.complete
     headline = full.scored_metrics[0]
     rows = {
         run.pk: {
@@ -88,7 +89,8 @@ def test_what_ended_each_chain_says_so(runs):
     assert {chain.outcome for chain in noise} == {Outcome.KNOWN}
     for chain in noise:
         assert chain.trips_played == chain.known_at + K < TRIPS
-        assert chain.auc is None and chain.usable_trips is not None
+        assert chain.auc is None
+        assert chain.usable_trips is not None
     for editor in ("noop", "oracle"):
         for chain in runs[editor, K].chains.all():
             assert (chain.outcome, chain.trips_played) == (Outcome.CONVERGED, K + 1)
