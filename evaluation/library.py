@@ -197,7 +197,7 @@ def evaluate(
     evaluation goes on; without, the run lasts as long as the results. A paid model is not
     asked about: give `budget` (USD) or `max_edits`, and Paused is raised when it is reached.
     With `stop_after` chains are scored while they are played, and stopped so many trips after
-    their end is known; 3 halves the price of a usual model and changes no half-life.
+    their end is known (3 is a good number): fewer edits, the same half-life.
     `judge` is a vision-language model to be asked about the trips that people read: its name,
     or its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
     environment. `on_trip` is called after every trip that is played, with its chain, number,

@@ -125,13 +125,18 @@ class RunLine(Line):
 
 
 class FileRow(Row):
-    """A picture's file."""
+    """A picture's file.
+
+    `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
+    same pixels, with that hash.
+    """
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]
     height: Annotated[int, Field(gt=0)]
     bytes: Annotated[int, Field(gt=0)]
+    packed_sha256: Sha256 | None = None
 
 
 class SourceLine(FileRow, Line):

@@ -63,7 +63,7 @@ def runs(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[tuple[s
     yield from once(django_db_blocker, make)
 
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 
 @pytest.mark.parametrize("editor", ["noise", "noop", "oracle"])
