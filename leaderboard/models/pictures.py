@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, default_storage, storages
@@ -13,6 +14,8 @@ from PIL import Image
 
 from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
+#: Where a row has a field called bytes.
+Data: TypeAlias = bytes
 #: What a web process decodes itself: of a run's picture that no worker has copied yet.
 MAX_WEB_PIXELS = 4_500_000
 
@@ -115,11 +118,11 @@ class StoredImage(models.Model):
         """Where its bytes are."""
         return storages["cold"] if self.cold else default_storage
 
-    def data(self) -> bytes:
+    def data(self) -> Data:
         """Its bytes in storage; FileNotFoundError where they are gone."""
         try:
             with self.storage.open(self.name) as file:
-                return bytes(file.read())
+                return file.read()  # type: ignore[no-any-return]
         except FileNotFoundError:
             # Packed or moved since this row was read?
             before = self.name, self.cold
@@ -127,7 +130,7 @@ class StoredImage(models.Model):
             if (self.name, self.cold) == before:
                 raise
             with self.storage.open(self.name) as file:
-                return bytes(file.read())
+                return file.read()  # type: ignore[no-any-return]
 
     def read(self) -> Picture:
         """The picture as it arrived, or the same pixels where it is packed."""

@@ -17,11 +17,11 @@ from leaderboard.models import Run, StoredImage, Trip
 
 @dataclass(frozen=True)
 class Taken:
-    """So many things of one kind, and the bytes they take; None where nobody counted them."""
+    """So many things of one kind, and the bytes they take."""
 
     what: str
     count: int
-    bytes: int | None
+    bytes: int
 
 
 def pictures() -> Iterator[Taken]:
