@@ -224,7 +224,7 @@ def _run(tool: str, *arguments: str) -> None:
 
 def _tool(name: str) -> str:
     """PostgreSQL's tool, of a release that speaks to this server: older ones refuse."""
-    server = connection.pg_version // 10_000
+    server = int(getattr(connection, "pg_version", 0)) // 10_000
     for place in _places(name):
         said = subprocess.run([place, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
         number = re.search(r"(\d+)(\.|\s|$)", said.stdout)
