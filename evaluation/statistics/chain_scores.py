@@ -51,9 +51,9 @@ class ChainScores:
         return cls(**fields)
 
     def measured(
-        self, case: Case, metric: str, calibration: Calibration | None
+        self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """The chain by one metric; None where it was not run, or says nothing of this chain."""
+        """The chain of up to `until` trips by one metric; None where it says nothing of it."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -64,7 +64,14 @@ class ChainScores:
             )
         ]
         return measured_chain(
-            metric, case, self.repeat, self.outcome, trips, calibration.blank, calibration.ladder
+            metric,
+            case,
+            self.repeat,
+            self.outcome,
+            trips,
+            calibration.blank,
+            calibration.ladder,
+            until,
         )
 
 
@@ -74,12 +81,17 @@ def score_chain(
     trips: Iterable[TripPictures],
     pair: EditPair,
     picture: SourcePicture | None = None,
+    known: ChainScores | None = None,
 ) -> ChainScores:
-    """The scores of one chain, whoever played it; `picture` is what a suite says of its source."""
+    """The scores of one chain, whoever played it; `picture` is what a suite says of its source.
+
+    What is `known` of its first trips, by the same scorer, is not computed again.
+    """
     measures: list[TripMeasures] = []
     restored: list[str] = []
+    done = known.restored if known else ()
     face = scorer.only_face(source) if picture is None else None
-    known = ChainSubject(picture, source, pair, face)
+    about = ChainSubject(picture, source, pair, face)
     footprints: list[Mask | None] = []
 
     def measured_on_the_way() -> Iterator[Picture]:
@@ -88,24 +100,33 @@ def score_chain(
             if back is None or None in between:
                 raise ValueError(f"trip {number} lacks an answer")
             middle = [picture for picture in between if picture]
-            subject = known.see(number, (before, edited, *middle, back))
-            measures.append(
-                measure_trip(
-                    *(source, before, edited, back, pair, scorer.panel, subject),
-                    number=number,
-                    between=middle,
-                )
-            )
+            subject = about.see(number, (before, edited, *middle, back))
+            place = len(restored)
             restored.append(back.sha256)
-            footprints.append(subject.footprint)
+            if tuple(restored) != done[: place + 1]:
+                measures.append(
+                    measure_trip(
+                        *(source, before, edited, back, pair, scorer.panel, subject),
+                        number=number,
+                        between=middle,
+                    )
+                )
+                footprints.append(subject.footprint)
+                yield back
             before = back
-            yield back
 
-    scores = scorer.score(source, measured_on_the_way(), known.subject, footprints=footprints)
+    scores = scorer.score(source, measured_on_the_way(), about.subject, footprints=footprints)
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)
     ]
+    distances = scores.distances
+    if known and (kept := len(restored) - len(measures)):
+        measures = [*known.trips[:kept], *measures]
+        distances = {
+            name: None if values is None else [*(known.distances[name] or ())[:kept], *values]
+            for name, values in distances.items()
+        }
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
@@ -113,7 +134,7 @@ def score_chain(
         repeat=0,
         outcome=COMPLETED,
         restored=tuple(restored),
-        distances={n: None if v is None else tuple(v) for n, v in scores.distances.items()},
+        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
         trips=tuple(measures),
         signs=tuple(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,11 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         """Chains to play that nobody plays: never begun, put back, or left by a dead worker."""
         lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
+
+    def ready(self) -> ChainQuerySet:
+        """But those that must be scored before it is known whether they go on."""
+        scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
+        return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
 
     def in_flight(self) -> ChainQuerySet:
         """Chains that a living worker plays."""
@@ -60,7 +66,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         # take the last free place.
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
-        chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
+        chosen = self.free().ready().filter(run=run).exclude(pk__in=list(besides))
         chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
@@ -135,6 +141,9 @@ class Chain(models.Model):
     score_lease_until = models.DateTimeField(null=True)
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
+    known_at = models.PositiveSmallIntegerField(
+        null=True, help_text="The trip by which its end is known, at every level."
+    )
     # By the headline at the default level, for pages that choose among all chains.
     cause = models.CharField(
         max_length=20, blank=True, help_text="What ended it; censored: usable to the end."
@@ -252,6 +261,16 @@ class Trip(models.Model):
         return f"trip {self.number} of {self.chain_id}"
 
 
+class TripStepQuerySet(models.QuerySet["TripStep"]):
+    def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
+        """By chain, the answers of the trip it is in the middle of; `played` are its whole trips."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        for step in self.filter(chain__in=played).select_related("picture").order_by("place"):
+            if step.number == played[step.chain_id] + 1 and step.picture:
+                found[step.chain_id].append(step.picture)
+        return found
+
+
 class TripStep(models.Model):
     """An answer between the first and the last of a trip that has more than two steps."""
 
@@ -263,6 +282,8 @@ class TripStep(models.Model):
     seed = models.PositiveIntegerField(null=True)
     seconds = models.FloatField(null=True)
     notes = models.JSONField(default=dict)
+
+    objects = TripStepQuerySet.as_manager()
 
     class Meta:
         ordering = ("number", "place")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
+from evaluation.statistics.stopping import MOST
 from leaderboard.models.pictures import StoredImage
 
 
@@ -237,27 +239,10 @@ class EditPair(models.Model):
 
     def as_core(self) -> core.EditPair:
         """The pair as the harness knows it."""
-        return core.EditPair(
-            slug=self.slug,
-            category=self.category,
-            forward=self.forward,
-            backward=self.backward,
-            change=self.change,
-            reversibility=self.reversibility,
-            operator=self.operator,
-            object=self.object,
-            source_text=self.source_text,
-            target_text=self.target_text,
-            kinds=tuple(self.kinds),
-            absent=tuple(self.absent),
-            present=tuple(self.present),
-            place=self.place,
-            type=self.type,
-            witness=self.witness,
-            shape=self.shape,
-            steps=tuple(Step(**step) for step in self.steps),
-            against=self.against,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(core.EditPair)}
+        values |= {name: tuple(values[name]) for name in ("kinds", "absent", "present")}
+        values["steps"] = tuple(Step(**step) for step in self.steps)
+        return core.EditPair(**values)
 
     @property
     def difficulty(self) -> int:
@@ -324,6 +309,12 @@ class Suite(models.Model):
     importance = models.SmallIntegerField(
         default=0, help_text="The board opens on the most important suite that has results."
     )
+    stop_after = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(MOST)],
+        help_text="What new runs begin with: trips that a chain is played on after its end is "
+        "known; 0 plays all to the end. It saves edits and changes no rank.",
+    )
     published_elsewhere = models.BooleanField(
         default=False,
         help_text="Results of others, shown with their source, never mixed into our ranks.",
@@ -348,7 +339,7 @@ class Suite(models.Model):
     history = HistoricalRecords(excluded_fields=["definition"])
 
     #: What may still change once the suite is frozen: how it is shown, not what it is.
-    MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "updated_at"})
+    MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "stop_after", "updated_at"})
 
     class Meta:
         ordering = ("-importance", "slug", "-version")
@@ -406,19 +397,22 @@ class Suite(models.Model):
     @property
     def chain_count(self) -> int:
         """How many chains one run has: a case may be played more than once."""
-        return self.case_and_chain_count[1]
+        return self.counts[1]
 
     @property
-    def case_and_chain_count(self) -> tuple[int, int]:
-        """How many cases the suite has, and how many chains one run of it."""
-        found = self.cases.aggregate(cases=models.Count("pk"), chains=models.Sum("repeats"))
-        return found["cases"], found["chains"] or 0
+    def counts(self) -> tuple[int, int, int]:
+        """How many cases the suite has; how many chains and edits one run of it, but its audits."""
+        found = self.cases.aggregate(
+            cases=models.Count("pk"),
+            chains=models.Sum("repeats"),
+            edits=models.Sum(models.F("repeats") * models.F("edits")),
+        )
+        return found["cases"], found["chains"] or 0, found["edits"] or 0
 
     @property
     def edits_a_run(self) -> int:
         """How many edits one run takes, without its audits."""
-        total = models.Sum(models.F("repeats") * models.F("edits"))
-        return self.cases.aggregate(edits=total)["edits"] or 0
+        return self.counts[2]
 
     @cached_property
     def core(self) -> core.Suite:

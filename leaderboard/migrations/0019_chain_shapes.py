@@ -14,7 +14,7 @@ def count_edits(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0017_witnesses'),
+        ('leaderboard', '0018_stopped_and_packed'),
     ]
 
     operations = [
