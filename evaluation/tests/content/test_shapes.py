@@ -9,9 +9,12 @@ from evaluation.content import catalog
 from evaluation.content.shapes import Step, trip_shapes
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.run_secret import chain_seeds
-from evaluation.testing.shapes import IN_TURN, NESTED, QUARTERS
 
 SHIPPED = catalog.suite("shapes")
+IN_TURN, NESTED, QUARTERS = (
+    SHIPPED.pair_by_slug[slug]
+    for slug in ("cup-and-clock-in-turn", "cup-and-clock", "four-quarter-turns")
+)
 
 
 def steps(letters):
@@ -89,7 +92,7 @@ def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
 
 def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
     assert QUARTERS.of_return(1).operator == "rotate_270"
-    assert NESTED.of_return(1).operator == "flip_horizontal"
+    assert NESTED.of_return(1).object == "cup"
     assert IN_TURN.of_return(2).backward == IN_TURN.backward
 
 

@@ -19,15 +19,15 @@ from evaluation.bundle.verification import verify
 from evaluation.jobs import control
 from evaluation.jobs.play_job import PlayJob
 from evaluation.run_secret import chain_seeds
-from evaluation.testing.shapes import IN_TURN, NESTED, QUARTERS, SHAPES
 from leaderboard.exchange.bundle_imports import import_bundle
 from leaderboard.models import Case, Chain, EditPair, Run, StoredImage, Suite, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import altered, bundle_of, finished_run
+from leaderboard.testing.factories import IN_TURN, NESTED, QUARTERS, SHAPES
 from leaderboard.testing.played import play
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 
 def shapes(trips: int = 2, pictures: int = 1) -> Suite:
