@@ -326,6 +326,8 @@ SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 PROBES_PER_DAY = env.int("PROBES_PER_DAY", default=20)
 #: Chains of their own that one address can have scored.
 UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
+#: Sessions of ten blind votes that one network or one voter can have.
+VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker with several times as many calls in flight uses as many processors.

@@ -17,6 +17,7 @@ LIMITS = {
     "submit_preview": "600/h",
     "upload_chain": "20/h",
     "subscribe": "20/h",
+    "vote_session": "120/h",
     "compare": "240/h",
     "compare_card": "240/h",
     "run_bundle": "60/h",

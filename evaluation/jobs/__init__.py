@@ -27,6 +27,7 @@ from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
 from leaderboard import garbage, score_files
 from leaderboard.models import Suite
+from leaderboard.people import ballot_pictures, counting
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -34,6 +35,7 @@ __all__ = [
     "CannotMove",
     "cancel",
     "collect_garbage",
+    "count_votes",
     "deliver",
     "enqueue",
     "export",
@@ -55,6 +57,12 @@ __all__ = [
 def collect_garbage(_: int) -> None:
     """Remove pictures without a reference and files without a row, once they are a day old."""
     garbage.collect(timedelta(days=1))
+    ballot_pictures.forget()
+
+
+def count_votes(_: int) -> None:
+    """Work out what people's votes say, and choose what to ask next."""
+    counting.count()
 
 
 def deliver(_: int) -> None:
