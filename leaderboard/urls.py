@@ -19,7 +19,7 @@ from leaderboard.views import (
     uploaded_chain,
 )
 from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
-from leaderboard.views.people import voting
+from leaderboard.views.people import agreement, voting
 
 urlpatterns = [
     path("", board.index, name="board"),
@@ -38,6 +38,7 @@ urlpatterns = [
     path("tour/", tour.index, name="tour"),
     path("subscribe/", subscriptions.subscribe, name="subscribe"),
     path("subscriptions/<str:token>/", subscriptions.subscription, name="subscription"),
+    path("agreement/", agreement.index, name="agreement"),
     path("vote/", voting.index, name="vote"),
     path("vote/session", voting.begin, name="vote_session"),
     path("vote/answer", voting.answer, name="vote_answer"),
@@ -47,8 +48,8 @@ urlpatterns = [
         name="vote_picture",
     ),
     re_path(r"^vote/done/(?P<session>[\w-]{22})/$", voting.done, name="vote_done"),
-    re_path(r"^vote/study/(?P<token>[\w-]{43})/$", voting.study, name="study"),
-    re_path(r"^vote/study/(?P<token>[\w-]{43})/session$", voting.study_begin, name="study_session"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/$", voting.study, name="study"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/session$", voting.study_begin, name="study_session"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),

@@ -26,8 +26,8 @@ from evaluation.jobs.recovery import recover_pictures, sweep
 from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
 from leaderboard import garbage, score_files
-from leaderboard.models import Suite
-from leaderboard.people import ballot_pictures, counting
+from leaderboard.models import Study, Suite
+from leaderboard.people import ballot_pictures, counting, studies
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -39,6 +39,7 @@ __all__ = [
     "deliver",
     "enqueue",
     "export",
+    "export_study",
     "pause",
     "play",
     "play_again",
@@ -68,6 +69,13 @@ def count_votes(_: int) -> None:
 def deliver(_: int) -> None:
     """Send what subscribers are to hear and is due."""
     sending.deliver_due()
+
+
+def export_study(study_id: int) -> None:
+    """Write a study's votes as a file."""
+    study = Study.objects.filter(pk=study_id).first()
+    if study is not None:
+        studies.write_parquet(study)
 
 
 def export(suite_id: int) -> None:

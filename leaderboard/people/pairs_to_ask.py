@@ -30,8 +30,6 @@ Gold = Question.Gold
 POOL, GOLDS = 600, 40
 #: Cases of a suite that are looked at each time: those with the fewest votes.
 CASES = 60
-#: Of one case after one trip, so many pairs at most.
-PER_SPOT = 5
 #: So many people are enough for one question.
 ENOUGH = 5
 #: What two trips of one model tell beside two models after one trip.
@@ -78,6 +76,7 @@ class Known:
     single: Counter[int] = field(default_factory=Counter)
     case: Counter[int] = field(default_factory=Counter)
     runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    compared: Counter[int] = field(default_factory=Counter)
     run: Counter[int] = field(default_factory=Counter)
     strength: dict[int, float] = field(default_factory=dict)
 
@@ -145,15 +144,10 @@ def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:
         spots[one.case, one.number].append(one)
         chains[one.chain].append(one)
     for found in spots.values():
-        yield from _best(
-            (
-                _pair(one, other, known)
-                for place, one in enumerate(found)
-                for other in found[place + 1 :]
-                if one.picture != other.picture
-            ),
-            PER_SPOT,
-        )
+        # Each with the one beside which it tells most: so every model is asked about.
+        for one in found:
+            others = (other for other in found if other.picture != one.picture)
+            yield from _best((_pair(one, other, known) for other in others), 1)
     for found in chains.values():
         found.sort(key=lambda one: one.number)
         for one, other in itertools.pairwise(found):
@@ -173,7 +167,9 @@ def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) ->
     runs = (min(one.run, other.run), max(one.run, other.run))
     first, second = sorted((one.trip, other.trip))
     answered = known.pair[first, second]
-    told = closeness * worth / math.sqrt((1 + known.runs[runs]) * (1 + known.case[one.case]))
+    seldom = min(known.compared[one.run], known.compared[other.run])
+    asked = (1 + known.runs[runs]) * (1 + known.case[one.case]) * (1 + seldom)
+    told = (0.1 + closeness) * worth / math.sqrt(asked)
     return Asking(Kind.PAIR, one.case, first, second, told * _again(answered), min(1.0, abs(gap)))
 
 
@@ -222,8 +218,9 @@ def _gold(candidates: Sequence[Candidate]) -> list[Asking]:
 
 
 def _best(found: Iterable[Asking], most: int) -> list[Asking]:
-    told = [one for one in found if one.told > 0]
-    return sorted(told, key=lambda one: -one.told)[:most]
+    """Those that tell most, each once."""
+    told = {(one.first, one.second): one for one in found if one.told > 0}
+    return sorted(told.values(), key=lambda one: -one.told)[:most]
 
 
 def _known(suite: Suite) -> Known:
@@ -242,6 +239,7 @@ def _known(suite: Suite) -> Known:
         else:
             known.pair[min(first, second), max(first, second)] += count
             known.runs[min(run, other), max(run, other)] += count
+            known.compared.update({run: count, other: count})
     seen = PeopleStanding.objects.filter(run__suite=suite, strength__isnull=False)
     known.strength = {run: strength or 0.0 for run, strength in seen.values_list("run", "strength")}
     return known
@@ -251,9 +249,7 @@ def _store(chosen: Sequence[Asking]) -> None:
     """Make these the open questions, and no others."""
     there: dict[tuple[str, int, int | None], int] = {
         (kind, first, second): pk
-        for kind, first, second, pk in Question.objects.values_list(
-            "kind", "first", "second", "pk"
-        )
+        for kind, first, second, pk in Question.objects.values_list("kind", "first", "second", "pk")
     }
     new: list[Question] = []
     old: list[Question] = []

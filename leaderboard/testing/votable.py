@@ -10,7 +10,17 @@ from PIL import Image
 
 from evaluation.images import Picture
 from evaluation.statistics.levels import LEVELS
-from leaderboard.models import Chain, EditingModel, Run, StoredImage, Suite, Trip
+from leaderboard.models import (
+    Chain,
+    EditingModel,
+    Question,
+    Run,
+    StoredImage,
+    Suite,
+    Trip,
+    Vote,
+    Voter,
+)
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.testing.boards import make_model, make_run
 from leaderboard.testing.factories import picture, tiny_suite
@@ -94,3 +104,67 @@ def _worn(source: Image.Image, lost: float, random: np.random.Generator) -> Imag
 
 def _stored(image: Image.Image, size: int) -> StoredImage:
     return StoredImage.objects.get_or_store(Picture.from_image(image.resize((size, size))))
+
+
+def cast(
+    kind: str = "pair",
+    *,
+    voters: int = 8,
+    each: int = 20,
+    clickers: int = 0,
+    level: float = 0.5,
+    seed: int = 0,
+) -> list[Voter]:
+    """Votes of people who see what the metrics see, more surely the further two lie apart.
+
+    The last `clickers` of them do not look.
+    """
+    random = np.random.default_rng(seed)
+    questions = Question.objects.open().filter(kind=kind)
+    questions = questions.select_related("first__chain", "second__chain")
+    ordinary, golds = list(questions.filter(gold="")), list(questions.exclude(gold=""))
+    made, crowd = [], [Voter.objects.create() for _ in range(voters)]
+    for place, voter in enumerate(crowd):
+        looks = place < voters - clickers
+        chosen = random.choice(len(ordinary), min(each, len(ordinary)), replace=False)
+        asked = [(ordinary[n], "") for n in chosen]
+        asked += [(one, "gold") for one in golds[: each // 4]]
+        # One in ten comes again with its sides exchanged.
+        asked += [(ordinary[n], "repeat") for n in chosen[: each // 5]]
+        session, sides = f"session-{seed}-{voter.pk}", {}
+        for number, (question, role) in enumerate(asked):
+            first_left = not sides.get(question.pk, bool(random.random() < 0.5))
+            sides[question.pk] = first_left
+            made.append(
+                Vote(
+                    session=session,
+                    place=number,
+                    question=question,
+                    kind=kind,
+                    voter=voter,
+                    role=role,
+                    first_left=first_left,
+                    answer=_seen(question, kind, level, random)
+                    if looks
+                    else _clicked(kind, random),
+                    seconds=3.0,
+                    answered_at=timezone.now(),
+                )
+            )
+    Vote.objects.bulk_create(made)
+    return crowd
+
+
+def _seen(question: Question, kind: str, level: float, random: np.random.Generator) -> int:
+    kept = [
+        trip.chain.results["picture"]["retention"][trip.number - 1]
+        for trip in (question.first, question.second)
+        if trip
+    ]
+    gap = kept[0] - level if kind == "usable" else kept[0] - kept[1]
+    yes = random.random() < 1 / (1 + np.exp(-12 * gap))
+    return int(yes) if kind == "usable" else (1 if yes else -1)
+
+
+def _clicked(kind: str, random: np.random.Generator) -> int:
+    return int(random.integers(2)) if kind == "usable" else int(random.choice((1, -1)))

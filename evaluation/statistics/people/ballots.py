@@ -78,14 +78,14 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
 
 
 def redrawn(
-    estimate: Callable[[Floats], Floats], voter: Ints, case: Ints, draws: int = DRAWS
+    estimate: Callable[[Floats], Floats], voter: Ints, case: Ints, draws: int | None = None
 ) -> tuple[Floats, Floats]:
     """An estimate from votes, and draws of what it might have been: a row for each.
 
     `estimate` takes how often each vote counts. Voters are drawn anew, and apart from them the
     cases; a draw is off by both.
     """
-    random = np.random.default_rng(SEED)
+    random, draws = np.random.default_rng(SEED), draws or DRAWS
     middle = estimate(np.ones(len(voter)))
     found = np.tile(middle, (draws, 1))
     for labels in (voter, case):

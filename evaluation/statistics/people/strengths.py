@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.people.ballots import DRAWS, Ballots, bounds, redrawn
+from evaluation.statistics.people.ballots import Ballots, bounds, redrawn
 from evaluation.statistics.people.voters import Belief, Checks, beliefs
 from evaluation.statistics.survival import Floats
 
@@ -43,7 +43,7 @@ class Strength:
 
 
 def strengths(
-    ballots: Ballots, weights: dict[int, float], models: int, draws: int = DRAWS
+    ballots: Ballots, weights: dict[int, float], models: int, draws: int | None = None
 ) -> list[Strength] | None:
     """The strength of each model, by number; None where there is nothing to compare."""
     rows = (ballots.first >= 0) & (ballots.second >= 0)

@@ -13,7 +13,6 @@ from evaluation.statistics.covariance import CONFIDENCE, SEED, t_quantile
 from evaluation.statistics.events import BROKEN, LOST, ChainResult
 from evaluation.statistics.half_life import half_life, summary_and_values
 from evaluation.statistics.people.ballots import (
-    DRAWS,
     Ballots,
     Bools,
     Ints,
@@ -38,7 +37,7 @@ class Level:
 
 
 def half_say_no(
-    kept: Floats, ballots: Ballots, weights: Floats, draws: int = DRAWS
+    kept: Floats, ballots: Ballots, weights: Floats, draws: int | None = None
 ) -> Level | None:
     """By one metric's retention; None where votes are few, all alike, or it does not matter.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,15 +11,20 @@ from django.test import Client
 
 from leaderboard.models import Suite, Vote
 from leaderboard.people import pairs_to_ask
+from leaderboard.testing.played import once
 from leaderboard.testing.votable import votable_board
 
 
-@pytest.fixture
-def board(db: None) -> Suite:
-    """Five models on twelve cases, with questions to ask."""
+def _made() -> Suite:
     suite = votable_board()
     pairs_to_ask.refresh()
     return suite
+
+
+@pytest.fixture(scope="module")
+def board(django_db_setup: None, django_db_blocker: Any) -> Iterator[Suite]:
+    """Five models on twelve cases, with questions to ask."""
+    yield from once(django_db_blocker, _made)
 
 
 class Browser:

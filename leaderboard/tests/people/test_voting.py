@@ -42,9 +42,7 @@ def test_a_voter_gets_the_rest_of_a_session_before_a_new_one_and_no_question_twi
     first = browser.begin().json()
     browser.answer(first["questions"][0]["ticket"], "left")
     rest = browser.begin().json()
-    assert [q["ticket"] for q in rest["questions"]] == [
-        q["ticket"] for q in first["questions"][1:]
-    ]
+    assert [q["ticket"] for q in rest["questions"]] == [q["ticket"] for q in first["questions"][1:]]
     assert (rest["before"], rest["total"]) == (1, 10)
     for question in rest["questions"]:
         browser.answer(question["ticket"], "neither")
