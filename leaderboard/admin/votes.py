@@ -40,7 +40,7 @@ def votes_file(votes: QuerySet[Vote], name: str) -> StreamingHttpResponse:
 @admin.register(Vote)
 class VoteAdmin(ReadOnly):
     list_display = (
-        *("pk", "kind", "case", "first", "second", "said", "role", "voter", "weight"),
+        *("pk", "asked", "case", "first", "second", "said", "role", "voter", "weight"),
         *("seconds", "answered_at"),
     )
     list_filter = ("kind", "role", "study", "question__case__suite")
@@ -56,6 +56,10 @@ class VoteAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Vote]:
         return super().get_queryset(request).filter(answered_at__isnull=False)
+
+    @admin.display(description="kind", ordering="kind")
+    def asked(self, vote: Vote) -> str:
+        return vote.kind
 
     @admin.display(description="case")
     def case(self, vote: Vote) -> str:

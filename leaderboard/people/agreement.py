@@ -117,6 +117,7 @@ def _pair_differences(
                     "first": first.trip,
                     "second": second.trip,
                     "agree": agree,
+                    "with_it": int((np.sign(one - other) == answers).sum()),
                     "people": len(places),
                     "gap": one - other,
                 }
@@ -141,7 +142,13 @@ def _usable_differences(
         agree = yes if kept > DEFAULT_LEVEL else 1 - yes
         if agree <= AGREE_AT_MOST:
             found.append(
-                {"first": trip, "yes": yes, "people": len(places), "kept": kept, "agree": agree}
+                {
+                    "first": trip,
+                    "use_it": sum(single.rows[p].answer for p in places),
+                    "people": len(places),
+                    "kept": kept,
+                    "agree": agree,
+                }
             )
     found.sort(key=lambda one: -abs(one["kept"] - DEFAULT_LEVEL) * (0.5 - one["agree"]))
     return found[:DIFFERENCES]

@@ -32,8 +32,8 @@ POOL, GOLDS = 600, 40
 CASES = 60
 #: So many people are enough for one question.
 ENOUGH = 5
-#: What two trips of one model tell beside two models after one trip.
-OWN_TRIPS = 0.5
+#: What two trips of one model tell beside two models after one trip, and a yardstick beside a model.
+OWN_TRIPS, YARDSTICK = 0.5, 0.5
 #: How fast people's certainty grows with what the headline parts, and with what it keeps.
 STEEPNESS = 6.0
 #: Clean to everybody, lost to everybody.
@@ -51,6 +51,7 @@ class Candidate:
     case: int
     picture: str
     kept: Mapping[str, float]
+    yardstick: bool = False
 
     @property
     def headline(self) -> float:
@@ -131,10 +132,11 @@ def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
     rows = votable_trips().filter(chain__in=chains, number__in=numbers)
     for chain, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
         trips[chain].append((pk, number, picture or ""))
-    for pk, run, case, results in chains.values_list("pk", "run", "case", "results").iterator():
+    fields = ("pk", "run", "case", "results", "run__editing_model__is_reference")
+    for pk, run, case, results, known_loss in chains.values_list(*fields).iterator():
         for trip, number, picture in trips[pk]:
             if kept := kept_after(results, number):
-                yield Candidate(trip, number, run, pk, case, picture, kept)
+                yield Candidate(trip, number, run, pk, case, picture, kept, known_loss)
 
 
 def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:
@@ -164,6 +166,8 @@ def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) ->
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
     if max(one.headline, other.headline) < LOST:
         worth *= 0.2  # of two that are lost, neither is closer
+    if one.yardstick or other.yardstick:
+        worth *= YARDSTICK
     runs = (min(one.run, other.run), max(one.run, other.run))
     first, second = sorted((one.trip, other.trip))
     answered = known.pair[first, second]

@@ -235,16 +235,16 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
         if None not in both:
             shown = [Shown(trip) for trip in both if trip]
             better = shown[0] if one["gap"] > 0 else shown[1]
-            agree = formatting.percent(one["agree"])
             words = (
-                f"More is kept of {better.name}’s; {agree} of {one['people']} people say so, too."
+                f"More is kept of {better.name}’s {better.after}; so say "
+                f"{one['with_it']} of {one['people']} people."
             )
             found.append(Difference(shown[0].trip.chain.case.picture.stored, shown, words))
     for one in single:
         if trip := trips.get(one["first"]):
             verdict = "still usable" if one["kept"] > DEFAULT_LEVEL else "lost"
             words = (
-                f"{verdict.capitalize()}, by the headline; {formatting.percent(one['yes'])} of "
+                f"{verdict.capitalize()}, by the headline; {one['use_it']} of "
                 f"{one['people']} people could still use it."
             )
             found.append(Difference(trip.chain.case.picture.stored, [Shown(trip)], words))
