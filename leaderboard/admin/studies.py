@@ -120,7 +120,7 @@ class StudyAdmin(admin.ModelAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Study | None = None) -> Any:
         main = ["title", "kind", "instructions", "votes_each", "open", "published"]
         asked = ["suite", "lines", "models", "trips", "cases"]
-        blocks = [(None, {"fields": main})]
+        blocks: list[Any] = [(None, {"fields": main})]
         if obj is None or not obj.votes.exists():
             blocks.append(("What is asked", {"fields": asked}))
         blocks.append(("Raters", {"fields": ["more_raters", *(["progress"] if obj else [])]}))

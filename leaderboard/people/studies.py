@@ -129,7 +129,7 @@ def _stored(rows: list[Question]) -> Iterator[int]:
     """The keys of these questions, new or there before."""
     firsts = {row.first_id for row in rows}
     there = Question.objects.filter(kind=rows[0].kind, first__in=firsts)
-    known = {
+    known: dict[tuple[int, int | None], int] = {
         (first, second): pk for first, second, pk in there.values_list("first", "second", "pk")
     }
     return (known[row.first_id, row.second_id] for row in rows)

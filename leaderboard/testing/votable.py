@@ -131,7 +131,8 @@ def cast(
         asked += [(one, "gold") for one in golds[: each // 4]]
         # One in ten comes again with its sides exchanged.
         asked += [(ordinary[n], "repeat") for n in chosen[: each // 5]]
-        session, sides = f"session-{seed}-{voter.pk}", {}
+        session = f"session-{seed}-{voter.pk}"
+        sides: dict[int, bool] = {}
         for number, (question, role) in enumerate(asked):
             first_left = not sides.get(question.pk, bool(random.random() < 0.5))
             sides[question.pk] = first_left

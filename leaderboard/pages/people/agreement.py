@@ -55,7 +55,9 @@ class Line:
     @property
     def holds_ours(self) -> bool | None:
         """Whether our own level lies in the interval."""
-        return self.level and self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]
+        return (
+            bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]) if self.level else None
+        )
 
 
 def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
