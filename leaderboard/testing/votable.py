@@ -32,12 +32,12 @@ SIZES = (64, 96, 48, 80, 64)
 
 
 def votable_board(
-    models: Mapping[str, float] = MODELS, *, pictures: int = 6, trips: int = 3
+    models: Mapping[str, float] = MODELS, *, pictures: int = 6, trips: int = 3, side: int = 64
 ) -> Suite:
     """A suite of two pairs with every picture, and a finished public run of each model."""
-    suite = tiny_suite(pictures, trips=trips)
+    suite = tiny_suite(pictures, trips=trips, size=side)
     for place, (name, loss) in enumerate(models.items()):
-        votable_run(name, suite, loss, size=SIZES[place % len(SIZES)])
+        votable_run(name, suite, loss, size=SIZES[place % len(SIZES)] * side // 64)
     return suite
 
 
@@ -70,7 +70,7 @@ def votable_run(
     Chain.objects.bulk_create(chains)
     now, trips = timezone.now(), []
     for chain in Chain.objects.filter(run=run).select_related("case__picture"):
-        source = picture(int(chain.case.picture.slug.rsplit("-", 1)[-1]))
+        source = picture(int(chain.case.picture.slug.rsplit("-", 1)[-1]), suite.size)
         for number, share in enumerate(kept_by_case[chain.case_id], start=1):
             stored = _stored(_worn(source, 1 - share, random), size)
             trips.append(
