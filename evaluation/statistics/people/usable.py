@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evaluation.statistics.covariance import CONFIDENCE, SEED, t_quantile
-from evaluation.statistics.events import BROKEN, LOST, ChainResult
+from evaluation.statistics.events import BROKEN, COMPLETED, LOST, ChainResult
 from evaluation.statistics.half_life import half_life, summary_and_values
 from evaluation.statistics.people.ballots import (
     Ballots,
@@ -187,7 +187,7 @@ def _curves(
         chain = one.chain
         # A chain that broke did so after its own last trip, if people were asked so far.
         broke = chain.outcome in BROKEN and last >= len(chain.retention)
-        outcome = chain.outcome if broke or last >= trips else LOST
+        outcome = chain.outcome if broke else COMPLETED if last >= trips else LOST
         found.append(
             replace(
                 chain,

@@ -14,7 +14,7 @@ import evaluation
 from evaluation.statistics.people.ballots import Ballots, weighted_share
 from evaluation.statistics.people.strengths import PRIOR, believed, fit, strengths, won
 from evaluation.statistics.people.voters import Checks, beliefs, by_checks
-from evaluation.testing.voters import CLICKER, COLOUR, HONEST, LEFT, crowd
+from evaluation.tests.statistics.people.crowds import CLICKER, COLOUR, HONEST, LEFT, crowd
 
 PLANTED = np.array([1.5, 0.8, 0.2, -0.2, -0.8, -1.5])
 MIXED = {HONEST: 30, CLICKER: 6, LEFT: 4, COLOUR: 4}
