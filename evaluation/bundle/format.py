@@ -340,7 +340,7 @@ class Bundle:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
         except ValidationError as error:
-            raise BundleError(_said(error)) from None
+            raise BundleError(said(error)) from None
 
     def __enter__(self) -> Self:
         return self
@@ -454,7 +454,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
         raise BundleError(f"{DOCUMENT}, suite: {error}") from None
 
 
-def _said(error: ValidationError) -> str:
+def said(error: ValidationError) -> str:
     """The first thing that does not fit, and where it stands."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
