@@ -29,7 +29,7 @@ from evaluation.bundle.numbers import measured
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
@@ -62,7 +62,15 @@ class Verification:
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
         self.secrets = self.document.run.secrets
+        #: What the sources give here, by picture and metric, once they are checked.
+        self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.deaf = self._deaf()
+        #: Witnesses that look here and whose word ends chains, but who were not asked.
+        self.unheard = [
+            name
+            for name, witness in self.scorer.panel.witnesses.items()
+            if witness.gates and name not in self._witnesses
+        ]
         self.scorer.panel.keep(self._witnesses.keys() - self.deaf.keys())
 
     @property
@@ -109,8 +117,15 @@ class Verification:
             yield Check("run", "chains", EQUAL, count)
         for chain in self.document.chains:
             numbers = [trip.number for trip in chain.trips]
+            whole = [trip for trip in chain.trips if trip.forward and trip.backward]
+            why = ""
             if numbers != list(range(1, min(len(numbers), self.suite.trips) + 1)):
                 why = f"they are not trips 1 to {self.suite.trips} at most, each once"
+            elif chain.outcome == "completed" and len(whole) < self.suite.trips:
+                why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
+            elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
+                why = "a trip came back and was not measured"
+            if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
     # Pictures and what is measured on them.
@@ -138,6 +153,7 @@ class Verification:
                 if source and own
                 else {}
             )
+            self.calibrations[picture.slug] = made
             for raw, row in own:
                 line = f"calibration {row.picture} by {row.metric}"
                 yield digest_check(line, raw)

@@ -304,7 +304,7 @@ class _Document:
         return sorted(rows, key=lambda row: (row["metric"], row["level"], row["scope"]))
 
 
-_UNPLAYED = {
+_UNPLAYED: dict[str, Any] = {
     "outcome": "",
     "words": "",
     "seed": None,

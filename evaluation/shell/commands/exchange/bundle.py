@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from evaluation.content import catalog
 from evaluation.shell.audited_run import audit_findings
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, object]:
+def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, Any]:
     """Write the bundle of a run folder; returns its document."""
     scores = scores_of(folder)
     audited = any(chain.audits for chain in folder.chains.values())
