@@ -62,7 +62,7 @@ def import_bundle(
             different.append(f"{check.line}, {check.what}: {check.detail}")
     if different and not anyway:
         raise BundleError(
-            f"{len(different)} of its lines are not what they say, the first {different[0]}"
+            f"{len(different)} of its lines are not what they say: {'; '.join(different[:3])}"
         )
     suite = known or store_suite(bundle.suite, prepared)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
