@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO, Any, cast
 
 import structlog
 from django import forms
@@ -69,7 +69,7 @@ class BringForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         self.before = before
         if before:
-            self.initial |= {name: getattr(before, name) for name in self.Meta.fields}
+            self.initial.update({name: getattr(before, name) for name in self.Meta.fields})
             self.fields["name"].disabled = True
         for name, field in self.fields.items():
             if self.is_bound and name in self.errors:
@@ -100,7 +100,7 @@ class BringForm(forms.ModelForm):
         if (file.size or 0) > limit:
             raise ValidationError(f"The file has more than {limit // 2**20} MB; write to us.")
         try:
-            archives.check_directory(file.file, LIMITS["max_directory"])
+            archives.check_directory(cast(IO[bytes], file.file), LIMITS["max_directory"])
         except (ArchiveError, OSError, ValueError) as error:
             raise ValidationError(f"This is not a bundle: {error}.") from None
         file.seek(0)

@@ -132,8 +132,11 @@ def calibrated_metrics(
     pictures = {p.slug: p for p in suite.pictures.select_related("stored") if p.stored}
     for name in bundle.scored_metrics:
         pinned, why = bundle.document.run.metrics[name], verification.unable.get(name)
-        values = {"name": name, "version": pinned.get("version", "")}
-        values["weights_sha256"] = pinned.get("weights_sha256", "")
+        values: dict[str, Any] = {
+            "name": name,
+            "version": pinned.get("version", ""),
+            "weights_sha256": pinned.get("weights_sha256", ""),
+        }
         version = MetricVersion.objects.filter(**values).first()
         here = set(version.calibrations.values_list("pixels_sha256", flat=True) if version else ())
         missing = [slug for slug, p in pictures.items() if p.pixels_sha256 not in here]

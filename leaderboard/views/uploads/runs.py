@@ -58,7 +58,8 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
     brought = get_object_or_404(rows.defer("run__suite__definition"), token=token)
     context = {"brought": brought, "reasons": brought.error.splitlines()}
     response = render(request, "leaderboard/brought_run.html", context)
-    response["Referrer-Policy"] = "no-referrer"
+    # Not "no-referrer": the form on the page would then be sent without an origin.
+    response["Referrer-Policy"] = "same-origin"
     return response
 
 
