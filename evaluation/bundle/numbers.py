@@ -41,6 +41,7 @@ def measured(
             ],
             calibration.blank if calibration else None,
             calibration.ladder if calibration else {},
+            suite.trips,
         )
         if chain is None:
             return None

@@ -28,6 +28,7 @@ from evaluation.jobs.uploads.chain_job import score as score_uploaded_chain
 from evaluation.jobs.uploads.run_job import check as check_brought_run
 from leaderboard import garbage, score_files
 from leaderboard.models import Suite
+from leaderboard.operation import packing
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -55,8 +56,13 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove pictures without a reference and files without a row, once they are a day old."""
+    """Remove pictures without a reference and files without a row, once they are a day old.
+
+    What is kept of runs that ended long ago is packed in the same night.
+    """
     garbage.collect(timedelta(days=1))
+    for run in packing.due():
+        packing.pack_run(run)
 
 
 def deliver(_: int) -> None:

@@ -142,6 +142,7 @@ class _Document:
         return {
             "secret": self.folder.secret,
             "earlier_secrets": [],
+            "stop_after": int(header.get("stop_after") or 0),
             "state": "finished",
             "source": "shell",
             "metrics": dict(metrics),
@@ -251,7 +252,8 @@ class _Document:
         if not made:
             return []
         order = {case.slug: place for place, case in enumerate(self.suite.cases)}
-        drawn = plan(self.folder.secret, self.suite)
+        stop = int(self.folder.header.get("stop_after") or 0)
+        drawn = plan(self.folder.secret, self.suite, stop_after=stop)
         drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
         for audit in drawn:

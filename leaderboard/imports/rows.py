@@ -12,6 +12,8 @@ from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow
 from evaluation.bundle.verification import Verification
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
+from evaluation.statistics.events import STOPPED
+from evaluation.statistics.stopping import MOST, edits_saved
 from leaderboard.models import (
     Audit,
     Calibration,
@@ -53,7 +55,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
             picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
         except ImageError:
             continue
-        if picture.sha256 != file.sha256:
+        if picture.sha256 != (file.packed_sha256 or file.sha256):
             continue  # its name lies
         stored = found[file.sha256] = StoredImage.objects.get_or_store(picture)
         # Here, so that no web process ever decodes what strangers sent.
@@ -99,6 +101,7 @@ def write_run(
         state=RunState.FINISHED,
         secret=stated.secret,
         earlier_secrets=stated.earlier_secrets,
+        stop_after=min(stated.stop_after, MOST),
         provenance=provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
         verified=verified,
@@ -106,6 +109,9 @@ def write_run(
         chains_done=len(chains),
         edits_total=suite.chain_count * suite.trips * 2,
         edits_done=len(halves),
+        edits_saved=edits_saved(
+            suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]
+        ),
         edit_seconds=sum(half.seconds or 0.0 for half in halves),
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),

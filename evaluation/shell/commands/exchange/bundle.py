@@ -8,11 +8,11 @@ from typing import Any
 
 from evaluation.content import catalog
 from evaluation.shell.audited_run import audit_findings
-from evaluation.shell.commands.score import new_scorer, read_scores
+from evaluation.shell.commands.score import new_scorer
 from evaluation.shell.printing import CommandError, note, say, say_json
 from evaluation.shell.run_bundle import write_bundle
 from evaluation.shell.run_folder import RunFolder
-from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import RunScores, read_scores
 
 HELP = "pack a scored run into one file that others can check"
 DESCRIPTION = """\

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0017_witnesses'),
+        ('leaderboard', '0018_stopped_and_packed'),
     ]
 
     operations = [
