@@ -21,9 +21,9 @@ from rq import Queue, Worker
 
 #: Tests of submitted endpoints have a queue of their own: a slow endpoint holds up no run.
 EDITS, GPU, PROBES = "edits", "gpu", "probes"
-PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER = (
+PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT = (
     *("play", "score", "probe", "score_uploaded_chain"),
-    *("export", "collect_garbage", "recover_pictures", "deliver"),
+    *("export", "collect_garbage", "recover_pictures", "deliver", "check_brought_run"),
 )
 COUNT_VOTES, EXPORT_STUDY = "count_votes", "export_study"
 #: Somebody looks at a page and waits for these: they go first.
@@ -37,7 +37,8 @@ JOB_SECONDS = {PROBE: 600}
 FUNCTIONS = frozenset(
     f"evaluation.jobs.{kind}"
     for kind in (
-        *(PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER),
+        *(PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT),
+        *(COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT),
         *(COUNT_VOTES, EXPORT_STUDY),
     )
 )

@@ -24,7 +24,8 @@ from evaluation.jobs.play_job import play
 from evaluation.jobs.probe_job import probe
 from evaluation.jobs.recovery import recover_pictures, sweep
 from evaluation.jobs.score_job import score
-from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
+from evaluation.jobs.uploads.chain_job import score as score_uploaded_chain
+from evaluation.jobs.uploads.run_job import check as check_brought_run
 from leaderboard import garbage, score_files
 from leaderboard.models import Study, Suite
 from leaderboard.operation import packing
@@ -35,6 +36,7 @@ from leaderboard.subscriptions import sending
 __all__ = [
     "CannotMove",
     "cancel",
+    "check_brought_run",
     "collect_garbage",
     "count_votes",
     "deliver",

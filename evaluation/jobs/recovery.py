@@ -17,6 +17,7 @@ from evaluation.errors import EditorError
 from evaluation.jobs import control
 from leaderboard import garbage, queue, score_files
 from leaderboard.models import (
+    BroughtRun,
     Chain,
     Run,
     StoredImage,
@@ -45,6 +46,7 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+    BroughtRun.objects.expired().delete()
 
 
 def recover_pictures(run_id: int) -> None:
@@ -108,6 +110,9 @@ def sweep() -> None:
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
+    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    for pk in left.values_list("pk", flat=True):
+        queue.enqueue(pk, queue.CHECK_BROUGHT, queue.GPU)
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         queue.enqueue(0, queue.COLLECT_GARBAGE, queue.GPU)

@@ -3,6 +3,7 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
+    brought_runs,
     entries,
     pairs,
     pictures,
@@ -15,6 +16,7 @@ from leaderboard.admin import (
 )
 
 __all__ = [
+    "brought_runs",
     "entries",
     "pairs",
     "pictures",

@@ -11,7 +11,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0018_stopped_and_packed'),
+        ('leaderboard', '0019_brought_runs'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
