@@ -15,6 +15,7 @@ whatever a crash leaves can be played on.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -261,6 +262,21 @@ class RunFolder:
     def edits_left(self, chain: PlayedChain) -> int:
         """How many edits the chain still lacks."""
         return self.pair(chain).edits(self.suite.trips) - len(chain.halves)
+
+    def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
+        """An answer as it arrived, checked against its hash and not decoded."""
+        file = self._folder(chain) / half.file
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise RunFolderError(f"{file}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return data
+
+    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
+        """What an audit sent."""
+        return _read_picture(self._folder(chain) / audit.sent)
 
     def pair(self, chain: PlayedChain) -> EditPair:
         return self.suite.pair_by_slug[chain.pair]

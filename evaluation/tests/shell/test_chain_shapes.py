@@ -5,6 +5,9 @@ import json
 
 import pytest
 
+from evaluation.bundle import format as bundles
+from evaluation.bundle.checks import DIFFERENT
+from evaluation.bundle.verification import verify
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, load_editor
@@ -14,6 +17,7 @@ from evaluation.measuring.steps import measure_steps
 from evaluation.retries import Limits
 from evaluation.run_secret import chain_seeds
 from evaluation.shell.player import Paused, Player
+from evaluation.shell.run_bundle import write_bundle
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, score_run
 from evaluation.statistics.events import event
@@ -184,3 +188,18 @@ def test_of_many_edits_each_must_have_been_made():
     both = [{**said, "made": True, "step": 1}, {**said, "made": False, "step": 2}]
     assert Verdict.of(both).made is False
     assert Verdict.of([*both, {**said, "made": True, "step": 2}]).made is True
+
+
+def test_a_bundle_of_the_shell_tells_every_step_and_verifies(tmp_path):
+    suite = dataclasses.replace(SUITE, cases=CASES[:4])
+    folder = played(tmp_path / "run", load_editor("jpeg"), suite)
+    scores = scored(folder)
+    folder.write_json("scores.json", scores.to_dict())
+    path = tmp_path / "run.zip"
+    write_bundle(folder, scores, path, pictures=True)
+    with bundles.read(path) as bundle:
+        (trip, _) = bundle.document.chains[0].trips
+        assert [step.name for step in trip.between] == ["2-F", "3-F"]
+        checks = list(verify(bundle))
+    assert [f"{c.line}, {c.what}" for c in checks if c.verdict == DIFFERENT] == []
+    assert any(check.what == "orders" for check in checks)

@@ -14,7 +14,7 @@ def count_edits(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0018_stopped_and_packed'),
+        ('leaderboard', '0020_people'),
     ]
 
     operations = [
