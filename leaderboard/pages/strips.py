@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import Truncator
+
 from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import METRICS, metric_class
@@ -20,11 +22,14 @@ from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
+from leaderboard.text import plain_text
 
 #: The longer side of a thumbnail as the strips show it; the files have twice that.
 SHOWN_SIDE = 128
 #: A short strip shows the source and so many returns.
 SHORT = 5
+#: Of a model's own account of an edit so many characters are shown.
+LONGEST_REASONING = 1200
 #: The qualities at which a source may be asked for as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
@@ -201,6 +206,21 @@ class Frame:
             )
             for said in self.trip.evidence
             if said[half] is not None and (step is None or said.get("step") == step)
+        ]
+
+    @property
+    def reasoning(self) -> list[tuple[str, str]]:
+        """What the model said it was thinking, edit by edit: (which edit, its words, bounded)."""
+        named = [
+            (f"Y{self.number}", self.trip.edited_notes),
+            *((f"Trip {self.number}, step {step.place}", step.notes) for step in self.between),
+            (f"X{self.number}", self.trip.restored_notes),
+        ]
+        told = ((name, notes.get("reasoning")) for name, notes in named)
+        return [
+            (name, Truncator(plain_text(" ".join(text.split()))).chars(LONGEST_REASONING))
+            for name, text in told
+            if isinstance(text, str) and text.strip()
         ]
 
     @property

@@ -237,3 +237,22 @@ def test_rows_of_round_trips_carry_nothing_of_shapes() -> None:
     assert [trip.steps for trip in Trip.objects.filter(chain__run=run)] == [[], []]
     assert run.orders == []
     assert IN_TURN.edits(2) == 4
+
+
+def test_what_a_model_said_it_was_thinking_is_shown_below_the_strip_escaped_and_bounded(
+    client: Client,
+) -> None:
+    run = play("jpeg", factories.tiny_suite(1, (NESTED,), trips=1), is_reference=True)
+    (one,) = run.chains.all()
+    Trip.objects.filter(chain=one).update(
+        edited_notes={"reasoning": "<script>alert(1)</script>\nI flip it.\u202e"},
+        restored_notes={"reasoning": ["not", "a", "text"]},
+    )
+    one.steps.filter(place=2).update(notes={"reasoning": "x" * 5000})
+    page = client.get(reverse("run_case", args=[run.pk, one.case_id])).content.decode()
+    assert "What the model said it was thinking on trip 1" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; I flip it." in page
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert "x" * 1000 in page
+    assert "x" * 1300 not in page
