@@ -271,8 +271,11 @@ def test_eighty_votes_cover_every_model_and_every_case(board):
     assert len({q.case_id for q in asked}) == 12
 
 
-def test_a_worker_counts_by_itself_and_the_command_at_once(board, valkey, capsys):
-    jobs.sweep()
+def test_a_worker_counts_by_itself_and_the_command_at_once(
+    board, valkey, capsys, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        jobs.sweep()
     waiting = queue._queue(queue.GPU).get_job_ids()
     assert sum(name.startswith("count_votes-") for name in waiting) == 1
     cast("pair", voters=6, each=20)
