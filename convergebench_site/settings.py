@@ -343,6 +343,8 @@ if EMAIL_URL:
     vars().update(env.email_url("EMAIL_URL"))
 else:
     EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+# A mail server that does not answer holds up no page for long.
+EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="convergebench@localhost")
 ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
 

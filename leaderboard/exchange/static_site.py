@@ -26,6 +26,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.exchange.sitemaps import SITEMAPS
+from leaderboard.visitors import OWN_REQUEST
 
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"
@@ -72,7 +73,7 @@ class Freezer:
         #: Where tables were written, by the address that gave them.
         self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
-        self.client = Client(headers={"host": self.host})
+        self.client = Client(headers={"host": self.host}, **{OWN_REQUEST: True})
         self.seen: set[str] = set()
         self.todo: deque[str] = deque()
         self.found = Frozen()
