@@ -22,6 +22,7 @@ CURATOR = {
 OPERATOR = {
     "editingmodel": ("view", "add", "change"),
     "submission": ("view", "change"),
+    "broughtrun": ("view", "change"),
     "apitoken": ("view", "add", "change"),
     "run": ("view", "add", "change"),
     "chain": ("view",),

@@ -16,9 +16,10 @@ from leaderboard.views import (
     submissions,
     suites,
     texts,
-    uploaded_chain,
 )
 from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
+from leaderboard.views.uploads import chains as uploaded_chains
+from leaderboard.views.uploads import runs as brought_runs
 
 urlpatterns = [
     path("", board.index, name="board"),
@@ -69,9 +70,13 @@ urlpatterns = [
         name="submission_picture",
     ),
     path("embargo/<str:token>/", submissions.embargo, name="embargo"),
-    path("try/", uploaded_chain.index, name="upload_chain"),
-    path("try/<str:token>/", uploaded_chain.detail, name="uploaded_chain"),
-    path("try/<str:token>/state.json", uploaded_chain.state, name="uploaded_chain_state"),
+    path("try/", uploaded_chains.index, name="upload_chain"),
+    path("try/<str:token>/", uploaded_chains.detail, name="uploaded_chain"),
+    path("try/<str:token>/state.json", uploaded_chains.state, name="uploaded_chain_state"),
+    path("bring/", brought_runs.index, name="bring_run"),
+    path("bring/<str:token>/", brought_runs.detail, name="brought_run"),
+    path("bring/<str:token>/state.json", brought_runs.state, name="brought_run_state"),
+    path("bring/<str:token>/withdraw/", brought_runs.withdraw, name="withdraw_brought_run"),
     path("cite.bib", downloads.cite, name="cite"),
     path("badges/<slug:slug>.svg", downloads.badge, name="badge"),
     re_path(

@@ -16,6 +16,8 @@ LIMITS = {
     "submission_act": "20/h",
     "submit_preview": "600/h",
     "upload_chain": "20/h",
+    "bring_run": "20/h",
+    "withdraw_brought_run": "20/h",
     "subscribe": "20/h",
     "compare": "240/h",
     "compare_card": "240/h",

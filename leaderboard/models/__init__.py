@@ -20,12 +20,13 @@ from leaderboard.models.standings import (
 from leaderboard.models.subscriptions import Delivery, Subscription
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
-from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
+from leaderboard.models.uploads import BroughtRun, UploadedChain, UploadedPicture
 
 __all__ = [
     "ApiToken",
     "Audit",
     "BoardRecord",
+    "BroughtRun",
     "Calibration",
     "Call",
     "Case",

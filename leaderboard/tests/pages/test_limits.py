@@ -30,6 +30,8 @@ CHEAP = {
         "embargo",
         "uploaded_chain",
         "uploaded_chain_state",
+        "brought_run",
+        "brought_run_state",
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
     *("robots", "sitemap", "subscription"),
@@ -58,6 +60,8 @@ def addresses():
         "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
+        "bring_run": ("post", reverse("bring_run")),
+        "withdraw_brought_run": None,  # needs a brought run: test_brought_runs has it
         "compare": ("get", reverse("compare") + "?models=first,second"),
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
