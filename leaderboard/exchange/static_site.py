@@ -73,7 +73,8 @@ class Freezer:
         #: Where tables were written, by the address that gave them.
         self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
-        self.client = Client(headers={"host": self.host}, **{OWN_REQUEST: True})
+        self.client = Client(headers={"host": self.host})
+        self.client.defaults[OWN_REQUEST] = True
         self.seen: set[str] = set()
         self.todo: deque[str] = deque()
         self.found = Frozen()
