@@ -349,6 +349,8 @@ UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
 #: Runs played elsewhere that one address can bring, and how many may wait to be checked at once.
 BROUGHT_RUNS_PER_DAY = env.int("BROUGHT_RUNS_PER_DAY", default=5)
 BROUGHT_RUNS_WAITING = env.int("BROUGHT_RUNS_WAITING", default=10)
+#: Sessions of ten blind votes that one network or one voter can have.
+VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker with several times as many calls in flight uses as many processors.

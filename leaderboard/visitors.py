@@ -19,6 +19,7 @@ LIMITS = {
     "bring_run": "20/h",
     "withdraw_brought_run": "20/h",
     "subscribe": "20/h",
+    "vote_session": "120/h",
     "compare": "240/h",
     "compare_card": "240/h",
     "run_bundle": "60/h",

@@ -74,7 +74,7 @@ class Freezer:
         self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
         self.client = Client(headers={"host": self.host})
-        self.client.defaults[OWN_REQUEST] = True
+        self.client.defaults[OWN_REQUEST] = "yes"
         self.seen: set[str] = set()
         self.todo: deque[str] = deque()
         self.found = Frozen()
