@@ -1,18 +1,27 @@
 """Measures pictures of four megapixels as a scoring job does, and prints the memory it took.
 
-`python -m leaderboard.testing.large_chain [PICTURES]`: peak in MB after each step.
+`manage.py shell -c "from leaderboard.testing import large_chain; large_chain.main()"`: the peak
+in MB after each step.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
+import math
 from pathlib import Path
 
-import django
 import numpy as np
 from PIL import Image
+
+from evaluation.content import catalog, sources
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.jobs.score_job import TRIPS_PIXELS
+from evaluation.jobs.worker import preload
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.trip_measures import measure_trip
+from leaderboard import queue
 
 SIZE = (2400, 1600)
 
@@ -23,17 +32,8 @@ def peak() -> int:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
-def measure(pictures: int) -> dict[str, int]:
+def measure() -> dict[str, int]:
     """A source with a face, as many trips as a job takes at once, all metrics and witnesses."""
-    from evaluation.content import catalog, sources
-    from evaluation.content.suites import EditPair
-    from evaluation.images import Picture, encode_jpeg, encode_png
-    from evaluation.jobs.worker import preload
-    from evaluation.measuring.scoring import Scorer
-    from evaluation.measuring.subject import chain_subject
-    from evaluation.measuring.trip_measures import measure_trip
-    from leaderboard import queue
-
     preload(queue.GPU)
     found = {"imports": peak()}
     suite = catalog.suite("smoke")
@@ -48,21 +48,21 @@ def measure(pictures: int) -> dict[str, int]:
     del large, grain, noisy, edited
     found["source"] = peak()
     scorer = Scorer()
+    trips = [tuple(map(Picture.from_bytes, data)) for _ in range(TRIPS_PIXELS // math.prod(SIZE))]
+    there, back = trips[0]
+    # All networks are loaded by then, so that the last step tells what all of it takes.
     for name, pair in {
         "local": EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat"),
         "text": EditPair("sign", "text", "Write it.", "Remove it.", "local", witness="reader:HI"),
         "exact": EditPair("f", "geometry", "Flip.", "Back.", "exact", operator="flip_horizontal"),
     }.items():
-        trips = [tuple(map(Picture.from_bytes, data)) for _ in range(pictures)]
-        subject = chain_subject(face, source, trips[0][0], pair)
-        scorer.score(source, [back for _, back in trips], subject, maps=True)
-        for there, back in trips:
-            measure_trip(source, source, there, back, pair, scorer.panel, subject)
+        subject = chain_subject(face, source, there, pair)
+        measure_trip(source, source, there, back, pair, scorer.panel, subject)
         found[name] = peak()
+    scorer.score(source, [back for _, back in trips], subject, maps=True)
+    found["score"] = peak()
     return found
 
 
-if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convergebench_site.settings")
-    django.setup()
-    print(json.dumps(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 2)))  # noqa: T201
+def main() -> None:
+    print(json.dumps(measure()))  # noqa: T201

@@ -21,6 +21,7 @@ from evaluation.metrics.networks import memory
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
 from evaluation.testing.reference_pictures import small, worn
+from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
 
 torch = pytest.importorskip("torch")
@@ -242,8 +243,6 @@ def lpips_or_skip():
 def test_our_network_gives_what_the_package_of_its_authors_gives():
     import torch
     from safetensors.torch import load_file
-
-    from evaluation.torch_compat import ready_torchvision
 
     metric = lpips_or_skip()
     ready_torchvision()
