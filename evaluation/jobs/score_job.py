@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -48,9 +49,10 @@ from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState
 
 log = structlog.get_logger(__name__)
 
-#: Chains taken at a time, and trips written in one transaction.
+#: Chains taken at a time, and trips written in one transaction; of large pictures fewer, for
+#: all of them are decoded at once.
 CHAINS = 4
-TRIPS = 8
+TRIPS, TRIPS_PIXELS = 8, 8_000_000
 #: A job that has caught up with playing waits for more: weights load slowly.
 LINGER_SECONDS = 120.0
 #: So many times longer than a play job's is its turn.
@@ -164,8 +166,9 @@ class ScoreJob:
         except PictureGone as error:
             self._lose(chain, str(error))
             return
-        for begin in range(0, len(todo), TRIPS):
-            part = todo[begin : begin + TRIPS]
+        several = max(1, min(TRIPS, TRIPS_PIXELS // math.prod(source.size)))
+        for begin in range(0, len(todo), several):
+            part = todo[begin : begin + several]
             try:
                 answers = [_answers(trip, between) for trip in part]
             except PictureGone as error:

@@ -14,6 +14,7 @@ from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import Picture, fit
 from evaluation.measuring.change_seen import ChangeSeen, change_seen
 from evaluation.metrics.base import Subject
+from evaluation.metrics.psnr import mse
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.base import asked
 from evaluation.witnesses.coco import detector
@@ -167,5 +168,4 @@ def distance(one: Picture, other: Picture) -> float:
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
-    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
+    return math.sqrt(mse(a, b))
