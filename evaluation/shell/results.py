@@ -48,7 +48,7 @@ def run_results(
         chains = scores.results(suite, metric)
         if not chains:
             continue
-        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite))
+        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite, scores))
         found[metric] = _result(metric, suite.trips, placing, chains, level)
     return found
 
@@ -58,7 +58,10 @@ def compared(
 ) -> list[Placing]:
     """Several runs of one suite in the board's order, by a metric that all of them have."""
     chains = {name: scores.results(suite, metric) for name, scores in runs.items()}
-    return board(chains, suite.trips, level, keys=keys(suite)) if all(chains.values()) else []
+    if not all(chains.values()):
+        return []
+    asked = {key for scores in runs.values() for key in keys(suite, scores)}
+    return board(chains, suite.trips, level, keys=asked)
 
 
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
@@ -83,12 +86,12 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
     return []
 
 
-def keys(suite: Suite) -> list[tuple[str, str, int]]:
-    """Every chain that the suite asks for."""
+def keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
+    """Every chain that the run of these scores was asked for."""
     return [
         (case.picture, case.pair, repeat)
         for case in suite.cases
-        for repeat in range(suite.repeats_of(case))
+        for repeat in range(scores.repeats or suite.repeats_of(case))
     ]
 
 

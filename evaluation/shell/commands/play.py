@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
@@ -312,11 +313,17 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
         bar.close()
 
 
-def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
+def open_run(
+    out: Path,
+    suite: Suite,
+    record: dict[str, Any],
+    secret: str | None,
+    arm: Arm = DEFAULT,
+) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
-            out, suite, editor=record["editor"], options=record["options"], secret=secret
+            out, suite, editor=record["editor"], options=record["options"], secret=secret, arm=arm
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
         folder.save()
@@ -331,6 +338,11 @@ def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None
                 f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
                 "choose another --out"
             )
+    if folder.arm != arm:
+        raise CommandError(
+            f"{out} is a run of another arm ({folder.arm}), not of this one ({arm}): settings never "
+            "mix in a run; choose another --out"
+        )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
             f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
