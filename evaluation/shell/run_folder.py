@@ -153,7 +153,7 @@ class RunFolder:
         if not arm.is_default:
             header["arm"] = arm.to_dict()
         path.mkdir(parents=True, exist_ok=True)
-        _write_json(path / "run.json", header)
+        write_json(path / "run.json", header)
         return cls(path, header, suite)
 
     @classmethod
@@ -211,11 +211,11 @@ class RunFolder:
         """Write run.json with every chain as it stands."""
         header = {k: v for k, v in self.header.items() if k != "chains"}
         chains = [asdict(chain) for chain in self.chains.values()]
-        _write_json(self.path / "run.json", header | {"chains": chains})
+        write_json(self.path / "run.json", header | {"chains": chains})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Keep something made of the run beside it."""
-        _write_json(self.path / name, data)
+        write_json(self.path / name, data)
 
     # Pictures.
 
@@ -367,7 +367,7 @@ class RunFolder:
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})
-        _write_json(self._folder(chain) / "chain.json", asdict(changed))
+        write_json(self._folder(chain) / "chain.json", asdict(changed))
         self.chains[chain.slug] = changed
         return changed
 
@@ -408,7 +408,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return data
 
 
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+def write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """The data as a file, written aside and renamed."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.statistics.covariance import Design
 from evaluation.statistics.events import ChainResult
-from evaluation.statistics.experiments import ExperimentNumbers, experiment_numbers
+from evaluation.statistics.experiments.numbers import ExperimentNumbers, experiment_numbers
 from evaluation.statistics.power import Lifetimes
 from evaluation.testing.chains import halving
 

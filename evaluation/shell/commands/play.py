@@ -93,6 +93,11 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
+    add_terms(parser)
+
+
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say how far a run may go."""
     money = parser.add_argument_group("what it may cost")
     money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
     money.add_argument(
@@ -206,7 +211,7 @@ def _played(
     with folder.playing():
         player = new_player(folder, editor, record, terms)
         try:
-            play_on(player, record, ask=lambda expected: _ask(expected, record, args))
+            play_on(player, record, ask=lambda expected: ask_first(expected, record, args))
         except Paused as pause:
             return Played(folder, player.spent, str(pause))
     return Played(folder, player.spent)
@@ -278,7 +283,7 @@ def play_on(
     folder = player.folder
     if not player.waiting:
         return
-    expected = _estimate(player, record)
+    expected = expected_of(player, record)
     note(f"{record['name']}: {expected}")
     if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
         note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
@@ -351,7 +356,7 @@ def open_run(
     return folder
 
 
-def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
+def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
     folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
     edits = sum(2 * trips - len(chain.halves) for chain in waiting)
@@ -368,7 +373,7 @@ def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
     )
 
 
-def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
+def ask_first(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
     if args.yes or record["free"] or record.get("own") or (expected.usd or ASK_FROM) < ASK_FROM:
         return

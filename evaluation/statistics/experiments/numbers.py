@@ -10,9 +10,11 @@ which cases with a common picture or pair are not, so they are shown beside the 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +22,13 @@ from evaluation.statistics.case_values import CaseValues, case_values
 from evaluation.statistics.covariance import CONFIDENCE, SEED, Design, Interval, t_quantile
 from evaluation.statistics.diagnostics.repeats import RepeatSpread, repeat_spread
 from evaluation.statistics.events import TOLERANCE, Case, ChainResult
+from evaluation.statistics.experiments.words import SIGNIFICANT
 from evaluation.statistics.half_life import half_life
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.ranking import Bounds
 from evaluation.statistics.survival import Floats
 
 DRAWS = 10_000
-#: A p-value below it is a difference, in Friedman's test and after Holm's correction.
-SIGNIFICANT = 1 - CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,12 @@ class ExperimentNumbers:
     sensitivity: tuple[Sensitivity, ...]
     reruns: dict[str, RepeatSpread]
     curves: dict[str, dict[str, list[float | None]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is kept and shown: plain data."""
+        reruns = {arm: asdict(own) | {"icc": own.icc} for arm, own in self.reruns.items()}
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"reruns": reruns}))
+        return found
 
     @property
     def found(self) -> list[Effect]:
