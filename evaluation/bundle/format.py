@@ -19,6 +19,7 @@ from typing import IO, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from evaluation.arms import Arm, ArmError
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.suites import Suite, SuiteError
@@ -87,11 +88,13 @@ class ModelLine(Line):
 class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
-    `earlier_secrets` were public before some chains were played again, the latest first.
+    `earlier_secrets` were public before some chains were played again, the latest first. `arm`
+    says how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
+    arm: dict[str, Any] = {}
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
@@ -339,6 +342,9 @@ class Bundle:
         try:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
+            self.arm = Arm.from_dict(self.document.run.arm)
+        except ArmError as error:
+            raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
             raise BundleError(_said(error)) from None
 

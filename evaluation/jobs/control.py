@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Least
 
+from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
@@ -50,17 +51,29 @@ def start(
     secret: str | None = None,
     budget_calls: int | None = None,
     budget_usd: Decimal | None = None,
+    arm: Arm = DEFAULT,
 ) -> Run:
-    """A new run with all its chains, queued. It starts when a worker hears of it."""
+    """A new run with all its chains, queued. It starts when a worker hears of it.
+
+    An `arm` of an experiment is settled already; it is never ranked, so nobody audits it.
+    """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
+    if suite.sealed and not arm.is_default:
+        raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
     secret = secret or new_secret()
-    audits = _planned(secret, editing_model, suite)
-    asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
+    audits = _planned(secret, editing_model, suite) if arm.is_default else []
+    asked = [
+        (case, repeat)
+        for case in suite.cases.all()
+        for repeat in range(arm.repeats_of(case.repeats))
+    ]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,
         secret=secret,
+        arm=arm.to_dict(),
+        arm_digest=arm.digest,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
         chains_total=len(asked),
@@ -184,7 +197,7 @@ def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
     }
     made = Audit.objects.bulk_create(
         Audit(chain=chain, number=audit.number, kind=audit.kind)
-        for audit in _planned(run.secret, run.editing_model, run.suite)
+        for audit in ([] if run.arm_digest else _planned(run.secret, run.editing_model, run.suite))
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
     run.edits_total += len(made) - before

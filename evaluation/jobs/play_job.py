@@ -17,9 +17,10 @@ from django.conf import settings
 from django.db.models import Subquery
 from django.db.models.functions import Now
 
+from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
-from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.editors.base import Answer, Beside, Editor, Refused, Turn
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
@@ -49,7 +50,7 @@ from evaluation.jobs.writer import (
     ThreadStopped,
 )
 from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Edit, Position, round_trips
+from evaluation.round_trips import Edit, Position, history, round_trips
 from evaluation.run_secret import chain_seeds
 from leaderboard import queue
 from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
@@ -112,7 +113,7 @@ def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
     """The run's editor; None where it is not set up, and the run is paused for that."""
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
-        problem = "; ".join(editor.missing())
+        problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
     except (UserFacingError, TypeError, ValueError, ImportError) as error:
         problem = str(error)
     if problem:
@@ -143,7 +144,7 @@ class PlayJob:
         self.writer = RunWriter(run, token, inbox)
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
-        self.trips = run.suite.trips
+        self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
@@ -269,18 +270,25 @@ class PlayJob:
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
         for trip in trips.filter(number__gte=min(played.values(), default=0)):
             last[trip.chain_id, trip.number] = trip
+        said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
             self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
             for chain in chains
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
+            work.answers = said.get(work.chain.pk, [])
         return works
 
     def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
         """The chain after its last whole trip and the half of the next, where there are any."""
         number = chain.trips_played + 1
-        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
+        case = chain.case
+        seed = chain_seeds(self.run.secret, case.slug, chain.repeat, self.arm.seeds)
+        # In the words of the run's arm from here on.
+        case.forward, case.backward = self.arm.prompts_of(
+            case.pair_slug, case.forward, case.backward
+        )
         picture = _there(whole.restored if whole else chain.case.picture.stored)
         if half:
             return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
@@ -338,6 +346,7 @@ class PlayJob:
                 work.number,
                 work.direction,
                 stored_safely(work.before.read) if work.before else None,
+                self._history(work),
             )
             if position.before:
                 self._audit(work, edit, position.before, position.picture)
@@ -350,6 +359,7 @@ class PlayJob:
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
+                arm=self.arm,
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
@@ -380,6 +390,16 @@ class PlayJob:
             )
         except Exception as error:  # the main thread decides what it means
             put(ChainBlocked(work, error))
+
+    def _history(self, work: ChainInPlay) -> tuple[Turn, ...]:
+        """What was said before, where the run's chains are conversations."""
+        if not work.answers:
+            return ()
+        case = work.chain.case
+        source, *answers = (
+            stored_safely(picture.read) for picture in (_there(case.picture.stored), *work.answers)
+        )
+        return history(source, answers, case.forward, case.backward, self.arm)
 
     def _beside(self, work: ChainInPlay) -> Beside:
         """What a yardstick may know of the chain's source."""

@@ -66,6 +66,8 @@ class ChainInPlay:
     before: StoredImage | None = None
     #: Its audits that are still to be made, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
+    #: Its answers so far, where it is a conversation.
+    answers: list[StoredImage] = field(default_factory=list)
     #: Whether the call that it asks for belongs to an audit.
     auditing: bool = False
     attempt: int = 0

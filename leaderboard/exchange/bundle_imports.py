@@ -176,6 +176,8 @@ def _run(
         for name, values in stated.metrics.items()
     }
     finished = _moment(stated.finished_at) or timezone.now()
+    core = bundle.suite
+    asked = sum(bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases)
     about = {"digest": bundle.digest, "checks": counts, "pictures": bundle.document.pictures}
     return Run.objects.create(
         editing_model=model,
@@ -183,6 +185,8 @@ def _run(
         state=RunState.FINISHED,
         secret=stated.secret,
         earlier_secrets=stated.earlier_secrets,
+        arm=bundle.arm.to_dict(),
+        arm_digest=bundle.arm.digest,
         metrics=pinned,
         provenance=stated.provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
@@ -192,9 +196,9 @@ def _run(
         marks_kept=stated.marks_kept,
         loss_under_audit=stated.loss_under_audit,
         changed_elsewhere=stated.changed_elsewhere,
-        chains_total=suite.chain_count,
+        chains_total=asked,
         chains_done=len(chains),
-        edits_total=suite.chain_count * suite.trips * 2,
+        edits_total=asked * suite.trips * 2,
         edits_done=len(halves),
         edit_seconds=sum(half.seconds or 0.0 for half in halves),
         trips_scored=sum(trip.step is not None for trip in trips),

@@ -94,7 +94,8 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "calls": run.calls,
             "spent_usd": str(run.spent_usd),
             "method_version": METHOD_VERSION,
-        },
+        }
+        | ({"arm": run.arm} if run.arm_digest else {}),
         "sources": [
             {"slug": picture.slug} | _file(picture.stored)
             for picture in _sources(run)
@@ -141,15 +142,18 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
             "outcome": chain.outcome or "lost",
             "outcome_text": chain.outcome_text,
             "results": chain.results,
-            "trips": [_trip(trip, chain, metrics, ledger) for trip in chain.trips.all()],
+            "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
         }
         for chain in chains
     ]
 
 
 def _trip(
-    trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
+    trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
+    case = chain.case
+    forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+
     def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
         if stored is None:
             return None
@@ -163,8 +167,8 @@ def _trip(
 
     return {
         "number": trip.number,
-        "forward": half("forward", trip.edited, chain.case.forward),
-        "backward": half("backward", trip.restored, chain.case.backward),
+        "forward": half("forward", trip.edited, forward),
+        "backward": half("backward", trip.restored, backward),
         "reframed": trip.reframed,
         "change_seen": trip.change_seen,
         "change_measure": trip.change_measure,
