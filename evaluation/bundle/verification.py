@@ -311,15 +311,13 @@ class Verification:
                     yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
                     continue
                 for line, chain in chains:
-                    own, found = line.results.get(metric), chain_numbers(chain, trips)
+                    own, found = line.results.get(metric), _kept(chain_numbers(chain, trips))
                     what = f"retention and events by {metric}"
                     yield compared(f"chain {line.name}", what, own, found)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    # As JSON gives it back: tuples are lists there.
-                    found = json.loads(json.dumps(standing.numbers))
-                    yield self._standing(key, stated.get(key), found)
+                    yield self._standing(key, stated.get(key), _kept(standing.numbers))
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
         for key in stated.keys() - expected:
@@ -403,3 +401,9 @@ class Verification:
     def _tolerance(self, metric: str) -> tuple[float, float]:
         network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
         return NETWORK if network else CLASSICAL
+
+
+def _kept(numbers: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives them back: tuples are lists there."""
+    found: dict[str, Any] = json.loads(json.dumps(numbers))
+    return found
