@@ -23,6 +23,8 @@ OPERATOR = {
     "editingmodel": ("view", "add", "change"),
     "submission": ("view", "change"),
     "apitoken": ("view", "add", "change"),
+    "experiment": ("view", "add", "change", "delete"),
+    "experimentarm": ("view", "add", "change", "delete"),
     "run": ("view", "add", "change"),
     "chain": ("view",),
     "call": ("view",),

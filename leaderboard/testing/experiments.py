@@ -21,9 +21,9 @@ LONG = (
 _WAYS = (factories.FLIP, factories.TURN, factories.REPLICA)
 
 
-def worded_suite(trips: int = 2, pairs: int = PAIRS) -> Suite:
+def worded_suite(trips: int = 2, pairs: int = PAIRS, size: int = 32) -> Suite:
     """As many pictures as pairs, each pair with a short, a long and a colloquial wording."""
-    core, pictures = factories.core_suite(pairs, (), trips=trips, size=32, slug="worded")
+    core, pictures = factories.core_suite(pairs, (), trips=trips, size=size, slug="worded")
     made = tuple(_pair(number) for number in range(pairs))
     cases = tuple(Case(p.slug, pair.slug) for p, pair in zip(core.pictures, made, strict=True))
     suite = store_suite(replace(core, pairs=made, cases=cases), pictures)
