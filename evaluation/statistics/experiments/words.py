@@ -10,6 +10,8 @@ from typing import Any
 
 #: Below it, a rank test says that arms differ.
 SIGNIFICANT = 0.05
+#: Pairs of arms that a sentence names.
+MOST_NAMED = 3
 
 
 def finding(numbers: Mapping[str, Any]) -> str:
@@ -73,8 +75,11 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
     apart = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
     if not apart:
         return "Yet no two of them are told apart by signed ranks after Holm's correction."
-    said = [f"{pair['first']} and {pair['second']} ({p_value(pair['p'])})" for pair in apart]
-    return f"Told apart by signed ranks, after Holm's correction: {_listed(said)}."
+    count = f"{len(apart)} of {len(ranks['pairs'])} pairs"
+    apart.sort(key=lambda pair: pair["p"])
+    said = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]
+    named = "" if len(apart) <= MOST_NAMED else "the surest "
+    return f"Signed ranks tell {count} apart after Holm's correction: {named}{_listed(said)}."
 
 
 def p_value(p: float) -> str:

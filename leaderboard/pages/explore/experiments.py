@@ -162,37 +162,49 @@ def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
 
 def _effects(effects: Sequence[Mapping[str, Any]]) -> Figure:
     shown = list(reversed(effects))  # plotly draws from below
-    colours = ["var(--accent)" if effect["sure"] else "var(--ink-3)" for effect in shown]
-    trace: Figure = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "effect",
-        "x": [round(effect["difference"], 4) for effect in shown],
-        "y": [plain(effect["arm"]) for effect in shown],
-        "text": [f"<b>{plain(e['arm'])}</b><br>{words.difference(e)}" for e in shown],
-        "hovertemplate": "%{text}<extra></extra>",
-        "marker": {"color": colours, "size": 11},
-    }
-    if all(effect["low"] is not None for effect in shown):
-        trace["error_x"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": [round(e["high"] - e["difference"], 4) for e in shown],
-            "arrayminus": [round(e["difference"] - e["low"], 4) for e in shown],
-            "color": "var(--ink-3)",
-            "thickness": 1.6,
-        }
     zero = {"color": "var(--ink-3)", "width": 1, "dash": "dot"}
     return {
-        "data": [trace],
+        "data": [
+            _markers([e for e in shown if e["sure"] is sure], colour)
+            for sure, colour in ((False, "var(--ink-3)"), (True, "var(--accent)"))
+        ],
         "layout": layout(
             xaxis={"title": {"text": "usable trips gained or lost"}, "rangemode": "tozero"},
-            yaxis={"type": "category", "automargin": True, "range": [-0.6, len(shown) - 0.4]},
+            yaxis={
+                "type": "category",
+                "automargin": True,
+                "range": [-0.6, len(shown) - 0.4],
+                "categoryorder": "array",
+                "categoryarray": [plain(effect["arm"]) for effect in shown],
+            },
             shapes=[
                 {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 0, "x1": 0, "line": zero}
             ],
         ),
     }
+
+
+def _markers(effects: Sequence[Mapping[str, Any]], colour: str) -> Figure:
+    trace: Figure = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "effect",
+        "x": [round(effect["difference"], 4) for effect in effects],
+        "y": [plain(effect["arm"]) for effect in effects],
+        "text": [f"<b>{plain(e['arm'])}</b><br>{words.difference(e)}" for e in effects],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"color": colour, "size": 11},
+    }
+    if all(effect["low"] is not None for effect in effects):
+        trace["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [round(e["high"] - e["difference"], 4) for e in effects],
+            "arrayminus": [round(e["difference"] - e["low"], 4) for e in effects],
+            "color": colour,
+            "thickness": 1.6,
+        }
+    return trace
 
 
 def _around(effect: Mapping[str, Any]) -> str:
