@@ -88,13 +88,15 @@ class ModelLine(Line):
 class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
-    `earlier_secrets` were public before some chains were played again, the latest first. `arm`
-    says how it was played where that is not the suite's own way.
+    `earlier_secrets` were public before some chains were played again, the latest first;
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
+    = how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
     arm: dict[str, Any] = {}
+    stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
@@ -126,13 +128,18 @@ class RunLine(Line):
 
 
 class FileRow(Row):
-    """A picture's file."""
+    """A picture's file.
+
+    `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
+    same pixels, with that hash.
+    """
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]
     height: Annotated[int, Field(gt=0)]
     bytes: Annotated[int, Field(gt=0)]
+    packed_sha256: Sha256 | None = None
 
 
 class SourceLine(FileRow, Line):
@@ -179,7 +186,7 @@ class TripLine(Line):
 class ChainLine(Line):
     case: Slug
     repeat: Annotated[int, Field(ge=0, le=1000)]
-    outcome: Literal["completed", "refused", "blank", "failed", "lost"]
+    outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
     outcome_text: Short
     results: dict[Slug, dict[str, Any]]
     trips: list[TripLine]
@@ -225,7 +232,7 @@ class StandingLine(Line):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number
+    auc: Number | None
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: list[Number | None]

@@ -25,6 +25,7 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
+from evaluation.bundle.stops import stop_checks
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
@@ -81,6 +82,7 @@ class Verification:
         yield from self._sources()
         yield from self._chains()
         yield from audit_checks(self.bundle, self.scorer, self.unable)
+        yield from stop_checks(self.bundle)
         yield from self._drift()
         yield from self._statistics()
 
@@ -346,6 +348,7 @@ class Verification:
                 ],
                 calibration.blank if calibration else None,
                 calibration.ladder if calibration else {},
+                suite.trips,
             )
             if chain is None:
                 return None

@@ -27,6 +27,7 @@ from evaluation.jobs.score_job import score
 from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
 from leaderboard import garbage, score_files
 from leaderboard.models import Suite
+from leaderboard.operation import packing
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -53,8 +54,13 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove pictures without a reference and files without a row, once they are a day old."""
+    """Remove pictures without a reference and files without a row, once they are a day old.
+
+    What is kept of runs that ended long ago is packed in the same night.
+    """
     garbage.collect(timedelta(days=1))
+    for run in packing.due():
+        packing.pack_run(run)
 
 
 def deliver(_: int) -> None:

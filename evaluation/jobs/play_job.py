@@ -7,7 +7,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
 from queue import SimpleQueue
 from uuid import UUID
@@ -20,7 +19,7 @@ from django.db.models.functions import Now
 from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
-from evaluation.editors.base import Answer, Beside, Editor, Refused, Turn
+from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
@@ -50,8 +49,9 @@ from evaluation.jobs.writer import (
     ThreadStopped,
 )
 from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Edit, Position, history, round_trips
+from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.statistics.stopping import has_converged, may_stop, stopped
 from leaderboard import queue
 from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
@@ -204,7 +204,7 @@ class PlayJob:
             if isinstance(event, AnswerReceived):
                 self.last_answer = time.monotonic()
                 self._fresh_trips |= event.half.direction == "backward"
-            if isinstance(event, ChainEnded) and self._more:
+            if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 self._due["claim"] = 0.0
         if self.writer.over_budget and not self.writer.closing:
             self._pause("budget", self.writer.over_budget)
@@ -251,8 +251,18 @@ class PlayJob:
         self._more = len(chains) == free
         for work in self._works(chains):
             self.writer.works[work.chain.pk] = work
-            self._to_begin.append(work)
+            if outcome := self._stopped(work):
+                self._write([ChainEnded(work, outcome)])
+            else:
+                self._to_begin.append(work)
         return bool(chains)
+
+    def _stopped(self, work: ChainInPlay) -> str:
+        """How a claimed chain ends at once, since it needs no more trips; else empty."""
+        played, known = work.chain.trips_played, work.chain.known_at
+        if not work.stop_after or work.before or played >= self.trips:
+            return ""
+        return stopped(played, known, work.pictures, work.stop_after)
 
     def _begin_some(self) -> None:
         """Start the threads of claimed chains."""
@@ -268,7 +278,8 @@ class PlayJob:
         for audit in Audit.objects.filter(chain__in=played, outcome=Audit.Outcome.PLANNED):
             audits[audit.chain_id][audit.number] = audit
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
-        for trip in trips.filter(number__gte=min(played.values(), default=0)):
+        first = min(played.values(), default=0) - self.run.stop_after
+        for trip in trips.filter(number__gte=first).order_by("number"):
             last[trip.chain_id, trip.number] = trip
         said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
@@ -278,6 +289,13 @@ class PlayJob:
         for work in works:
             work.audits = audits[work.chain.pk]
             work.answers = said.get(work.chain.pk, [])
+            if may_stop(work.chain.case.pair_slug, self.run.suite.core):
+                work.stop_after = self.run.stop_after
+            work.pictures = [
+                (trip.edited_id or "", trip.restored_id or "")
+                for (chain, number), trip in last.items()
+                if chain == work.chain.pk and number <= work.chain.trips_played
+            ]
         return works
 
     def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
@@ -346,11 +364,11 @@ class PlayJob:
                 work.number,
                 work.direction,
                 stored_safely(work.before.read) if work.before else None,
-                self._history(work),
+                work.history(self.arm),
             )
             if position.before:
                 self._audit(work, edit, position.before, position.picture)
-            before = position.picture
+            before, edited = position.picture, work.picture.pk
             halves = round_trips(
                 edit,
                 position,
@@ -372,7 +390,13 @@ class PlayJob:
                     return
                 work.step_on()
                 if half.direction == "forward":
+                    edited = stored.pk
                     self._audit(work, edit, before, picture)
+                else:
+                    work.pictures.append((edited, stored.pk))
+                    if half.number < self.trips and has_converged(work.pictures, work.stop_after):
+                        put(ChainEnded(work, Outcome.CONVERGED))
+                        return
                 before = picture
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:
@@ -390,16 +414,6 @@ class PlayJob:
             )
         except Exception as error:  # the main thread decides what it means
             put(ChainBlocked(work, error))
-
-    def _history(self, work: ChainInPlay) -> tuple[Turn, ...]:
-        """What was said before, where the run's chains are conversations."""
-        if not work.answers:
-            return ()
-        case = work.chain.case
-        source, *answers = (
-            stored_safely(picture.read) for picture in (_there(case.picture.stored), *work.answers)
-        )
-        return history(source, answers, case.forward, case.backward, self.arm)
 
     def _beside(self, work: ChainInPlay) -> Beside:
         """What a yardstick may know of the chain's source."""
@@ -448,19 +462,19 @@ class PlayJob:
             try:
                 answer = self.editor.send(picture, prompt, seed, beside)
             except Refused as refusal:
-                _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
+                call.close(Call.REFUSED, refusal.reason, started, refusal.cost)
                 self.writer.inbox.put(CallFailed(work, call))
                 raise
             except EditorError as error:
                 billed = self.run.editing_model.price_per_edit if error.billed else 0
-                _close_call(call, error.fault.value, error.message, started, billed)
+                call.close(error.fault.value, error.message, started, billed)
                 self.writer.inbox.put(CallFailed(work, call, error))
                 if error.fault is not Fault.RATE_LIMITED:
                     raise
             else:
                 listed = self.run.editing_model.price_per_edit
                 paid = listed if answer.cost is None else answer.cost
-                _close_call(call, Call.ANSWERED, "", started, paid)
+                call.close(Call.ANSWERED, "", started, paid)
                 call.bytes = len(answer.picture.data)
                 return answer
 
@@ -483,11 +497,3 @@ def _there(stored: StoredImage | None) -> StoredImage:
     if stored is None:
         raise RuntimeError("this chain has no picture to go on from")
     return stored
-
-
-def _close_call(
-    call: OpenCall, outcome: str, message: str, started: float, cost: float | Decimal | None
-) -> None:
-    call.outcome, call.message = outcome, message[:500]
-    call.seconds = time.monotonic() - started
-    call.cost = None if cost is None else round(Decimal(cost), 5)

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import structlog
 from django.conf import settings
-from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
 from evaluation.editors import Editor
@@ -63,7 +62,7 @@ def recover_pictures(run_id: int) -> None:
             (trip.edited, trip.edited_notes),
             (trip.restored, trip.restored_notes),
         ):
-            if stored is None or default_storage.exists(stored.name):
+            if stored is None or stored.storage.exists(stored.name):
                 continue
             if _fetched(editor, stored, notes.get(KEPT_AT)):
                 fetched += 1
@@ -85,7 +84,9 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False
-    write(stored.name, data)
+    write(stored.original_name, data)
+    if stored.packed_sha256:
+        StoredImage.objects.filter(pk=stored.pk).update(packed_sha256="", packed_bytes=0)
     return True
 
 

@@ -87,7 +87,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        measured = scored.measured(CASE, name, calibrations.get(name))
+        measured = scored.measured(CASE, name, calibrations.get(name), len(scored.trips))
         if measured is None:
             continue
         metric, result = load_metric(name), measured.result

@@ -23,11 +23,14 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.arms import Arm
+from evaluation.editors.base import Turn
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
-from evaluation.jobs.job_errors import retry_database
-from evaluation.round_trips import Half, following
+from evaluation.jobs.job_errors import retry_database, stored_safely
+from evaluation.round_trips import Half, following, history
 from evaluation.run_secret import Direction, Seed
+from evaluation.statistics.stopping import last_trip
 from leaderboard.models import Audit, Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
@@ -52,6 +55,14 @@ class OpenCall:
     seconds: float = 0.0
     bytes: int = 0
 
+    def close(
+        self, outcome: str, message: str, started: float, cost: float | Decimal | None
+    ) -> None:
+        """Say how it ended; `started` on the monotonic clock."""
+        self.outcome, self.message = outcome, message[:500]
+        self.seconds = time.monotonic() - started
+        self.cost = None if cost is None else round(Decimal(cost), 5)
+
 
 @dataclass(eq=False)
 class ChainInPlay:
@@ -64,6 +75,10 @@ class ChainInPlay:
     seed: Seed
     #: What the trip began with, where the chain goes on in the middle of one.
     before: StoredImage | None = None
+    #: Trips that it is played on after its end is known; 0: to the end.
+    stop_after: int = 0
+    #: The hashes of both answers of its last trips.
+    pictures: list[tuple[str, str]] = field(default_factory=list)
     #: Its audits that are still to be made, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
     #: Its answers so far, where it is a conversation.
@@ -82,6 +97,14 @@ class ChainInPlay:
         """To the next edit."""
         self.attempt = 0
         self.number, self.direction = following(self.number, self.direction)
+
+    def history(self, arm: Arm) -> tuple[Turn, ...]:
+        """What was said before, where it is a conversation."""
+        case = self.chain.case
+        if not self.answers or case.picture.stored is None:
+            return ()
+        pictures = [stored_safely(kept.read) for kept in (case.picture.stored, *self.answers)]
+        return history(pictures[0], pictures[1:], case.forward, case.backward, arm)
 
     @property
     def asks_for(self) -> str:
@@ -345,6 +368,28 @@ class RunWriter:
             return {event.work: None for event in asked}
         if not asked:
             return {}
+        beyond = self._beyond(asked)
+        asked = [event for event in asked if event.work not in beyond]
+        return dict.fromkeys(beyond) | self._granted(asked, sums)
+
+    def _beyond(self, asked: Sequence[CallRequested]) -> set[ChainInPlay]:
+        """Those that would begin a trip which is not to be played, or not before more is scored."""
+        begin = {
+            event.work.chain.pk: event.work
+            for event in asked
+            if event.work.stop_after and event.work.asks_for == "forward"
+        }
+        rows = Chain.objects.filter(pk__in=begin).values_list("pk", "known_at", "trips_scored")
+        return {
+            work
+            for key, known, scored in (rows if begin else ())
+            if (work := begin[key]).number
+            > last_trip(known, scored, work.stop_after, self.run.suite.trips)
+        }
+
+    def _granted(
+        self, asked: Sequence[CallRequested], sums: Sums
+    ) -> dict[ChainInPlay, float | None]:
         price = self.run.editing_model.price_per_edit or Decimal(0)
         room = len(asked)
         if self.run.budget_calls is not None or self.run.budget_usd is not None:

@@ -49,7 +49,7 @@ class RunAdmin(admin.ModelAdmin):
         *("publish", "withdraw"),
     )
     fieldsets = (
-        (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
+        (None, {"fields": ("editing_model", "suite", "stop_after", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
         (
             "State",
@@ -228,7 +228,8 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
-        return str(run.editing_model.estimate(run.edits_total, run.chains_total))
+        known = run.editing_model.estimate(run.edits_total, run.chains_total, run.stop_after)
+        return str(known)
 
     @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:

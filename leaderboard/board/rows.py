@@ -183,6 +183,8 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     scored = filters.metric in run.scored_metrics
     if scored and measured:
         return f"Scored by another version of {label}"
+    if scored and run.edits_saved:
+        return f"Stopped when its end was known: by {label} it is not"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from evaluation import jobs
 from evaluation.arms import Arm, ArmError, Worded
+from evaluation.audits.plan import audit_count
 from evaluation.content.catalog import Variant
 from evaluation.content.suites import EditPair as CorePair
 from evaluation.content.suites import find_suite
@@ -83,9 +85,10 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
             core = arms[arm.name]
             there = _there(arm, model, core)
             chains = 0 if there else sum(core.repeats_of(times) for times in cases)
-            known = model.estimate(2 * suite.trips * chains, max(1, chains))
-            if not there and core.is_default:
-                known = model.estimate_on(suite)
+            # The suite's own run may stand for the model, so it is audited.
+            audited = core.is_default and not there and not model.is_reference
+            audits = audit_count(len(cases), settings.AUDITS) if audited else 0
+            known = model.estimate(2 * suite.trips * chains + audits, max(1, chains))
             found.append(PlannedRun(arm, model, core, there, known))
     return found
 
@@ -135,6 +138,7 @@ def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run
                 one.model,
                 experiment.suite,
                 arm=one.core,
+                stop_after=0,  # curves by every metric, side by side
                 budget_usd=_share(budget_usd, one.estimate, total),
                 budget_calls=one.estimate.edits + -(-one.estimate.edits // 10),
             )

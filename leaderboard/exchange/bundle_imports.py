@@ -17,6 +17,8 @@ from evaluation.bundle.verification import Verification
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Scorer
+from evaluation.statistics.events import STOPPED
+from evaluation.statistics.stopping import MOST, edits_saved
 from leaderboard import standings
 from leaderboard.content.loading import store_suite
 from leaderboard.models import (
@@ -187,6 +189,7 @@ def _run(
         earlier_secrets=stated.earlier_secrets,
         arm=bundle.arm.to_dict(),
         arm_digest=bundle.arm.digest,
+        stop_after=min(stated.stop_after, MOST),
         metrics=pinned,
         provenance=stated.provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
@@ -200,6 +203,9 @@ def _run(
         chains_done=len(chains),
         edits_total=asked * suite.trips * 2,
         edits_done=len(halves),
+        edits_saved=edits_saved(
+            suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]
+        ),
         edit_seconds=sum(half.seconds or 0.0 for half in halves),
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),

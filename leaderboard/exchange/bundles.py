@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from django.core.files.storage import default_storage
 from django.db.models import Count, Prefetch, Sum
 
 from evaluation.bundle import format as bundles
@@ -88,6 +87,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "decision": run.decision,
             "marks_kept": run.marks_kept,
             "loss_under_audit": run.loss_under_audit,
+            "stop_after": run.stop_after,
             "changed_elsewhere": run.changed_elsewhere,
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
@@ -224,7 +224,8 @@ def _standings(run: Run) -> list[dict[str, Any]]:
 
 def _file(stored: StoredImage) -> dict[str, Any]:
     names = ("sha256", "mime", "width", "height", "bytes")
-    return {name: getattr(stored, name) for name in names}
+    found = {name: getattr(stored, name) for name in names}
+    return found | ({"packed_sha256": stored.packed_sha256} if stored.packed_sha256 else {})
 
 
 def _stored(run: Run) -> list[StoredImage]:
@@ -243,8 +244,8 @@ def _stored(run: Run) -> list[StoredImage]:
 
 def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
     for stored in _stored(run):
-        with default_storage.open(stored.name) as file:
-            yield bundles.picture_name(stored.sha256, stored.mime), file.read()
+        data = stored.data()
+        yield bundles.picture_name(stored.sha256, stored.kept_mime), data
 
 
 def _text(value: Any) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -16,6 +17,7 @@ from django.urls import reverse
 from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import new_secret
+from evaluation.statistics.stopping import MOST
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
 
@@ -57,13 +59,19 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a chain ended; all but completed and lost are the model's own doing."""
+    """How a chain ended; all but WELL and lost are the model's own doing."""
 
     COMPLETED = "completed", "Completed"
+    KNOWN = "known", "Stopped: known"
+    CONVERGED = "converged", "Stopped: nothing changes any more"
     REFUSED = "refused", "Refused"
     BLANK = "blank", "Blank picture"
     FAILED = "failed", "No usable answer"
     LOST = "lost", "Lost through our fault"
+
+
+#: Ends with which nothing is wrong: every trip that was asked for came back.
+WELL = (Outcome.COMPLETED, Outcome.KNOWN, Outcome.CONVERGED)
 
 
 def after(seconds: float) -> Any:
@@ -174,6 +182,11 @@ class Run(models.Model):
     arm_digest = models.CharField(
         max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."
     )
+    stop_after = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(MOST)],
+        help_text="Trips that a chain is played on after its end is known; 0: to the end.",
+    )
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
     budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     calls = models.PositiveIntegerField(default=0, editable=False)
@@ -223,6 +236,9 @@ class Run(models.Model):
     chains_done = models.PositiveIntegerField(default=0, editable=False)
     edits_total = models.PositiveIntegerField(default=0, editable=False)
     edits_done = models.PositiveIntegerField(default=0, editable=False)
+    edits_saved = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Not asked for: the end of their chains was known."
+    )
     trips_scored = models.PositiveIntegerField(default=0, editable=False)
     edit_seconds = models.FloatField(default=0, editable=False)
     median_seconds = models.FloatField(
@@ -232,6 +248,9 @@ class Run(models.Model):
         null=True, editable=False, help_text="95 % of the edits took no longer."
     )
     last_error = models.CharField(max_length=500, blank=True, editable=False)
+    packed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When its answers were packed and moved."
+    )
     progress_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -371,6 +390,11 @@ class Run(models.Model):
     @property
     def seconds_per_edit(self) -> float | None:
         return self.edit_seconds / self.edits_done if self.edits_done else None
+
+    @property
+    def usd_saved(self) -> float | None:
+        """What the edits that were not needed would have cost, where the price is known."""
+        return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None
 
     @property
     def usd_per_edit(self) -> float | None:

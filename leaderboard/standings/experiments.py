@@ -35,7 +35,9 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
         named = {name: run for name, run in runs.items() if run}
         chains = _chains(named, experiment.suite.trips, _shared_metrics(list(named.values())))
         for metric, arms in chains.items():
-            if all(arms.values()):
+            # Chains that were stopped before this metric fell tell nothing by it.
+            known = all(c.tells(experiment.suite.trips) for own in arms.values() for c in own)
+            if known and all(arms.values()):
                 numbers = experiment_numbers(arms, experiment.suite.trips)
                 results[metric] = numbers.to_dict()
     old = ExperimentResult.objects.filter(experiment=experiment, editing_model=model)

@@ -74,7 +74,7 @@ def rebuild(run: Run) -> None:
                 for picture, pair, times in played
                 for n in range(run.core_arm.repeats_of(times))
             }
-            complete = complete or is_complete([one for _, one in measured], wanted)
+            complete = complete or is_complete([one for _, one in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
@@ -193,6 +193,7 @@ def _measure(
             ],
             calibration.blank if calibration else None,
             calibration.ladder if calibration else {},
+            run.suite.trips,
         )
         if one is None:
             return None

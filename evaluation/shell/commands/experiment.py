@@ -34,6 +34,7 @@ from evaluation.shell.commands.suites import find_suite
 from evaluation.shell.player import Paused
 from evaluation.shell.printing import CommandError, note, say, say_json, table
 from evaluation.shell.report import Report
+from evaluation.shell.results import told
 from evaluation.shell.run_folder import RunFolder, write_json
 from evaluation.shell.run_scores import RunScores
 from evaluation.shell.suite_parts import part_of
@@ -122,7 +123,7 @@ def _runs(
         for name, arm in arms.items():
             path = out / record["slug"] / name
             folder = (
-                open_run(path, suite, record, None, arm)
+                open_run(path, suite, record, None, arm=arm)
                 if create or (path / "run.json").is_file()
                 else RunFolder(path, {"editor": record["editor"], "arm": arm.to_dict()}, suite)
             )
@@ -183,7 +184,7 @@ def _results(
     """Score, compute and write; what was written."""
     scorer = new_scorer(metrics)
     calibrations: dict[str, Mapping[str, Calibration | None]] = {}
-    told = []
+    models_told = []
     for slug, runs in models.items():
         scores = {one.name: scored(one.folder, scorer, calibrations=calibrations) for one in runs}
         by_metric = numbers_by_metric(suite, scores)
@@ -191,7 +192,7 @@ def _results(
             raise CommandError(f"no metric says anything of every arm of {slug}")
         numbers = {name: found.to_dict() for name, found in by_metric.items()}
         page = _page(experiment, suite, runs, scores, numbers, out / slug / "report")
-        told.append(
+        models_told.append(
             {
                 "model": slug,
                 "name": runs[0].record["name"],
@@ -213,7 +214,7 @@ def _results(
         "title": experiment.title,
         "question": experiment.question,
         "suite": {"slug": suite.slug, "version": suite.version, "hash": suite.content_hash},
-        "models": told,
+        "models": models_told,
     }
     write_json(out / "experiment.json", results)
     return results
@@ -224,7 +225,7 @@ def numbers_by_metric(suite: Suite, arms: Mapping[str, RunScores]) -> dict[str, 
     shared = set.intersection(*(set(scores.metrics) for scores in arms.values()))
     found = {}
     for metric in in_order(shared):
-        chains = {name: scores.results(suite, metric) for name, scores in arms.items()}
+        chains = {name: told(suite, scores, metric) for name, scores in arms.items()}
         if all(chains.values()):
             found[metric] = experiment_numbers(chains, suite.trips)
     return found
