@@ -13,7 +13,7 @@ import argparse
 
 from evaluation.content import catalog
 from evaluation.statistics.power import Lifetimes, suite_design
-from evaluation.testing.simulated_experiments import FALSE_POSITIVES, simulate
+from evaluation.testing.simulations.experiments import FALSE_POSITIVES, simulate
 
 SUITES = ("smoke", "lite")
 #: Spread of what suits an arm for itself, by picture and by pair; repeats of every case.

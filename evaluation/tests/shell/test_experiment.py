@@ -37,7 +37,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     assert main([*run, "--estimate"]) == 0
     assert "in all:" in capsys.readouterr().err
     assert not out.exists()
-    assert main([*run, "--max-edits", "3"]) == 3
+    assert main([*run, "--max-edits", "3", "--parallel", "1"]) == 3
     first = RunFolder.open(out / "misreader" / "plain")
     assert first.edits_done == 3
     assert main([*run, "--json"]) == 0

@@ -19,7 +19,7 @@ from evaluation.statistics.experiments.numbers import (
 )
 from evaluation.statistics.power import Lifetimes, suite_design
 from evaluation.testing.chains import chain, halving, made_up_cases
-from evaluation.testing.simulated_experiments import FALSE_POSITIVES, drawn, simulate
+from evaluation.testing.simulations.experiments import FALSE_POSITIVES, drawn, simulate
 
 LITE = suite_design(catalog.suite("lite"))
 SMOKE = suite_design(catalog.suite("smoke"))
