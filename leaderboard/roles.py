@@ -22,6 +22,7 @@ CURATOR = {
 OPERATOR = {
     "editingmodel": ("view", "add", "change"),
     "submission": ("view", "change"),
+    "broughtrun": ("view", "change"),
     "apitoken": ("view", "add", "change"),
     "experiment": ("view", "add", "change", "delete"),
     "experimentarm": ("view", "add", "change", "delete"),
@@ -29,6 +30,9 @@ OPERATOR = {
     "chain": ("view",),
     "call": ("view",),
     "securityevent": ("view",),
+    "study": ("view", "add", "change"),
+    "vote": ("view",),
+    "voter": ("view",),
     "suite": ("view",),
     "sourceimage": ("view",),
     "editpair": ("view",),

@@ -3,25 +3,31 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
+    brought_runs,
     entries,
     experiments,
     pairs,
     pictures,
     runs,
+    studies,
     submissions,
     suites,
     tokens,
+    votes,
 )
 
 __all__ = [
+    "brought_runs",
     "entries",
     "experiments",
     "pairs",
     "pictures",
     "runs",
+    "studies",
     "submissions",
     "suites",
     "tokens",
+    "votes",
 ]
 
 # Lists fit a small screen without it; the first page and the crumbs lead everywhere.

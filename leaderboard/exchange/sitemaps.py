@@ -31,6 +31,8 @@ class Pages(Sitemap):
             "news",
             "tour",
             "robustness",
+            "vote",
+            "agreement",
             "suites",
             "methodology",
             "about",

@@ -100,7 +100,8 @@ def subscription(request: HttpRequest, token: str) -> HttpResponse:
     last = found.deliveries.order_by("-pk")[:5]
     context = {"subscription": found, "deliveries": last, "secret": found.secret.reveal()}
     response = render(request, "leaderboard/subscription.html", context)
-    response["Referrer-Policy"] = "no-referrer"
+    # Not "no-referrer": browsers would then send the forms on the page without an origin.
+    response["Referrer-Policy"] = "same-origin"
     return response
 
 
