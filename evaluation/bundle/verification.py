@@ -27,6 +27,7 @@ from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
 from evaluation.bundle.numbers import measured
 from evaluation.bundle.stops import stop_checks
+from evaluation.bundle.votes import vote_checks
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
@@ -86,6 +87,7 @@ class Verification:
         yield from self._chains()
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
+        yield from vote_checks(self.bundle)
         yield from self._drift()
         yield from self._statistics()
 

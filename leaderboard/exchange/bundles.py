@@ -27,6 +27,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.runs import RunState
+from leaderboard.people import vote_rows
 
 MODEL_FIELDS = (
     *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
@@ -57,6 +58,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
     model = run.editing_model
     metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
+    votes = vote_rows.of_run(run)
     return {
         "format": bundles.FORMAT,
         "pictures": pictures,
@@ -96,6 +98,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         "chains": _chains(run, metrics),
         "audits": _audits(run),
         "standings": _standings(run),
+        **({"votes": votes} if votes else {}),
     }
 
 
