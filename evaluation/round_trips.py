@@ -5,15 +5,16 @@ Knows nothing of files, databases, retries or scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from evaluation.arms import CONVERSATION, DEFAULT, Arm
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.shapes import Asked
 from evaluation.content.suites import EditPair
-from evaluation.editors.base import Answer, Beside
-from evaluation.images import Picture
+from evaluation.editors.base import Answer, Beside, Turn
+from evaluation.images import Picture, clean_wire
 from evaluation.run_secret import Seed
 
 
@@ -35,7 +36,7 @@ class Half:
     number: int
     direction: str
     answer: Answer
-    seed: int
+    seed: int | None
     step: int = 0
 
 
@@ -44,12 +45,14 @@ class Position:
     """Where a chain stands: the picture to edit next, and which edit that is.
 
     `earlier` are the pictures of the trip so far without that one, the first is what the trip
-    began with; none where a trip begins.
+    began with; none where a trip begins. `history` are the edits before this one, where the arm
+    is one conversation.
     """
 
     picture: Picture
     number: int = 1
     earlier: tuple[Picture, ...] = ()
+    history: tuple[Turn, ...] = ()
 
     @property
     def step(self) -> int:
@@ -65,10 +68,18 @@ class Position:
         return self.step == len(pair.trip(self.number)) - 1
 
     def after(self, answer: Picture, pair: EditPair) -> Position:
-        """Where the chain stands when the next edit is answered."""
+        """Where the chain stands when the next edit is answered; its history is not told."""
         if self.returns(pair):
             return Position(answer, self.number + 1)
         return Position(answer, self.number, (*self.earlier, self.picture))
+
+    def cleaned(self, arm: Arm) -> Position:
+        """With the return that a trip begins with as the arm hands it on."""
+        if self.number == 1 or not arm.cleanup:
+            return self
+        if self.earlier:
+            return replace(self, earlier=(arm.cleaned(self.earlier[0]), *self.earlier[1:]))
+        return replace(self, picture=arm.cleaned(self.picture))
 
 
 def round_trips(
@@ -79,18 +90,52 @@ def round_trips(
     trips: int,
     seed: Seed,
     annotations: Annotations = UNANNOTATED,
+    arm: Arm = DEFAULT,
 ) -> Iterator[Half]:
     """Yield each answer before the next edit is paid for.
 
     To resume a chain, start from its last answer. `annotations` are those of the source.
     """
-    at = start
+    at, said = start.cleaned(arm), start.history
     while at.number <= trips:
-        asked, own = at.asked(pair), seed(at.number, at.asked(pair).name)
+        asked = at.asked(pair)
+        own, settings = seed(at.number, asked.name), arm.settings(at.number)
+        if arm.session == CONVERSATION:
+            settings = replace(settings, history=said)
         before = None if asked.back_to is None else at.earlier[asked.back_to]
-        answer = edit(at.picture, asked.prompt, seed=own, beside=Beside(before, annotations))
+        beside = Beside(before, annotations, settings)
+        answer = edit(at.picture, asked.prompt, seed=own, beside=beside)
         yield Half(at.number, asked.name, answer, own, at.step)
+        if arm.session == CONVERSATION:
+            said = (*said, turn(asked.prompt, answer.picture, _new(at, arm)))
         at = at.after(answer.picture, pair)
+        if not at.earlier and at.number <= trips:
+            at = at.cleaned(arm)
+
+
+def history(
+    source: Picture, answers: Iterable[Picture], pair: EditPair, arm: Arm
+) -> tuple[Turn, ...]:
+    """The conversation so far, from the answers of a chain in their order."""
+    turns: list[Turn] = []
+    at = Position(source)
+    for answer in answers:
+        if not at.earlier:
+            at = at.cleaned(arm)
+        turns.append(turn(at.asked(pair).prompt, answer, _new(at, arm)))
+        at = at.after(answer, pair)
+    return tuple(turns)
+
+
+def turn(prompt: str, answer: Picture, sent: Picture | None) -> Turn:
+    """An edit as a conversation remembers it, its pictures clean."""
+    return Turn(prompt, clean_wire(answer), clean_wire(sent) if sent else None)
+
+
+def _new(at: Position, arm: Arm) -> Picture | None:
+    """The picture, where the model has not answered it itself: the source, or one cleaned up."""
+    begins = not at.earlier and (bool(arm.cleanup) or at.number == 1)
+    return at.picture if begins else None
 
 
 def following(pair: EditPair, number: int, step: int) -> tuple[int, int]:

@@ -75,6 +75,7 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 class Verification:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
+        self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
         pinned = bundle.scored_metrics
         self.scorer = Scorer([name for name in pinned if name in METRICS])
@@ -126,7 +127,7 @@ class Verification:
         cases = {
             (case.slug, repeat)
             for case in self.suite.cases
-            for repeat in range(self.suite.repeats_of(case))
+            for repeat in range(self.arm.repeats_of(self.suite.repeats_of(case)))
         }
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
         odd = [case for case in played if case not in cases]
@@ -212,11 +213,12 @@ class Verification:
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
-        drawn = [chain_seeds(secret, chain.case, chain.repeat) for secret in self.secrets]
+        mode = self.arm.seeds
+        drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, half in _halves(trip):
-                if half and half.seed is None:
+                if half and half.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
                     seeds = [seed(trip.number, name) for seed in drawn]
@@ -229,9 +231,10 @@ class Verification:
         before, whole = source, source is not None
         known = None if source is None else ChainSubject(about, source, pair)
         scored: list[Scored] = []
+        said = self.arm.worded(pair)
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            asked = pair.trip(trip.number).steps
+            asked = said.trip(trip.number).steps
             made = _halves(trip)
             if trip.backward:  # the trip is whole, so it has every step that was asked for
                 names = [name for name, _ in made]

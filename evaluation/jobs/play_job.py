@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Subquery
 from django.db.models.functions import Now
 
+from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
 from evaluation.content.shapes import BACKWARD, FORWARD
@@ -113,7 +114,7 @@ def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
     """The run's editor; None where it is not set up, and the run is paused for that."""
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
-        problem = "; ".join(editor.missing())
+        problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
     except (UserFacingError, TypeError, ValueError, ImportError) as error:
         problem = str(error)
     if problem:
@@ -144,7 +145,7 @@ class PlayJob:
         self.writer = RunWriter(run, token, inbox)
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
-        self.trips = run.suite.trips
+        self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
@@ -283,6 +284,7 @@ class PlayJob:
             last[trip.chain_id, trip.number] = trip
         shaped = {c.pk: played[c.pk] for c in chains if self.pairs[c.case.pair_slug].shape}
         between = TripStep.objects.under_way(shaped) if shaped else {}
+        said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
             self._work(
                 chain,
@@ -293,6 +295,7 @@ class PlayJob:
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
+            work.answers = said.get(work.chain.pk, [])
             if may_stop(work.chain.case.pair_slug, self.run.suite.core):
                 work.stop_after = self.run.stop_after
             work.pictures = [
@@ -306,8 +309,8 @@ class PlayJob:
         self, chain: Chain, whole: Trip | None, half: Trip | None, *, between: list[StoredImage]
     ) -> ChainInPlay:
         """The chain after its last whole trip and what there is of the next."""
-        pair = self.pairs[chain.case.pair_slug]
-        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
+        pair = self.arm.worded(self.pairs[chain.case.pair_slug])
+        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
         start = _there(whole.restored if whole else chain.case.picture.stored)
         begun = [_there(half.edited), *between] if half else []
         *earlier, picture = start, *begun
@@ -365,6 +368,7 @@ class PlayJob:
                 stored_safely(work.picture.read),
                 work.number,
                 tuple(stored_safely(stored.read) for stored in work.earlier),
+                work.history(self.arm),
             )
             self._audit(work, edit, position)
             edited = work.picture.pk
@@ -375,6 +379,7 @@ class PlayJob:
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
+                arm=self.arm,
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call

@@ -152,8 +152,9 @@ class Player:
             position,
             pair,
             trips=self.until(chain) if self.until else folder.suite.trips,
-            seed=chain_seeds(folder.secret, chain.case, chain.repeat),
+            seed=chain_seeds(folder.secret, chain.case, chain.repeat, folder.arm.seeds),
             annotations=self._annotations(chain),
+            arm=folder.arm,
         ):
             yield half
             at = following(pair, half.number, half.step)

@@ -28,17 +28,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.shapes import BACKWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
-from evaluation.editors.base import Answer, Refused
+from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Half, Position
+from evaluation.round_trips import Half, Position, history
 from evaluation.run_secret import new_secret
 
 FORMAT = 3
@@ -59,7 +60,7 @@ class PlayedHalf:
     mime: str
     width: int
     height: int
-    seed: int
+    seed: int | None
     seconds: float
     cost: float | None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -132,8 +133,9 @@ class RunFolder:
 
     def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
         self.path, self.header, self.suite = path, dict(header), suite
+        self.arm = Arm.from_dict(self.header.get("arm", {}))
         self._writing = threading.Lock()
-        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite)}
+        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite, self.arm)}
 
     @classmethod
     def create(
@@ -144,6 +146,7 @@ class RunFolder:
         editor: str,
         options: Mapping[str, Any],
         secret: str | None = None,
+        arm: Arm = DEFAULT,
     ) -> Self:
         """A new, empty run; RunFolderError where the folder holds something else."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -157,8 +160,10 @@ class RunFolder:
             "provenance": {},
             "suite": suite.to_dict(),
         }
+        if not arm.is_default:
+            header["arm"] = arm.to_dict()
         path.mkdir(parents=True, exist_ok=True)
-        _write_json(path / "run.json", header)
+        write_json(path / "run.json", header)
         return cls(path, header, suite)
 
     @classmethod
@@ -177,7 +182,7 @@ class RunFolder:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, KeyError, TypeError) as error:
+        except (SuiteError, ArmError, KeyError, TypeError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -206,7 +211,7 @@ class RunFolder:
             except OSError:
                 raise RunFolderError(f"another process is playing in {self.path}") from None
             # Somebody may have played on between our reading and our lock.
-            self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(self.suite)}
+            self.chains = {c.slug: self._read_chain(c) for c in _asked(self.suite, self.arm)}
             try:
                 yield
             finally:
@@ -216,11 +221,11 @@ class RunFolder:
         """Write run.json with every chain as it stands."""
         header = {k: v for k, v in self.header.items() if k != "chains"}
         chains = [asdict(chain) for chain in self.chains.values()]
-        _write_json(self.path / "run.json", header | {"chains": chains})
+        write_json(self.path / "run.json", header | {"chains": chains})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Keep something made of the run beside it."""
-        _write_json(self.path / name, data)
+        write_json(self.path / name, data)
 
     # Pictures.
 
@@ -279,7 +284,8 @@ class RunFolder:
         return _read_picture(self._folder(chain) / audit.sent)
 
     def pair(self, chain: PlayedChain) -> EditPair:
-        return self.suite.pair_by_slug[chain.pair]
+        """The chain's pair, in the words of the run's arm."""
+        return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
     def position(self, chain: PlayedChain) -> Position:
         """Where the chain goes on."""
@@ -288,7 +294,14 @@ class RunFolder:
         start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
         number = chain.halves[begun - 1].number + 1 if begun else 1
         *earlier, picture = start, *(self.read(chain, half) for half in open_steps)
-        return Position(picture, number, tuple(earlier))
+        return Position(picture, number, tuple(earlier), self._history(chain))
+
+    def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
+        """What was said before, where the run's chains are conversations."""
+        if self.arm.session != CONVERSATION:
+            return ()
+        answers = (self.read(chain, half) for half in chain.halves)
+        return history(self.source(chain), answers, self.pair(chain), self.arm)
 
     # Playing.
 
@@ -378,7 +391,7 @@ class RunFolder:
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})
-        _write_json(self._folder(chain) / "chain.json", asdict(changed))
+        write_json(self._folder(chain) / "chain.json", asdict(changed))
         self.chains[chain.slug] = changed
         return changed
 
@@ -395,10 +408,10 @@ class RunFolder:
         return self.path / "chains" / chain.slug
 
 
-def _asked(suite: Suite) -> Iterator[PlayedChain]:
+def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
     """Every chain the suite asks for, none of them played yet."""
     for case in suite.cases:
-        for repeat in range(suite.repeats_of(case)):
+        for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.picture, case.pair, repeat)
 
 
@@ -419,7 +432,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return data
 
 
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+def write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """The data as a file, written aside and renamed."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 

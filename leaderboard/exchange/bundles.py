@@ -90,7 +90,8 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "calls": run.calls,
             "spent_usd": str(run.spent_usd),
             "method_version": METHOD_VERSION,
-        },
+        }
+        | ({"arm": run.arm} if run.arm_digest else {}),
         "sources": [
             {"slug": picture.slug} | writing.file_row(picture.stored)
             for picture in _sources(run)
@@ -139,16 +140,18 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
             "outcome": chain.outcome or "lost",
             "outcome_text": chain.outcome_text,
             "results": chain.results,
-            "trips": [_trip(trip, chain, metrics, ledger) for trip in chain.trips.all()],
+            "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
         }
         for chain in chains
     ]
 
 
 def _trip(
-    trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
+    trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
-    prompts = {name: prompt for name, _, prompt in chain.case.asked(trip.number)}
+    case = chain.case
+    words = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+    prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
 
     def half(
         name: str,

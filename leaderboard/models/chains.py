@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -209,6 +209,21 @@ class Chain(models.Model):
         return [name for name in self.labels.split("|") if name]
 
 
+class TripQuerySet(models.QuerySet["Trip"]):
+    def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
+        """All answers of these chains, each chain's in order."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
+        steps = TripStep.objects.filter(chain__in=chains).select_related("picture")
+        for step in steps.order_by("place"):
+            between[step.chain_id, step.number].append(step.picture)
+        trips = self.filter(chain__in=chains).select_related("edited", "restored")
+        for trip in trips.order_by("number"):
+            all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
+            found[trip.chain_id] += [picture for picture in all_steps if picture]
+        return found
+
+
 class Trip(models.Model):
     """Trip n of a chain: Yn (edited) and Xn (restored), the answers to its first and last step.
 
@@ -252,6 +267,8 @@ class Trip(models.Model):
     )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = TripQuerySet.as_manager()
 
     class Meta:
         ordering = ("number",)

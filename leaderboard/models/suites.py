@@ -479,9 +479,15 @@ class Case(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("case", args=[self.pk])
 
-    def asked(self, number: int) -> list[tuple[str, str, str]]:
-        """The steps of trip `number`: name, letter and prompt of each."""
+    def asked(
+        self, number: int, words: tuple[str, str] | None = None
+    ) -> list[tuple[str, str, str]]:
+        """The steps of trip `number`: name, letter and prompt of each.
+
+        `words` are a round trip's two prompts where they are not the suite's.
+        """
         if not self.steps:
-            return [(FORWARD, "", self.forward), (BACKWARD, "", self.backward)]
+            forward, backward = words or (self.forward, self.backward)
+            return [(FORWARD, "", forward), (BACKWARD, "", backward)]
         trip = self.steps[(number - 1) % len(self.steps)]
         return [(name, letter, prompt) for name, letter, prompt in trip]

@@ -14,7 +14,7 @@ def count_edits(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0020_people'),
+        ('leaderboard', '0021_experiments'),
     ]
 
     operations = [
