@@ -160,7 +160,7 @@ class Played:
 def run(args: argparse.Namespace) -> int:
     runs = play_all(args)
     if args.json:
-        say_json({"runs": [p.to_dict() for p in runs]} if args.models else runs[0].to_dict())
+        say_played(runs, many=bool(args.models))
     elif args.models:
         head = ["run", "edits", "chains", "spent"]
         say(
@@ -180,6 +180,14 @@ def run(args: argparse.Namespace) -> int:
         say(f"next: convergebench score {runs[0].folder.path}")
     pause_if_any(runs)
     return 0
+
+
+def say_played(runs: list[Played], *, many: bool) -> None:
+    """What was played and spent, as JSON."""
+    if many:
+        say_json("play-models", {"runs": [p.to_dict() for p in runs]})
+    else:
+        say_json("play", runs[0].to_dict())
 
 
 def pause_if_any(runs: list[Played]) -> None:

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         charts = sorted(str(png) for png in out.glob("*.png"))
         names = [str(folder.path) for folder in folders]
         board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
-        say_json({"page": str(page), "charts": charts, "ranks": board})
+        say_json("report", {"page": str(page), "charts": charts, "ranks": board})
     else:
         say(str(page))
     return 0
