@@ -38,8 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     scorer = new_scorer(args.metrics)  # what is wrong with it is told before anything is paid
     runs = play_all(args)
-    if args.json and any(p.paused for p in runs):
-        say_played(runs, many=True)
+    if any(p.paused for p in runs):
+        for played in runs:
+            played.hooks.end(None)
+        if args.json:
+            say_played(runs, many=True)
     pause_if_any(runs)
     scores = [scored(p.folder, scorer) for p in runs]
     for index, p in enumerate(runs):
@@ -51,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     out = folders[0].path / "report" if len(runs) == 1 else (args.out or Path()) / "report"
     page = write_report(folders, scores, out)
     results = [run_results(suite, found) for found in scores]
+    for played, found in zip(runs, results, strict=True):
+        played.hooks.end(found)
     board = ranks(suite, {str(f.path): s for f, s in zip(folders, scores, strict=True)})
     if args.json:
         say_json(
