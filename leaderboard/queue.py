@@ -25,6 +25,7 @@ PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER, C
     *("play", "score", "probe", "score_uploaded_chain"),
     *("export", "collect_garbage", "recover_pictures", "deliver", "check_brought_run"),
 )
+COUNT_VOTES, EXPORT_STUDY = "count_votes", "export_study"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
 #: What is played is scored before more is played: rows come onto the board one by one.
@@ -38,6 +39,7 @@ FUNCTIONS = frozenset(
     for kind in (
         *(PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT),
         *(COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT),
+        *(COUNT_VOTES, EXPORT_STUDY),
     )
 )
 #: After Redis did not answer, a process leaves it alone for this long.

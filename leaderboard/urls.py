@@ -18,6 +18,7 @@ from leaderboard.views import (
     texts,
 )
 from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
+from leaderboard.views.people import agreement, voting
 from leaderboard.views.uploads import chains as uploaded_chains
 from leaderboard.views.uploads import runs as brought_runs
 
@@ -38,6 +39,18 @@ urlpatterns = [
     path("tour/", tour.index, name="tour"),
     path("subscribe/", subscriptions.subscribe, name="subscribe"),
     path("subscriptions/<str:token>/", subscriptions.subscription, name="subscription"),
+    path("agreement/", agreement.index, name="agreement"),
+    path("vote/", voting.index, name="vote"),
+    path("vote/session", voting.begin, name="vote_session"),
+    path("vote/answer", voting.answer, name="vote_answer"),
+    re_path(
+        r"^vote/pictures/(?P<ticket>[\w-]{22})/(?P<side>source|left|right)$",
+        voting.picture,
+        name="vote_picture",
+    ),
+    re_path(r"^vote/done/(?P<session>[\w-]{22})/$", voting.done, name="vote_done"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/$", voting.study, name="study"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/session$", voting.study_begin, name="study_session"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),

@@ -30,6 +30,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
+from leaderboard.people import counting
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -119,5 +120,7 @@ def sweep() -> None:
     Subscription.objects.expired().delete()
     if sending.due().exists():
         queue.enqueue(0, queue.DELIVER, queue.PROBES)
+    if counting.is_due():
+        queue.enqueue(0, queue.COUNT_VOTES, queue.GPU)
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

@@ -8,9 +8,11 @@ from leaderboard.admin import (
     pairs,
     pictures,
     runs,
+    studies,
     submissions,
     suites,
     tokens,
+    votes,
 )
 
 __all__ = [
@@ -19,9 +21,11 @@ __all__ = [
     "pairs",
     "pictures",
     "runs",
+    "studies",
     "submissions",
     "suites",
     "tokens",
+    "votes",
 ]
 
 # Lists fit a small screen without it; the first page and the crumbs lead everywhere.

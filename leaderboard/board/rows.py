@@ -35,7 +35,7 @@ def runs_of(suite: Suite) -> list[Run]:
         Run.objects.public()
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
-        .select_related("editing_model")
+        .select_related("editing_model", "people")
         .defer("provenance", "editing_model__options", "editing_model__api_key")
         .order_by("-current", "-created_at")
     )

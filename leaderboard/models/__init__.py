@@ -5,6 +5,10 @@ from leaderboard.models.board_records import BoardRecord
 from leaderboard.models.chains import Call, Chain, Score, Trip
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.judge_answers import JudgeAnswer
+from leaderboard.models.people.questions import Question
+from leaderboard.models.people.results import PeopleReport, PeopleStanding
+from leaderboard.models.people.studies import Study
+from leaderboard.models.people.votes import Vote, Voter
 from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.quotas import Use
@@ -38,13 +42,17 @@ __all__ = [
     "JudgeAnswer",
     "MetricVersion",
     "Pace",
+    "PeopleReport",
+    "PeopleStanding",
     "PublishedFigure",
+    "Question",
     "Run",
     "Score",
     "SecurityEvent",
     "SourceImage",
     "Standing",
     "StoredImage",
+    "Study",
     "Submission",
     "Subscription",
     "Suite",
@@ -54,5 +62,7 @@ __all__ = [
     "UploadedChain",
     "UploadedPicture",
     "Use",
+    "Vote",
+    "Voter",
     "visible_pictures",
 ]
