@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from evaluation.shell.printing import schema_id
 from evaluation.shell.schemas import OUTPUTS, SCHEMAS
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "docs/schemas"
+PUBLISHED = Path(__file__).resolve().parents[3] / "docs/schemas"
 
 
 def checked(name: str, text: str) -> Any:
