@@ -23,6 +23,8 @@ OUTPUTS: dict[str, type[outputs.Output]] = {
     "check-endpoint": outputs.CheckEndpoint,
     "editors": outputs.Editors,
     "editor-options": outputs.EditorOptions,
+    "experiment": outputs.Experiment,
+    "experiment-estimate": outputs.ExperimentEstimate,
     "merge": outputs.Merge,
     "play": outputs.Play,
     "play-models": outputs.PlayModels,

@@ -30,6 +30,7 @@ class RunFile(Strict):
     name: str | None = None
     slug: str | None = None
     stop_after: int = Field(0, description="Trips played on after a chain's end is known; 0: all.")
+    arm: dict[str, Any] = Field({}, description="How it was played, where not the suite's own way.")
     provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
     suite: dict[str, Any] = Field(description="The whole suite file.")
     chains: list[PlayedChain] = Field([], description="Once playing has ended or paused.")
@@ -44,6 +45,9 @@ class ScoresFile(Strict):
     provenance: dict[str, Any] = Field(description="Metrics, witnesses and packages by version.")
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
+    repeats: int = Field(
+        0, description="Of every case, where the run's arm says so; 0: the suite's."
+    )
 
 
 class CallLine(Strict):

@@ -245,6 +245,34 @@ class Bundle(Output):
     pictures: bool
 
 
+class ExperimentEstimate(Output):
+    """`experiment --estimate`."""
+
+    edits: int
+    usd: float | None = Field(description="None: a price is not known.")
+    seconds: float
+    stop_after: int
+
+
+class ExperimentModel(Strict):
+    model: str
+    name: str
+    arms: dict[str, dict[str, Any]] = Field(description="Their runs and settings.")
+    metrics: dict[str, dict[str, Any]] = Field(description="Effects, ranks and reruns by metric.")
+    finding: str
+    page: str
+
+
+class Experiment(Output):
+    """`experiment`: what each arm changes; experiment.json holds the same."""
+
+    format: int
+    title: str
+    question: str
+    suite: dict[str, Any]
+    models: list[ExperimentModel]
+
+
 class ErrorRates(Output):
     """`change-seen-errors` and `witness-errors`."""
 

@@ -18,6 +18,8 @@ SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
 ELSEWHERE = {
     "audit": "test_audit_command",
     "change-seen-errors": "test_change_seen_errors",
+    "experiment": "test_experiment",
+    "experiment-estimate": "test_experiment",
     "witness-errors": "test_witness_errors",
 }
 SEEN = set(ELSEWHERE)
