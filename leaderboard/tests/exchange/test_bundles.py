@@ -316,10 +316,13 @@ def test_no_document_breaks_the_check(packed, data):
 def test_a_text_that_no_database_takes_is_refused_before_anything_is_made_of_it(packed, letter):
     with bundles.read(packed.numbers) as bundle:
         document = json.loads(json.dumps(bundle.raw))
-    document["suite"]["title"] += letter
+    document["suite"]["definition"]["title"] += letter
     path = rewritten(packed.numbers, {bundles.DOCUMENT: json.dumps(document).encode()})
-    with pytest.raises(bundles.BundleError, match="half of a character"), bundles.read(path):
-        pass
+    with (
+        pytest.raises(bundles.BundleError, match="half of a character"),
+        bundles.read(path) as bundle,
+    ):
+        list(verify(bundle))
 
 
 # Importing
