@@ -36,6 +36,7 @@ from evaluation.content.archives import ArchiveError
 from evaluation.content.shapes import MOST_STEPS
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
+from evaluation.http.outside_json import can_be_stored
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
@@ -475,6 +476,8 @@ def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
         found = json.loads(
             data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
         )
+        if not can_be_stored(found):
+            raise ValueError("a text in it holds a zero byte or half of a character")
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if not isinstance(found, dict):
