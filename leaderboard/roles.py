@@ -27,6 +27,8 @@ OPERATOR = {
     "chain": ("view",),
     "call": ("view",),
     "securityevent": ("view",),
+    "subscription": ("view", "change"),
+    "delivery": ("view",),
     "suite": ("view",),
     "sourceimage": ("view",),
     "editpair": ("view",),
