@@ -22,6 +22,7 @@ CURATOR = {
 OPERATOR = {
     "editingmodel": ("view", "add", "change"),
     "submission": ("view", "change"),
+    "broughtrun": ("view", "change"),
     "apitoken": ("view", "add", "change"),
     "run": ("view", "add", "change"),
     "chain": ("view",),
@@ -29,6 +30,9 @@ OPERATOR = {
     "securityevent": ("view",),
     "subscription": ("view", "change"),
     "delivery": ("view",),
+    "study": ("view", "add", "change"),
+    "vote": ("view",),
+    "voter": ("view",),
     "suite": ("view",),
     "sourceimage": ("view",),
     "editpair": ("view",),

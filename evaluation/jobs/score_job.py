@@ -38,6 +38,7 @@ from evaluation.measuring.trip_measures import (
     measure_trip,
 )
 from evaluation.metrics.base import Subject
+from evaluation.statistics.stopping import may_stop
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
@@ -129,6 +130,10 @@ class ScoreJob:
             return False
         finally:
             retry_database(lambda: Chain.objects.release_scores(self.token))
+            if self.run.stop_after:
+                # Some wait to hear whether they go on.
+                self.run.refresh_from_db(fields=["state"])
+                control.enqueue_play(self.run)
 
     def _should_leave(self) -> bool:
         """Whether it is time to let somebody else come first."""
@@ -225,11 +230,19 @@ class ScoreJob:
             trip.scored_at = now
         Trip.objects.bulk_update(trips, _MEASURED)
         Score.objects.bulk_create(scores, ignore_conflicts=True)
+        if self._stops(chain) and (headline := next(iter(self.versions.values()), None)):
+            # With the count of scored trips, at once: whoever plays goes by both.
+            mine = Chain.objects.filter(pk=chain.pk)
+            mine.update(known_at=standings.known_at(chain, headline))
         Run.objects.filter(pk=self.run.pk).update(
             trips_scored=F("trips_scored") + len(trips), progress_at=now
         )
         # The other chains of this claim are waited for, not dead.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
+
+    def _stops(self, chain: Chain) -> bool:
+        """Whether the chain may be stopped once its end is known."""
+        return bool(self.run.stop_after) and may_stop(chain.case.pair_slug, self.run.suite.core)
 
     def _calibrate(self, picture: SourcePicture, source: Picture) -> None:
         """Have each metric's blank card and JPEG ladder of this picture in the database."""

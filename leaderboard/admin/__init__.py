@@ -3,27 +3,33 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
+    brought_runs,
     entries,
     pairs,
     pictures,
     runs,
+    studies,
     submissions,
     subscriptions,
     suites,
     tokens,
     users,
+    votes,
 )
 
 __all__ = [
+    "brought_runs",
     "entries",
     "pairs",
     "pictures",
     "runs",
+    "studies",
     "submissions",
     "subscriptions",
     "suites",
     "tokens",
     "users",
+    "votes",
 ]
 
 # Lists fit a small screen without it; the first page and the crumbs lead everywhere.

@@ -49,6 +49,7 @@ class RunLine:
     editing_model_id: int
     state: str
     source: str
+    verified: bool | None
     published: bool
     current: bool
     complete: bool
@@ -65,7 +66,7 @@ class RunLine:
 
 
 RUN = (
-    *("pk", "editing_model_id", "state", "source", "published", "current", "complete"),
+    *("pk", "editing_model_id", "state", "source", "verified", "published", "current", "complete"),
     *("cleared", "flags", "metrics", "edits_done", "finished_at"),
 )
 MODEL = tuple(f"editing_model__{name}" for name in ModelLine._fields)
@@ -204,5 +205,7 @@ def _whole(lines: Sequence[RunLine]) -> dict[int, Run]:
     wanted = {line.pk for line in lines}
     if not wanted:
         return {}
-    runs = Run.objects.filter(pk__in=wanted).select_related("editing_model").defer(*DEFERRED)
+    runs = (
+        Run.objects.filter(pk__in=wanted).select_related("editing_model", "people").defer(*DEFERRED)
+    )
     return {run.pk: run for run in sorted(runs, key=attrgetter("pk"))}

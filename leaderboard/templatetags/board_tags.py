@@ -17,7 +17,7 @@ from django.utils.timezone import localtime
 
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow, Head
-from leaderboard.models import Standing
+from leaderboard.models import Run, Standing
 from leaderboard.pages.inline_svg import half_life_bar, sparkline
 
 register = template.Library()
@@ -79,6 +79,11 @@ def _under_name(row: BoardRow) -> SafeString:
             ' <small class="tag warn"><a href="{}">{}</a></small>',
             row.run.get_absolute_url(),
             row.reason,
+        )
+    if row.run.source == Run.Source.EXTERNAL:
+        return format_html(
+            ' <small class="tag"><a href="{}">Played elsewhere, ranked by an admin’s word</a></small>',
+            row.run.get_absolute_url(),
         )
     if row.group == "yardstick":
         return NOTHING

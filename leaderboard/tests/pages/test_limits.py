@@ -30,9 +30,13 @@ CHEAP = {
         "embargo",
         "uploaded_chain",
         "uploaded_chain_state",
+        "brought_run",
+        "brought_run_state",
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
     *("robots", "sitemap", "board_then", "subscription"),
+    # Two queries for each ticket, and of those a session has ten; a rater's are counted.
+    *("vote", "vote_answer", "vote_picture", "vote_done", "study", "study_session"),
 }
 
 
@@ -56,8 +60,11 @@ def addresses():
     return {
         "submit": ("post", reverse("submit")),
         "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
+        "vote_session": ("vote", reverse("vote_session")),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
+        "bring_run": ("post", reverse("bring_run")),
+        "withdraw_brought_run": None,  # needs a brought run: test_brought_runs has it
         "compare": ("get", reverse("compare") + "?models=first,second"),
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
@@ -76,8 +83,14 @@ def test_each_limit_holds(client, addresses, monkeypatch):
         if request is None:
             continue
         method, address = request
-        send = getattr(client, method)
-        first, second = send(address), send(address)
+        if method == "vote":
+            first, second = (
+                client.post(address, '{"kind": "pair"}', content_type="application/json")
+                for _ in range(2)
+            )
+        else:
+            send = getattr(client, method)
+            first, second = send(address), send(address)
         assert first.status_code != 429, name
         assert second.status_code == 429 or (name == "jpeg" and first.status_code == 200), name
         if second.status_code == 429:

@@ -106,8 +106,7 @@ def subscription(request: HttpRequest, token: str) -> HttpResponse:
     last = found.deliveries.order_by("-pk")[:5]
     context = {"subscription": found, "deliveries": last, "secret": found.secret.reveal()}
     response = render(request, "leaderboard/subscription.html", context)
-    # The address is the secret; "no-referrer" would have browsers post the page's forms with
-    # "Origin: null", which the CSRF check refuses.
+    # Not "no-referrer": browsers would then send the forms on the page without an origin.
     response["Referrer-Policy"] = "same-origin"
     return response
 
