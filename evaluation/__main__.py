@@ -20,6 +20,7 @@ COMMANDS = {
     "score": "evaluation.shell.commands.score",
     "report": "evaluation.shell.commands.report",
     "run": "evaluation.shell.commands.run",
+    "experiment": "evaluation.shell.commands.experiment",
     "merge": "evaluation.shell.commands.merge",
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",

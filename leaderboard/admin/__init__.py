@@ -5,6 +5,7 @@ from django.contrib import admin
 from leaderboard.admin import (
     brought_runs,
     entries,
+    experiments,
     pairs,
     pictures,
     runs,
@@ -20,6 +21,7 @@ from leaderboard.admin import (
 __all__ = [
     "brought_runs",
     "entries",
+    "experiments",
     "pairs",
     "pictures",
     "runs",

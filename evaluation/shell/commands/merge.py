@@ -20,7 +20,7 @@ of it; where both came to an end by different pictures, that is refused."""
 EPILOG = """\
 example:
   convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
-SAME = ("editor", "options", "secret", "stop_after")
+SAME = ("editor", "options", "arm", "secret", "stop_after")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +65,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         editor=first.header["editor"],
         options=first.header["options"],
         secret=first.secret,
+        arm=first.arm,
     )
     for slug, share in taken.items():
         if share.chains[slug].halves or share.chains[slug].outcome:

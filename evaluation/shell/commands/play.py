@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
@@ -95,6 +96,11 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
+    add_terms(parser)
+
+
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say how far a run may go."""
     money = parser.add_argument_group("what it may cost")
     money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
     money.add_argument(
@@ -224,7 +230,7 @@ def _played(
     with folder.playing():
         player = new_player(folder, editor, record, terms)
         try:
-            play_on(player, record, ask=lambda expected: _ask(expected, record, args))
+            play_on(player, record, ask=lambda expected: ask_first(expected, record, args))
         except Paused as pause:
             return Played(folder, player.spent, str(pause))
     return Played(folder, player.spent)
@@ -303,7 +309,7 @@ def play_on(
     folder = player.folder
     if not player.waiting:
         return
-    expected = _estimate(player, record)
+    expected = expected_of(player, record)
     note(f"{record['name']}: {expected}")
     if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
         note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
@@ -342,12 +348,17 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
 
 
 def open_run(
-    out: Path, suite: Suite, record: dict[str, Any], secret: str | None, stop: int = 0
+    out: Path,
+    suite: Suite,
+    record: dict[str, Any],
+    secret: str | None,
+    stop: int = 0,
+    arm: Arm = DEFAULT,
 ) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
-            out, suite, editor=record["editor"], options=record["options"], secret=secret
+            out, suite, editor=record["editor"], options=record["options"], secret=secret, arm=arm
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
         folder.header["stop_after"] = stop
@@ -365,6 +376,11 @@ def open_run(
                 f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
                 "choose another --out"
             )
+    if folder.arm != arm:
+        raise CommandError(
+            f"{out} is a run of another arm ({folder.arm}), not of this one ({arm}): settings never "
+            "mix in a run; choose another --out"
+        )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
             f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
@@ -373,7 +389,7 @@ def open_run(
     return folder
 
 
-def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
+def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
     folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
     edits = sum(2 * trips - len(chain.halves) for chain in waiting)
@@ -391,7 +407,7 @@ def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
     )
 
 
-def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
+def ask_first(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
     if args.yes or record["free"] or record.get("own") or (expected.usd or ASK_FROM) < ASK_FROM:
         return
