@@ -50,6 +50,7 @@ class RunLine:
     state: str
     source: str
     verified: bool | None
+    arm_digest: str
     published: bool
     current: bool
     complete: bool
@@ -66,7 +67,17 @@ class RunLine:
 
 
 RUN = (
-    *("pk", "editing_model_id", "state", "source", "verified", "published", "current", "complete"),
+    *(
+        "pk",
+        "editing_model_id",
+        "state",
+        "source",
+        "verified",
+        "arm_digest",
+        "published",
+        "current",
+        "complete",
+    ),
     *("cleared", "flags", "metrics", "edits_done", "finished_at"),
 )
 MODEL = tuple(f"editing_model__{name}" for name in ModelLine._fields)
@@ -140,7 +151,7 @@ def lines_of(suite: Suite) -> Lines:
         line = RunLine(ModelLine(*of_model), *of_run)
         if line.state in ACTIVE_STATES:
             under_way.append(line)
-        if line.published:
+        if line.published and not line.arm_digest:  # an arm stands for no model
             first = runs.setdefault(line.editing_model_id, line)
             first.added_at = min(filter(None, (first.added_at, line.finished_at)), default=None)
     under_way.sort(key=lambda line: (-line.edits_done, line.pk))

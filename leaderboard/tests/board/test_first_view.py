@@ -35,6 +35,7 @@ def suite() -> Suite:
     make_run("By another metric", suite, 6, metrics=("lpips",))
     make_run("From elsewhere", suite, 6, source=Run.Source.EXTERNAL)
     make_run("Hidden", suite, 19)
+    make_run("Arm", suite, 19, arm_digest="0" * 64)
     EditingModel.objects.filter(slug="hidden").update(status="hidden")
     make_run("Secret", suite, 19, published=False)
     playing = {"state": RunState.PLAYING, "current": False, "edits_total": 12}
