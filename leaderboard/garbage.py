@@ -1,17 +1,17 @@
-"""Pictures that nothing refers to: rows first, then files without a row."""
+"""Pictures and bundles that nothing refers to: rows first, then files without a row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
 from django.core.files.storage import default_storage
 from django.db.models import Exists, ForeignKey, ForeignObjectRel, OuterRef, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import StoredImage
+from leaderboard.models import BroughtRun, StoredImage
 
 #: What is younger may be on its way to a row.
 MOMENT = timedelta(hours=1)
@@ -41,7 +41,7 @@ def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
     if not dry_run:
         # One statement, so that no reference can come between the look and the deed.
         unreferenced(before)._raw_delete(StoredImage.objects.db)
-    for name in orphans():
+    for name in chain(orphans(), unclaimed_bundles()):
         # The time is asked last: a picture that is stored once more is touched, and so spared.
         if _modified(name) < before:
             found.files += 1
@@ -68,6 +68,12 @@ def orphans() -> Iterator[str]:
             # The bytes as answered of a picture that was packed are needed no more.
             if sha256 not in known or (name.startswith("originals/") and known[sha256]):
                 yield name
+
+
+def unclaimed_bundles() -> Iterator[str]:
+    """Files of brought runs that nobody is going to check any more."""
+    waiting = {brought.file_name for brought in BroughtRun.objects.waiting()}
+    yield from (n for file in _listed("brought")[1] if (n := f"brought/{file}") not in waiting)
 
 
 def collect_pictures(keys: Iterable[str]) -> Collected:

@@ -37,7 +37,7 @@ def picture_checks(
     if hashed.verdict == DIFFERENT:
         return None, [hashed]
     try:
-        picture = Picture.from_bytes(data)
+        picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
     except ImageError as error:
         return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
     stated = [row.mime, row.width, row.height, row.bytes]

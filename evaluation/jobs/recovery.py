@@ -17,6 +17,7 @@ from evaluation.errors import EditorError
 from evaluation.jobs import control
 from leaderboard import garbage, queue, score_files
 from leaderboard.models import (
+    BroughtRun,
     Chain,
     Run,
     StoredImage,
@@ -29,6 +30,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
+from leaderboard.people import counting
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -44,6 +46,7 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+    BroughtRun.objects.expired().delete()
 
 
 def recover_pictures(run_id: int) -> None:
@@ -107,6 +110,9 @@ def sweep() -> None:
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
+    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    for pk in left.values_list("pk", flat=True):
+        queue.enqueue(pk, queue.CHECK_BROUGHT, queue.GPU)
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         queue.enqueue(0, queue.COLLECT_GARBAGE, queue.GPU)
@@ -114,5 +120,7 @@ def sweep() -> None:
     Subscription.objects.expired().delete()
     if sending.due().exists():
         queue.enqueue(0, queue.DELIVER, queue.PROBES)
+    if counting.is_due():
+        queue.enqueue(0, queue.COUNT_VOTES, queue.GPU)
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

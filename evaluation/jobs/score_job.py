@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import fields
@@ -45,9 +46,10 @@ from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState
 
 log = structlog.get_logger(__name__)
 
-#: Chains taken at a time, and trips written in one transaction.
+#: Chains taken at a time, and trips written in one transaction; of large pictures fewer, for
+#: all of them are decoded at once.
 CHAINS = 4
-TRIPS = 8
+TRIPS, TRIPS_PIXELS = 8, 8_000_000
 #: A job that has caught up with playing waits for more: weights load slowly.
 LINGER_SECONDS = 120.0
 #: So many times longer than a play job's is its turn.
@@ -158,8 +160,9 @@ class ScoreJob:
             self._lose(chain, str(error))
             return
         subject = chain_subject(picture, source, first_edit, pair)
-        for begin in range(0, len(todo), TRIPS):
-            part = todo[begin : begin + TRIPS]
+        several = max(1, min(TRIPS, TRIPS_PIXELS // math.prod(source.size)))
+        for begin in range(0, len(todo), several):
+            part = todo[begin : begin + several]
             try:
                 edited = [_read(trip.edited) for trip in part]
                 restored = [_read(trip.restored) for trip in part]

@@ -26,12 +26,17 @@ from leaderboard.standings import refresh_ranks
 
 
 class RunForm(forms.ModelForm):
-    """An admin's word on flags needs a reason, which is public."""
+    """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
             raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
+        run = self.instance
+        if cleaned.get("cleared") and run.source == Run.Source.EXTERNAL and not run.verified:
+            raise forms.ValidationError(
+                {"cleared": "It was played elsewhere and did not recompute wholly: it cannot rank."}
+            )
         return cleaned
 
 

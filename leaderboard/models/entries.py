@@ -32,6 +32,7 @@ class EditingModel(models.Model):
         LOCAL = "local", "Local weights"
         ENDPOINT = "endpoint", "Submitted endpoint"
         REFERENCE = "reference", "Reference editor"
+        ELSEWHERE = "elsewhere", "Played elsewhere"
 
     class Status(models.TextChoices):
         PUBLISHED = "published", "Published"

@@ -203,10 +203,12 @@ class Run(models.Model):
         default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
     )
     cleared = models.BooleanField(
-        default=False, help_text="An admin looked at the flags and lets the run rank."
+        default=False,
+        help_text="An admin looked at the flags, or at a run that was played elsewhere, and lets "
+        "it rank.",
     )
     decision = models.CharField(
-        max_length=500, blank=True, help_text="Why an admin decided so on the flags; public."
+        max_length=500, blank=True, help_text="Why an admin decided so; public."
     )
     marks_kept = models.FloatField(
         null=True, editable=False, help_text="Median share of painted marks that came back."
@@ -316,13 +318,16 @@ class Run(models.Model):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the run takes part in the ranks of its suite."""
-        return (
-            self.complete
-            and not self.editing_model.is_reference
-            and self.source == self.Source.OURS
-            and (self.cleared or not self.flags)
-        )
+        """Whether the run takes part in the ranks of its suite.
+
+        One that was played elsewhere only by an admin's word, and only where every number of it
+        was recomputed: that shows what its pictures are worth, not whose they are.
+        """
+        if self.source == self.Source.EXTERNAL:
+            admitted = self.cleared and self.verified is True
+        else:
+            admitted = self.source == self.Source.OURS and (self.cleared or not self.flags)
+        return self.complete and not self.editing_model.is_reference and admitted
 
     @property
     def unranked_reason(self) -> str:
@@ -342,6 +347,11 @@ class Run(models.Model):
         return ""
 
     @property
+    def brought_by(self) -> str:
+        """Who brought a run that was played elsewhere; empty where an operator imported it."""
+        return str(self.provenance.get("brought_by", "")) if self.provenance else ""
+
+    @property
     def public_state(self) -> str:
         """Where a run that has ended stands for readers, in a sentence without its full stop."""
         if self.withdrawn_at and not self.published:
@@ -352,12 +362,14 @@ class Run(models.Model):
             return "Finished, not public yet"
         if self.editing_model.is_reference:
             return "Published as a yardstick, which is never ranked"
-        if self.source != self.Source.OURS:
+        if self.source != self.Source.OURS and not self.is_ranked:
             return "Published, not ranked: it was played elsewhere"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
             return "Published; a newer run stands for the model on the board"
+        if self.source == self.Source.EXTERNAL:
+            return "Published and ranked by an admin's word: it was played elsewhere"
         return "Published and ranked"
 
     @property
