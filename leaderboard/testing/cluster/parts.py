@@ -167,13 +167,17 @@ class Cluster:
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def answers(self) -> bool:
-        """Whether a page comes through the proxy."""
-        try:
-            with urllib.request.urlopen(f"{self.address}/livez", timeout=2) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
+    def answers(self, seconds: float = 90) -> bool:
+        """Whether a page comes through the proxy before so many seconds are over."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.tend()
+            try:
+                with urllib.request.urlopen(f"{self.address}/livez", timeout=5) as response:
+                    return bool(response.status == 200)
+            except OSError:
+                time.sleep(0.5)
+        return False
 
     def logs(self, last: int = 15) -> str:
         parts = []

@@ -88,3 +88,4 @@ def test_parts_are_killed_at_random_and_scores_are_the_same_to_the_byte():
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     assert "nothing differs" in done.stdout
+    assert "pages answer" in done.stdout
