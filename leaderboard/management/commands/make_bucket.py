@@ -14,9 +14,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         for alias in ("default", "cold"):
-            if alias not in settings.STORAGES or not hasattr(storages[alias], "bucket_name"):
+            storage: Any = storages[alias] if alias in settings.STORAGES else None
+            if not hasattr(storage, "bucket_name"):
                 continue
-            client, name = storages[alias].connection.meta.client, storages[alias].bucket_name
+            client, name = storage.connection.meta.client, storage.bucket_name
             if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
                 client.create_bucket(Bucket=name)
                 self.stdout.write(f"Made the bucket {name}.")
