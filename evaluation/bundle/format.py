@@ -19,6 +19,7 @@ from typing import IO, Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from evaluation.arms import Arm, ArmError
 from evaluation.bundle.rows import (
     Line,
     Link,
@@ -34,6 +35,7 @@ from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
+from evaluation.http.outside_json import can_be_stored
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
@@ -80,11 +82,13 @@ class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
     `earlier_secrets` were public before some chains were played again, the latest first;
-    `stop_after` = trips that chains are played on after their end is known, 0: to the end.
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
+    = how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
+    arm: dict[str, Any] = {}
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
@@ -346,6 +350,11 @@ class Bundle:
         try:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
+            self.arm = Arm.from_dict(self.document.run.arm)
+            if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
+                raise BundleError(f"{DOCUMENT}, run.arm: {min(odd)[:80]} is no pair of the suite")
+        except ArmError as error:
+            raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
             raise BundleError(said(error)) from None
 
@@ -455,6 +464,8 @@ def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
         found = json.loads(
             data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
         )
+        if not can_be_stored(found):
+            raise ValueError("a text in it holds a zero byte or half of a character")
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if not isinstance(found, dict):

@@ -58,6 +58,7 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 class Verification:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
+        self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
         pinned = bundle.scored_metrics
         self.scorer = Scorer([name for name in pinned if name in METRICS])
@@ -108,7 +109,7 @@ class Verification:
         cases = {
             (case.slug, repeat)
             for case in self.suite.cases
-            for repeat in range(self.suite.repeats_of(case))
+            for repeat in range(self.arm.repeats_of(self.suite.repeats_of(case)))
         }
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
         odd = [case for case in played if case not in cases]
@@ -194,11 +195,12 @@ class Verification:
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
-        drawn = [chain_seeds(secret, chain.case, chain.repeat) for secret in self.secrets]
+        mode = self.arm.seeds
+        drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for direction, half in zip(DIRECTIONS, (trip.forward, trip.backward), strict=True):
-                if half and half.seed is None:
+                if half and half.seed is None and mode != "none":
                     yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
                     seeds = [seed(trip.number, direction) for seed in drawn]
@@ -211,12 +213,12 @@ class Verification:
         before, whole = source, source is not None
         subject = Subject()
         scored: list[tuple[TripLine, Picture]] = []
+        prompts = self.arm.prompts_of(pair.slug, pair.forward, pair.backward)
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             halves: list[Picture | None] = []
-            for what, half, prompt in (
-                ("forward", trip.forward, pair.forward),
-                ("backward", trip.backward, pair.backward),
+            for what, half, prompt in zip(
+                DIRECTIONS, (trip.forward, trip.backward), prompts, strict=True
             ):
                 if half is None:
                     halves.append(None)
