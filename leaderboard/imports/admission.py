@@ -39,6 +39,8 @@ def suite_of(bundle: Bundle) -> Suite:
             f"its suite {asked.slug} v{asked.version} ({asked.content_hash[:12]}) is not a suite "
             "of this site: play one of them, whole, without --trips, --cases or --limit"
         )
+    if not bundle.arm.is_default:
+        raise BundleError("it was played in another way than the suite's own: an experiment's arm")
     if not document.pictures:
         raise BundleError("it holds no pictures, so nothing of it can be recomputed")
     wanted = {
