@@ -14,7 +14,6 @@ from leaderboard.admin import (
     subscriptions,
     suites,
     tokens,
-    users,
     votes,
 )
 
@@ -30,7 +29,6 @@ __all__ = [
     "subscriptions",
     "suites",
     "tokens",
-    "users",
     "votes",
 ]
 
