@@ -3,7 +3,6 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
-    brought_runs,
     entries,
     experiments,
     pairs,
@@ -17,6 +16,7 @@ from leaderboard.admin import (
     users,
     votes,
 )
+from leaderboard.admin.uploads import brought_runs
 
 __all__ = [
     "brought_runs",
