@@ -7,6 +7,7 @@ changes every pixel. What is accounted for here is not the edit (method §4).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -29,6 +30,10 @@ FITTING = 0.6
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # A gain is believed as far as there is contrast to tell it by.
 PRIOR = 1e-3
+# Channels are mixed, as where a picture turned grey, only if gains and offsets leave at least
+# so much, and mixing less than half of it.
+MIXING_FROM = 0.01
+MIXING_WORTH = 0.5
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
 # A wobble is found first on a small, then on a larger copy; shares of the longer side.
@@ -37,13 +42,15 @@ FLOW_SMOOTHING = 1 / 40
 MAX_WOBBLE = 0.06
 # A flow is believed less where it leaves such a difference: there something was edited.
 FLOW_DOUBT = 0.03
-# Beside the edit it must explain a tenth of what differs, and more than rounding makes: a flow
-# that finds nothing there only draws the edit into the picture around it. Measured: wobbles of
-# 4 px 0.0065 and more, drawings alone 0.0016 and less. Then edges a pixel apart are not told
-# apart.
-FLOW_WORTH = 0.1
-FLOW_LEAST_GAIN = 0.004
+# Beside the edit it must explain a part of what differs, and more than rounding makes: a flow
+# that finds nothing there only draws the edit into the picture around it. That is judged where
+# neither grain counts, which any flow explains a little, nor edges a pixel apart. Measured:
+# wobbles explain at least half, and 0.002; noise, JPEG and drawings alone nothing.
+FLOW_WORTH = 0.3
+FLOW_LEAST_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
+# Nor does a wobble bring colours from further than this; a share of the longer side.
+FLOW_REACH = 1 / 32
 # Smaller pictures have nothing to tell a wobble by.
 FLOW_LEAST = 64
 
@@ -133,39 +140,66 @@ def recoloured(pictures: Aligned) -> Aligned:
     unclipped = usable & ((y > 0.03) & (y < 0.97)).all(axis=2)
     if unclipped.mean() >= 0.3:
         usable = unclipped
-    gain, offset = _colour_fit(x[usable], y[usable]) if usable.any() else (np.ones(3), np.zeros(3))
-    before = np.clip(gain.astype(np.float32) * pictures.before + offset.astype(np.float32), 0, 1)
-    return replace(pictures, before=before)
+    if not usable.any():
+        return pictures
+    matrix, offset = _colour_fit(x[usable], y[usable])
+    before = pictures.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
+    return replace(pictures, before=np.clip(before, 0, 1))
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Each channel's gain and offset from x to y, by the pixels that fit best."""
-    found = []
+    """The matrix and the offset that take the colours of x to those of y, where they fit best.
+
+    Each channel has its own gain; channels mix only where gains cannot explain the colours.
+    """
     # Least squares go astray where an edit is large: they start once from no change, and
     # once from all pixels, and the better end counts.
-    for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
-        for _ in range(8):
-            error = _colour_error(x, y, gain, offset)
-            fitting = error <= np.quantile(error, FITTING)
-            gain, offset = _least_squares(x[fitting], y[fitting])
-        error = np.sort(_colour_error(x, y, gain, offset))
-        left = float(error[: max(1, int(FITTING * len(error)))].mean())
-        found.append((left, gain, offset))
-    _, gain, offset = min(found, key=lambda fit: fit[0])
-    return gain, offset
+    starts = ((np.eye(3), np.zeros(3)), _gains(x, y))
+    left, *fitted = min((_trimmed(x, y, start, _gains) for start in starts), key=lambda f: f[0])
+    if left > MIXING_FROM:
+        left_mixed, *mixed = _trimmed(x, y, _mixing(x, y), _mixing)
+        if left_mixed < MIXING_WORTH * left:
+            fitted = mixed
+    return fitted[0], fitted[1]
 
 
-def _colour_error(x: Floats, y: Floats, gain: Floats, offset: Floats) -> Floats:
-    error: Floats = np.abs(np.clip(gain * x + offset, 0, 1) - y).sum(axis=1)
+def _trimmed(
+    x: Floats,
+    y: Floats,
+    start: tuple[Floats, Floats],
+    fit_colours: Callable[[Floats, Floats], tuple[Floats, Floats]],
+) -> tuple[float, Floats, Floats]:
+    """What is left of the difference, the matrix and the offset, by the pixels that fit best."""
+    matrix, offset = start
+    for _ in range(8):
+        error = _colour_error(x, y, matrix, offset)
+        fitting = error <= np.quantile(error, FITTING)
+        matrix, offset = fit_colours(x[fitting], y[fitting])
+    error = np.sort(_colour_error(x, y, matrix, offset))
+    return float(error[: max(1, int(FITTING * len(error)))].mean()), matrix, offset
+
+
+def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Floats:
+    error: Floats = np.abs(np.clip(x @ matrix.T + offset, 0, 1) - y).sum(axis=1)
     return error
 
 
-def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def _gains(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """A gain and an offset for each channel, by least squares."""
     middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
     together = ((x - middle_x) * (y - middle_y)).mean(axis=0)
     gain = (together + PRIOR) / (np.square(x - middle_x).mean(axis=0) + PRIOR)
     gain = np.clip(gain, *GAINS)
-    return gain, np.clip(middle_y - gain * middle_x, *OFFSETS)
+    return np.diag(gain), np.clip(middle_y - gain * middle_x, *OFFSETS)
+
+
+def _mixing(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """A matrix and an offset for all channels together, by least squares."""
+    middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
+    products = (x - middle_x).T @ (x - middle_x) / len(x) + PRIOR * np.eye(3)
+    together = (x - middle_x).T @ (y - middle_y) / len(x) + PRIOR * np.eye(3)
+    matrix: Floats = np.linalg.solve(products, together).T
+    return matrix, middle_y - matrix @ middle_x
 
 
 def equally_sharp(pictures: Aligned) -> Aligned:
@@ -186,29 +220,49 @@ def equally_sharp(pictures: Aligned) -> Aligned:
     return min((pictures, *blurred), key=lambda found: found.rest)
 
 
-def unwobbled(pictures: Aligned) -> Aligned:
-    """With the second picture pulled straight, where a smooth wobble explains what differs.
+def unwobbled(pictures: Aligned) -> Aligned | None:
+    """With the second picture pulled straight; None where no smooth wobble explains what differs.
 
-    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth:
-    no object can be made or hidden by it.
+    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth.
     """
-    import cv2
-
     height, width = pictures.inside.shape
     side = max(height, width)
     if side < FLOW_LEAST:
-        return pictures
+        return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
         flow = _refined(pictures, flow, min(1.0, small_side / side))
-    straight = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
-    if pictures.rest - straight.rest < max(FLOW_WORTH * pictures.rest, FLOW_LEAST_GAIN):
-        return pictures
-    blurred = (
-        cv2.GaussianBlur(v, (0, 0), FLOW_BLUR * side) for v in (straight.before, straight.after)
+    pulled = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
+    wobbly, straight = (_without_grain(found) for found in (pictures, pulled))
+    explained = wobbly.rest - straight.rest
+    worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
+    return straight if explained >= worth else None
+
+
+def foreign(pictures: Aligned) -> Aligned:
+    """With every pixel of the first brought as near to the second as its surroundings allow.
+
+    A wobble only moves colours about, so what still differs is no wobble: a flow may shrink
+    a drawn object to nothing, but cannot say where its colours came from.
+    """
+    import cv2
+
+    pictures = _without_grain(pictures)
+    radius = max(1, round(FLOW_REACH * max(pictures.inside.shape)))
+    around = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
+    least, most = cv2.erode(pictures.before, around), cv2.dilate(pictures.before, around)
+    return replace(pictures, before=np.clip(pictures.after, least, most))
+
+
+def _without_grain(pictures: Aligned) -> Aligned:
+    """Both pictures blurred alike, a little."""
+    import cv2
+
+    sigma = FLOW_BLUR * max(pictures.inside.shape)
+    before, after = (
+        np.asarray(cv2.GaussianBlur(v, (0, 0), sigma)) for v in (pictures.before, pictures.after)
     )
-    before, after = map(np.asarray, blurred)
-    return replace(straight, before=before, after=after)
+    return replace(pictures, before=before, after=after)
 
 
 def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:

@@ -19,6 +19,7 @@ from evaluation.images import fit
 from evaluation.measuring.alignment import (
     Aligned,
     equally_sharp,
+    foreign,
     moved,
     registered,
     unaligned,
@@ -144,8 +145,20 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     pictures = unaligned(before, after)
     # What the model did to the whole picture only takes differences away when it is
     # accounted for, so that need not be tried where there are few.
-    if _top(pictures.blocks) >= TOP:
-        pictures = unwobbled(equally_sharp(registered(pictures)))
+    if _top(pictures.blocks) < TOP:
+        return _judged(pictures)
+    pictures = equally_sharp(registered(pictures))
+    straight = unwobbled(pictures)
+    if straight is None:
+        return _judged(pictures)
+    # Of a picture that wobbles the edit is what differs when it is straight, or what no
+    # wobble could have brought there.
+    verdict = _judged(straight)
+    return verdict if verdict.seen else _judged(foreign(pictures))
+
+
+def _judged(pictures: Aligned) -> ChangeSeen:
+    """Whether some blocks changed much, and much more than the others."""
     top, median = _top(pictures.blocks), float(np.median(pictures.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
     return ChangeSeen(seen, {"top": top, "median": median, "registered": float(pictures.moved)})
