@@ -7,7 +7,6 @@ changes every pixel. What is accounted for here is not the edit (method §4).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -27,13 +26,15 @@ REST = 0.8
 # Colours are fitted on a small copy, to the part that fits best: the edit is not in it.
 COLOUR_SIDE = 64
 FITTING = 0.6
+SETTLED = 0.98  # a round that betters the fit by less is the last
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # A gain is believed as far as there is contrast to tell it by.
 PRIOR = 1e-3
-# Channels are mixed, as where a picture turned grey, only if gains and offsets leave at least
-# so much, and mixing less than half of it.
-MIXING_FROM = 0.01
-MIXING_WORTH = 0.5
+# Colours may also have paled, to half or to grey, where that leaves less than half of what
+# gains and offsets leave; of nine tenths of the picture, since few of its colours may be bright.
+PALER = (0.5, 1.0)
+PALER_FITTING, PALER_WORTH = 0.9, 0.5
+LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
 # A wobble is found first on a small, then on a larger copy; shares of the longer side.
@@ -148,35 +149,37 @@ def recoloured(pictures: Aligned) -> Aligned:
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The matrix and the offset that take the colours of x to those of y, where they fit best.
+    """The matrix and the offset that take the colours of x to those of y, where they fit best."""
+    gain, offset = _gain_fit(x, y)
+    matrix = np.diag(gain)
+    least = _left(_colour_error(x, y, matrix, offset), PALER_FITTING)
+    for share in PALER:
+        paled = (1 - share) * np.eye(3) + share * LIGHT
+        gain, paler_offset = _gain_fit(x @ paled.T, y)
+        paler = gain[:, None] * paled
+        left = _left(_colour_error(x, y, paler, paler_offset), PALER_FITTING)
+        if left < PALER_WORTH * least:
+            matrix, offset, least = paler, paler_offset, left / PALER_WORTH
+    return matrix, offset
 
-    Each channel has its own gain; channels mix only where gains cannot explain the colours.
-    """
+
+def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Each channel's gain and offset from x to y, by the pixels that fit best."""
+    found = []
     # Least squares go astray where an edit is large: they start once from no change, and
     # once from all pixels, and the better end counts.
-    starts = ((np.eye(3), np.zeros(3)), _gains(x, y))
-    left, *fitted = min((_trimmed(x, y, start, _gains) for start in starts), key=lambda f: f[0])
-    if left > MIXING_FROM:
-        left_mixed, *mixed = _trimmed(x, y, _mixing(x, y), _mixing)
-        if left_mixed < MIXING_WORTH * left:
-            fitted = mixed
-    return fitted[0], fitted[1]
-
-
-def _trimmed(
-    x: Floats,
-    y: Floats,
-    start: tuple[Floats, Floats],
-    fit_colours: Callable[[Floats, Floats], tuple[Floats, Floats]],
-) -> tuple[float, Floats, Floats]:
-    """What is left of the difference, the matrix and the offset, by the pixels that fit best."""
-    matrix, offset = start
-    for _ in range(8):
-        error = _colour_error(x, y, matrix, offset)
-        fitting = error <= np.quantile(error, FITTING)
-        matrix, offset = fit_colours(x[fitting], y[fitting])
-    error = np.sort(_colour_error(x, y, matrix, offset))
-    return float(error[: max(1, int(FITTING * len(error)))].mean()), matrix, offset
+    for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
+        left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
+        for _ in range(8):
+            fitting = error <= np.quantile(error, FITTING)
+            gain, offset = _least_squares(x[fitting], y[fitting])
+            error = _colour_error(x, y, np.diag(gain), offset)
+            left, before = _left(error, FITTING), left
+            if left > SETTLED * before:
+                break
+        found.append((left, gain, offset))
+    _, gain, offset = min(found, key=lambda fit: fit[0])
+    return gain, offset
 
 
 def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Floats:
@@ -184,22 +187,18 @@ def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Float
     return error
 
 
-def _gains(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """A gain and an offset for each channel, by least squares."""
+def _left(error: Floats, share: float) -> float:
+    """The mean error of the share of pixels that fit best."""
+    count = max(1, int(share * len(error)))
+    return float(np.partition(error, count - 1)[:count].mean())
+
+
+def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
     together = ((x - middle_x) * (y - middle_y)).mean(axis=0)
     gain = (together + PRIOR) / (np.square(x - middle_x).mean(axis=0) + PRIOR)
     gain = np.clip(gain, *GAINS)
-    return np.diag(gain), np.clip(middle_y - gain * middle_x, *OFFSETS)
-
-
-def _mixing(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """A matrix and an offset for all channels together, by least squares."""
-    middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
-    products = (x - middle_x).T @ (x - middle_x) / len(x) + PRIOR * np.eye(3)
-    together = (x - middle_x).T @ (y - middle_y) / len(x) + PRIOR * np.eye(3)
-    matrix: Floats = np.linalg.solve(products, together).T
-    return matrix, middle_y - matrix @ middle_x
+    return gain, np.clip(middle_y - gain * middle_x, *OFFSETS)
 
 
 def equally_sharp(pictures: Aligned) -> Aligned:
@@ -227,16 +226,16 @@ def unwobbled(pictures: Aligned) -> Aligned | None:
     """
     height, width = pictures.inside.shape
     side = max(height, width)
-    if side < FLOW_LEAST:
+    wobbly = _without_grain(pictures)
+    worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
+    if side < FLOW_LEAST or wobbly.rest < worth:
         return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
         flow = _refined(pictures, flow, min(1.0, small_side / side))
     pulled = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
-    wobbly, straight = (_without_grain(found) for found in (pictures, pulled))
-    explained = wobbly.rest - straight.rest
-    worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
-    return straight if explained >= worth else None
+    straight = _without_grain(pulled)
+    return straight if wobbly.rest - straight.rest >= worth else None
 
 
 def foreign(pictures: Aligned) -> Aligned:
