@@ -74,10 +74,8 @@ def kept_inside(loss: Cells, card: Cells, footprint: Mask) -> float:
 
 def lost_share(loss: Cells, card: Cells) -> Cells:
     """Cell by cell how much is lost: 0 is nothing, 1 as much as on a blank card."""
-    share: Cells = _lost(*(cells.astype(np.float64) for cells in (loss, card)), card).astype(
-        np.float32
-    )
-    return share
+    share = _lost(loss.astype(np.float64), card.astype(np.float64), card)
+    return share.astype(np.float32)
 
 
 def _lost(
