@@ -23,7 +23,7 @@ from evaluation.images import Picture
 from evaluation.shell.commands.editors import find_editor, own_editor
 from evaluation.shell.commands.play import Terms, check_budget, new_player, open_run, play_on
 from evaluation.shell.commands.report import reported
-from evaluation.shell.commands.score import new_scorer, read_scores, results_table, scored
+from evaluation.shell.commands.score import new_scorer, results_table, scored
 from evaluation.shell.commands.suites import find_suite as suite
 from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.shell.own_editors import as_editor, place_of
@@ -31,7 +31,7 @@ from evaluation.shell.player import Paused
 from evaluation.shell.report import Report
 from evaluation.shell.results import MetricResult, run_results
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import RunScores, read_scores
 from evaluation.shell.suite_parts import part_of
 
 __all__ = [
@@ -185,6 +185,7 @@ def evaluate(
     max_edits: int | None = None,
     attempts: int = 5,
     secret: str | None = None,
+    stop_after: int = 0,
     on_trip: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Results:
     """Play a suite with an editor, score it, and return the results.
@@ -195,6 +196,8 @@ def evaluate(
     of a case, picture or pair) take a part of it. With the same `out` an interrupted
     evaluation goes on; without, the run lasts as long as the results. A paid model is not
     asked about: give `budget` (USD) or `max_edits`, and Paused is raised when it is reached.
+    With `stop_after` chains are scored while they are played, and stopped so many trips after
+    their end is known (3 is a good number): fewer edits, the same half-life.
     `judge` is a vision-language model to be asked about the trips that people read: its name,
     or its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
     environment. `on_trip` is called after every trip that is played, with its chain, number,
@@ -207,7 +210,7 @@ def evaluate(
     scorer = new_scorer(",".join(metrics) if metrics is not None else None)
     aside = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
     path = Path(out) if out else Path(aside.name if aside else "") / "run"
-    run = open_run(path, part, record, secret)
+    run = open_run(path, part, record, secret, stop_after)
     with run.playing():
         player = new_player(run, chosen, record, terms)
         play_on(player, record, on_trip=lambda chain: on_trip and on_trip(_trip(chain)))

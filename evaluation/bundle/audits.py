@@ -35,7 +35,7 @@ class _Audits:
     def __init__(self, bundle: Bundle, scorer: Scorer, unable: Mapping[str, str]) -> None:
         self.bundle, self.scorer, self.unable = bundle, scorer, unable
         self.document, self.suite = bundle.document, bundle.suite
-        self.secrets = self.document.run.secrets
+        self.secrets, self.stop_after = self.document.run.secrets, self.document.run.stop_after
         self.cases = {case.slug: case for case in self.suite.cases}
         self.sources = {row.slug: row for row in self.document.sources}
         self.trips = {
@@ -51,7 +51,7 @@ class _Audits:
         if len(self.secrets) == 1:  # else some were drawn anew, see `_drawn`
             found = [
                 [audit.case, audit.repeat, audit.number, audit.kind]
-                for audit in plan(self.secrets[0], self.suite, len(lines))
+                for audit in plan(self.secrets[0], self.suite, len(lines), self.stop_after)
             ]
             stated = [[line.case, line.repeat, line.number, line.kind] for line in lines]
             yield compared("run", "which audits", sorted(stated), sorted(found))
@@ -77,7 +77,7 @@ class _Audits:
         stated = [line.repeat, line.number, line.seed]
         drawn = {
             secret: [
-                *where_drawn(secret, case, self.suite),
+                *where_drawn(secret, case, self.suite, self.stop_after),
                 None if line.seed is None else audit.seed(secret),
             ]
             for secret in self.secrets

@@ -23,7 +23,7 @@ from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
-from evaluation.images import EXTENSIONS, MAX_BYTES
+from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
 FORMAT = 2
@@ -87,11 +87,13 @@ class ModelLine(Line):
 class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
-    `earlier_secrets` were public before some chains were played again, the latest first.
+    `earlier_secrets` were public before some chains were played again, the latest first;
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
+    stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
@@ -123,13 +125,18 @@ class RunLine(Line):
 
 
 class FileRow(Row):
-    """A picture's file."""
+    """A picture's file.
+
+    `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
+    same pixels, with that hash.
+    """
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]
     height: Annotated[int, Field(gt=0)]
     bytes: Annotated[int, Field(gt=0)]
+    packed_sha256: Sha256 | None = None
 
 
 class SourceLine(FileRow, Line):
@@ -176,7 +183,7 @@ class TripLine(Line):
 class ChainLine(Line):
     case: Slug
     repeat: Annotated[int, Field(ge=0, le=1000)]
-    outcome: Literal["completed", "refused", "blank", "failed", "lost"]
+    outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
     outcome_text: Short
     results: dict[Slug, dict[str, Any]]
     trips: list[TripLine]
@@ -222,7 +229,7 @@ class StandingLine(Line):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number
+    auc: Number | None
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: list[Number | None]
@@ -326,21 +333,26 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, method: int) -> None:
 class Bundle:
     """A checked bundle. Pictures are read one at a time, when they are asked for."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
+    def __init__(
+        self,
+        archive: zipfile.ZipFile,
+        max_document: int = MAX_DOCUMENT,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        self._archive, self.max_pixels = archive, max_pixels
         self._entries = {
             match[1]: info
             for info in archive.infolist()
             if (match := NAME.fullmatch(info.filename))
         }
-        data = _content(archive, archive.getinfo(DOCUMENT), MAX_DOCUMENT)
+        data = _content(archive, archive.getinfo(DOCUMENT), max_document)
         #: As it was written, for digests: a number in other digits than ours is a text here.
         self.raw = _parsed(data, _as_written)
         try:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
         except ValidationError as error:
-            raise BundleError(_said(error)) from None
+            raise BundleError(said(error)) from None
 
     def __enter__(self) -> Self:
         return self
@@ -369,15 +381,26 @@ class Bundle:
         return None if info is None else _content(self._archive, info, MAX_BYTES)
 
 
-def read(path: Path) -> Bundle:
-    """The bundle in this file; BundleError says what is wrong with it."""
+def read(
+    file: Path | IO[bytes],
+    *,
+    max_directory: int = MAX_DIRECTORY,
+    max_document: int = MAX_DOCUMENT,
+    max_pixels: int = MAX_PIXELS,
+) -> Bundle:
+    """The bundle in this file; BundleError says what is wrong with it.
+
+    Of a stranger's less is read: `max_document` bytes of JSON, pictures of `max_pixels`.
+    """
+    name = file.name if isinstance(file, Path) else "the file"
     try:
-        archive = archives.open_archive(path, max_directory=MAX_DIRECTORY)
+        archive = archives.open_archive(file, max_directory=max_directory)
     except ArchiveError as error:
-        raise BundleError(f"{path.name} is not a bundle: {error}") from None
+        raise BundleError(f"{name} is not a bundle: {error}") from None
     try:
-        _check_entries(archive, path.stat().st_size)
-        return Bundle(archive)
+        size = file.stat().st_size if isinstance(file, Path) else file.seek(0, 2)
+        _check_entries(archive, size)
+        return Bundle(archive, max_document, max_pixels)
     except ArchiveError as error:
         archive.close()
         raise BundleError(str(error)) from None
@@ -454,7 +477,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
         raise BundleError(f"{DOCUMENT}, suite: {error}") from None
 
 
-def _said(error: ValidationError) -> str:
+def said(error: ValidationError) -> str:
     """The first thing that does not fit, and where it stands."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])

@@ -25,10 +25,12 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
+from evaluation.bundle.numbers import measured
+from evaluation.bundle.stops import stop_checks
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
@@ -40,14 +42,8 @@ from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.run_secret import DIRECTIONS, chain_seeds, commitment
-from evaluation.statistics.events import Case
-from evaluation.statistics.standings import (
-    MeasuredChain,
-    ScoredTrip,
-    chain_numbers,
-    measured_chain,
-    standings,
-)
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
 
 #: What a trip did to the picture, whether or not its edit was seen.
 DONE = ("reframed", "step", "from_source")
@@ -67,7 +63,15 @@ class Verification:
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
         self.secrets = self.document.run.secrets
+        #: What the sources give here, by picture and metric, once they are checked.
+        self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.deaf = self._deaf()
+        #: Witnesses that look here and whose word ends chains, but who were not asked.
+        self.unheard = [
+            name
+            for name, witness in self.scorer.panel.witnesses.items()
+            if witness.gates and name not in self._witnesses
+        ]
         self.scorer.panel.keep(self._witnesses.keys() - self.deaf.keys())
 
     @property
@@ -80,6 +84,7 @@ class Verification:
         yield from self._sources()
         yield from self._chains()
         yield from audit_checks(self.bundle, self.scorer, self.unable)
+        yield from stop_checks(self.bundle)
         yield from self._drift()
         yield from self._statistics()
 
@@ -91,6 +96,9 @@ class Verification:
         for line in ("suite", "model", "run"):
             yield digest_check(line, raw[line])
         yield compared("suite", "content hash", stated, found)
+        if (method := self.document.run.method_version) != METHOD_VERSION:
+            why = f"made by method {method[:20]}, here is {METHOD_VERSION}: play and score it anew"
+            yield Check("run", "method version", DIFFERENT, why)
         if told := self.document.run.commitments:
             drawn = [commitment(secret) for secret in reversed(self.secrets)]
             yield compared("run", "secret", told, drawn)
@@ -109,6 +117,18 @@ class Verification:
         else:
             count = f"{len(played)} of {len(cases)} played"
             yield Check("run", "chains", EQUAL, count)
+        for chain in self.document.chains:
+            numbers = [trip.number for trip in chain.trips]
+            whole = [trip for trip in chain.trips if trip.forward and trip.backward]
+            why = ""
+            if numbers != list(range(1, min(len(numbers), self.suite.trips) + 1)):
+                why = f"they are not trips 1 to {self.suite.trips} at most, each once"
+            elif chain.outcome == "completed" and len(whole) < self.suite.trips:
+                why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
+            elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
+                why = "a trip came back and was not measured"
+            if why:
+                yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
     # Pictures and what is measured on them.
 
@@ -119,7 +139,10 @@ class Verification:
         calibrations = list(
             zip(self.bundle.raw["calibrations"], self.document.calibrations, strict=True)
         )
+        used = {case.picture for case in self.suite.cases}
         for picture in self.suite.pictures:
+            if picture.slug not in used and picture.slug not in rows:
+                continue  # of a part of a suite: nothing rests on it
             line = f"source {picture.slug}"
             source, checks = self._picture(line, rows.get(picture.slug))
             yield from checks
@@ -132,6 +155,7 @@ class Verification:
                 if source and own
                 else {}
             )
+            self.calibrations[picture.slug] = made
             for raw, row in own:
                 line = f"calibration {row.picture} by {row.metric}"
                 yield digest_check(line, raw)
@@ -309,14 +333,13 @@ class Verification:
                     yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
                     continue
                 for line, chain in chains:
-                    own, found = line.results.get(metric), chain_numbers(chain, trips)
                     what = f"retention and events by {metric}"
-                    yield compared(f"chain {line.name}", what, own, found)
+                    found = _as_kept(chain_numbers(chain, trips))
+                    yield compared(f"chain {line.name}", what, line.results.get(metric), found)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    # As JSON gives it back: tuples are lists there.
-                    found = json.loads(json.dumps(standing.numbers))
+                    found = _as_kept(standing.numbers)
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
@@ -326,31 +349,8 @@ class Verification:
             )
 
     def _measured(self, metric: str) -> list[tuple[ChainLine, MeasuredChain]] | None:
-        """Every chain by this metric; None where the metric does not cover what was scored."""
-        suite = self.suite
         calibrations = {r.picture: r for r in self.document.calibrations if r.metric == metric}
-        cases = {case.slug: case for case in suite.cases}
-        found = []
-        for line in self.document.chains:
-            case = cases[line.case]
-            pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
-            calibration = calibrations.get(case.picture)
-            chain = measured_chain(
-                metric,
-                Case(case.picture, case.pair, pair.category, kind),
-                line.repeat,
-                line.outcome,
-                [
-                    ScoredTrip(t.number, t.scores.get(metric), t, scored=t.step is not None)
-                    for t in line.trips
-                ],
-                calibration.blank if calibration else None,
-                calibration.ladder if calibration else {},
-            )
-            if chain is None:
-                return None
-            found.append((line, chain))
-        return found
+        return measured(self.suite, metric, calibrations, self.document.chains)
 
     def _standing(self, key: tuple[str, float, str], row: Any, found: dict[str, Any]) -> Check:
         line = bundles.standing_name(*key)
@@ -401,3 +401,9 @@ class Verification:
     def _tolerance(self, metric: str) -> tuple[float, float]:
         network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
         return NETWORK if network else CLASSICAL
+
+
+def _as_kept(numbers: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back: tuples are lists there."""
+    kept: dict[str, Any] = json.loads(json.dumps(numbers))
+    return kept

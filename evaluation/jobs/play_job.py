@@ -51,6 +51,7 @@ from evaluation.jobs.writer import (
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.statistics.stopping import has_converged, may_stop, stopped
 from leaderboard import queue
 from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
@@ -203,7 +204,7 @@ class PlayJob:
             if isinstance(event, AnswerReceived):
                 self.last_answer = time.monotonic()
                 self._fresh_trips |= event.half.direction == "backward"
-            if isinstance(event, ChainEnded) and self._more:
+            if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 self._due["claim"] = 0.0
         if self.writer.over_budget and not self.writer.closing:
             self._pause("budget", self.writer.over_budget)
@@ -250,8 +251,18 @@ class PlayJob:
         self._more = len(chains) == free
         for work in self._works(chains):
             self.writer.works[work.chain.pk] = work
-            self._to_begin.append(work)
+            if outcome := self._stopped(work):
+                self._write([ChainEnded(work, outcome)])
+            else:
+                self._to_begin.append(work)
         return bool(chains)
+
+    def _stopped(self, work: ChainInPlay) -> str:
+        """How a claimed chain ends at once, since it needs no more trips; else empty."""
+        played, known = work.chain.trips_played, work.chain.known_at
+        if not work.stop_after or work.before or played >= self.trips:
+            return ""
+        return stopped(played, known, work.pictures, work.stop_after)
 
     def _begin_some(self) -> None:
         """Start the threads of claimed chains."""
@@ -267,7 +278,8 @@ class PlayJob:
         for audit in Audit.objects.filter(chain__in=played, outcome=Audit.Outcome.PLANNED):
             audits[audit.chain_id][audit.number] = audit
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
-        for trip in trips.filter(number__gte=min(played.values(), default=0)):
+        first = min(played.values(), default=0) - self.run.stop_after
+        for trip in trips.filter(number__gte=first).order_by("number"):
             last[trip.chain_id, trip.number] = trip
         works = [
             self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
@@ -275,6 +287,13 @@ class PlayJob:
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
+            if may_stop(work.chain.case.pair_slug, self.run.suite.core):
+                work.stop_after = self.run.stop_after
+            work.pictures = [
+                (trip.edited_id or "", trip.restored_id or "")
+                for (chain, number), trip in last.items()
+                if chain == work.chain.pk and number <= work.chain.trips_played
+            ]
         return works
 
     def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
@@ -341,7 +360,7 @@ class PlayJob:
             )
             if position.before:
                 self._audit(work, edit, position.before, position.picture)
-            before = position.picture
+            before, edited = position.picture, work.picture.pk
             halves = round_trips(
                 edit,
                 position,
@@ -362,7 +381,13 @@ class PlayJob:
                     return
                 work.step_on()
                 if half.direction == "forward":
+                    edited = stored.pk
                     self._audit(work, edit, before, picture)
+                else:
+                    work.pictures.append((edited, stored.pk))
+                    if half.number < self.trips and has_converged(work.pictures, work.stop_after):
+                        put(ChainEnded(work, Outcome.CONVERGED))
+                        return
                 before = picture
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import structlog
 from django.conf import settings
-from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
 from evaluation.editors import Editor
@@ -18,6 +17,7 @@ from evaluation.errors import EditorError
 from evaluation.jobs import control
 from leaderboard import garbage, queue, score_files
 from leaderboard.models import (
+    BroughtRun,
     Chain,
     Run,
     StoredImage,
@@ -30,6 +30,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
+from leaderboard.people import counting
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -45,6 +46,7 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+    BroughtRun.objects.expired().delete()
 
 
 def recover_pictures(run_id: int) -> None:
@@ -63,7 +65,7 @@ def recover_pictures(run_id: int) -> None:
             (trip.edited, trip.edited_notes),
             (trip.restored, trip.restored_notes),
         ):
-            if stored is None or default_storage.exists(stored.name):
+            if stored is None or stored.storage.exists(stored.name):
                 continue
             if _fetched(editor, stored, notes.get(KEPT_AT)):
                 fetched += 1
@@ -85,7 +87,9 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False
-    write(stored.name, data)
+    write(stored.original_name, data)
+    if stored.packed_sha256:
+        StoredImage.objects.filter(pk=stored.pk).update(packed_sha256="", packed_bytes=0)
     return True
 
 
@@ -106,6 +110,9 @@ def sweep() -> None:
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
+    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    for pk in left.values_list("pk", flat=True):
+        queue.enqueue(pk, queue.CHECK_BROUGHT, queue.GPU)
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         queue.enqueue(0, queue.COLLECT_GARBAGE, queue.GPU)
@@ -113,5 +120,7 @@ def sweep() -> None:
     Subscription.objects.expired().delete()
     if sending.due().exists():
         queue.enqueue(0, queue.DELIVER, queue.PROBES)
+    if counting.is_due():
+        queue.enqueue(0, queue.COUNT_VOTES, queue.GPU)
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

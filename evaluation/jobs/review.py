@@ -16,7 +16,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import half_errors
 from evaluation.witnesses.panel import Verdict
 from leaderboard.models import Audit, Chain, Run, Trip
-from leaderboard.models.runs import Outcome
+from leaderboard.models.runs import WELL
 
 #: What an honest model does now and then; more often is a pattern.
 AT_LEAST_CHAINS = 2
@@ -110,9 +110,7 @@ def _hint(name: str, text: str, signed: list[tuple[Chain, Sign]]) -> dict[str, A
 def _alike(chains: list[Chain]) -> list[dict[str, Any]]:
     """Whether different sources got the same answer: one chain of each is looked at."""
     by_picture = {
-        chain.case.picture_id: chain
-        for chain in reversed(chains)
-        if chain.outcome == Outcome.COMPLETED
+        chain.case.picture_id: chain for chain in reversed(chains) if chain.outcome in WELL
     }
     chosen = Trip.objects.filter(chain__in=by_picture.values(), number=1, edited__isnull=False)
     trips = chosen.select_related("edited", "chain__case")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import fields
@@ -38,15 +39,17 @@ from evaluation.measuring.trip_measures import (
     measure_trip,
 )
 from evaluation.metrics.base import Subject
+from evaluation.statistics.stopping import may_stop
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
-#: Chains taken at a time, and trips written in one transaction.
+#: Chains taken at a time, and trips written in one transaction; of large pictures fewer, for
+#: all of them are decoded at once.
 CHAINS = 4
-TRIPS = 8
+TRIPS, TRIPS_PIXELS = 8, 8_000_000
 #: A job that has caught up with playing waits for more: weights load slowly.
 LINGER_SECONDS = 120.0
 #: So many times longer than a play job's is its turn.
@@ -129,6 +132,10 @@ class ScoreJob:
             return False
         finally:
             retry_database(lambda: Chain.objects.release_scores(self.token))
+            if self.run.stop_after:
+                # Some wait to hear whether they go on.
+                self.run.refresh_from_db(fields=["state"])
+                control.enqueue_play(self.run)
 
     def _should_leave(self) -> bool:
         """Whether it is time to let somebody else come first."""
@@ -153,8 +160,9 @@ class ScoreJob:
             self._lose(chain, str(error))
             return
         subject = chain_subject(picture, source, first_edit, pair)
-        for begin in range(0, len(todo), TRIPS):
-            part = todo[begin : begin + TRIPS]
+        several = max(1, min(TRIPS, TRIPS_PIXELS // math.prod(source.size)))
+        for begin in range(0, len(todo), several):
+            part = todo[begin : begin + several]
             try:
                 edited = [_read(trip.edited) for trip in part]
                 restored = [_read(trip.restored) for trip in part]
@@ -225,11 +233,19 @@ class ScoreJob:
             trip.scored_at = now
         Trip.objects.bulk_update(trips, _MEASURED)
         Score.objects.bulk_create(scores, ignore_conflicts=True)
+        if self._stops(chain) and (headline := next(iter(self.versions.values()), None)):
+            # With the count of scored trips, at once: whoever plays goes by both.
+            mine = Chain.objects.filter(pk=chain.pk)
+            mine.update(known_at=standings.known_at(chain, headline))
         Run.objects.filter(pk=self.run.pk).update(
             trips_scored=F("trips_scored") + len(trips), progress_at=now
         )
         # The other chains of this claim are waited for, not dead.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
+
+    def _stops(self, chain: Chain) -> bool:
+        """Whether the chain may be stopped once its end is known."""
+        return bool(self.run.stop_after) and may_stop(chain.case.pair_slug, self.run.suite.core)
 
     def _calibrate(self, picture: SourcePicture, source: Picture) -> None:
         """Have each metric's blank card and JPEG ladder of this picture in the database."""

@@ -28,6 +28,7 @@ from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database
 from evaluation.round_trips import Half, following
 from evaluation.run_secret import Direction, Seed
+from evaluation.statistics.stopping import last_trip
 from leaderboard.models import Audit, Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
 from leaderboard.models.runs import ChainState
 
@@ -64,6 +65,10 @@ class ChainInPlay:
     seed: Seed
     #: What the trip began with, where the chain goes on in the middle of one.
     before: StoredImage | None = None
+    #: Trips that it is played on after its end is known; 0: to the end.
+    stop_after: int = 0
+    #: The hashes of both answers of its last trips.
+    pictures: list[tuple[str, str]] = field(default_factory=list)
     #: Its audits that are still to be made, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
     #: Whether the call that it asks for belongs to an audit.
@@ -343,6 +348,28 @@ class RunWriter:
             return {event.work: None for event in asked}
         if not asked:
             return {}
+        beyond = self._beyond(asked)
+        asked = [event for event in asked if event.work not in beyond]
+        return dict.fromkeys(beyond) | self._granted(asked, sums)
+
+    def _beyond(self, asked: Sequence[CallRequested]) -> set[ChainInPlay]:
+        """Those that would begin a trip which is not to be played, or not before more is scored."""
+        begin = {
+            event.work.chain.pk: event.work
+            for event in asked
+            if event.work.stop_after and event.work.asks_for == "forward"
+        }
+        rows = Chain.objects.filter(pk__in=begin).values_list("pk", "known_at", "trips_scored")
+        return {
+            work
+            for key, known, scored in (rows if begin else ())
+            if (work := begin[key]).number
+            > last_trip(known, scored, work.stop_after, self.run.suite.trips)
+        }
+
+    def _granted(
+        self, asked: Sequence[CallRequested], sums: Sums
+    ) -> dict[ChainInPlay, float | None]:
         price = self.run.editing_model.price_per_edit or Decimal(0)
         room = len(asked)
         if self.run.budget_calls is not None or self.run.budget_usd is not None:

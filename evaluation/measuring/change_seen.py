@@ -26,6 +26,8 @@ from evaluation.measuring.alignment import (
     unwobbled,
 )
 from evaluation.measuring.registration import Floats, Values, registrations
+from evaluation.metrics.networks.memory import is_large
+from evaluation.metrics.psnr import mse
 
 # Exact pairs: the least correlation with the truth, and the most of the untouched picture
 # beside it; in no half of the picture may there be more of that than of the truth.
@@ -79,8 +81,11 @@ def moved_enough(distance: float, identity_drift: float) -> bool:
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
     """Whether the answer is the truth, and not the untouched picture with some truth in it."""
     truth = operators.apply(operator, before)
-    x, y = (_values(fit(image, truth.size)) for image in (before, after))
-    t = _values(truth)
+    before, after = (fit(image, truth.size) for image in (before, after))
+    truth_mse = mse(np.asarray(after), np.asarray(truth))
+    # What is compared are shapes: large pictures tell them as well at half their size.
+    factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
+    x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
     candidates = (plain, *(moved(plain, warp) for warp in registrations(t, y)))
     best = max(candidates, key=_correlation_inside)
@@ -91,7 +96,7 @@ def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen
         "to_input": correlation(y, x),
         "untouched": whole,
         "untouched_half": half,
-        "truth_mse": float(np.square(y - t).mean(dtype=np.float64)),
+        "truth_mse": truth_mse,
     }
     seen = to_truth >= MATCH and whole <= UNTOUCHED and half <= UNTOUCHED_HALF
     return ChangeSeen(seen, measure)

@@ -20,6 +20,7 @@ from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
 from evaluation.metrics.base import Subject
+from evaluation.metrics.psnr import mse
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.panel import Panel
 
@@ -123,8 +124,7 @@ def _from_input(before: Picture, answer: Picture) -> float:
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
-    difference = np.subtract(a, b, dtype=np.int16).astype(np.float32)
-    return math.sqrt(float(np.square(difference).mean(dtype=np.float64))) / 255
+    return math.sqrt(mse(a, b))
 
 
 def half_errors(number: int, trip: Measured) -> list[HalfErrors]:

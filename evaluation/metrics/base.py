@@ -125,6 +125,9 @@ class Metric:
 class DirectMetric(Metric, ABC):
     """A metric that measures pictures itself."""
 
+    #: Whether what it makes of a source is many times the picture: of a large one it is not held.
+    holds_much: ClassVar[bool] = False
+
     def inapplicable(self, subject: Subject) -> str | None:
         """Why it has nothing to say of this subject; None when it has."""
         return None

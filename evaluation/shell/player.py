@@ -31,7 +31,8 @@ class Player:
     """Plays one run with one editor; `budget` and `price` (of one edit) are in USD.
 
     `max_edits` is how many edits may be asked for in all, tries of the same edit included.
-    `share` are the chains to play, where others are another machine's.
+    `share` are the chains to play, where others are another machine's; `until` says after
+    which trip a chain is left as it is for now, `is_over` how one ends that needs no more.
     """
 
     folder: RunFolder
@@ -43,6 +44,8 @@ class Player:
     max_edits: int | None = None
     audits: Sequence[Audit] = ()
     share: Collection[str] | None = None
+    until: Callable[[PlayedChain], int] | None = None
+    is_over: Callable[[PlayedChain], str] = lambda chain: ""
     on_half: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     on_interrupt: Callable[[], None] = lambda: None
@@ -71,6 +74,7 @@ class Player:
         After an interruption the edits in flight are finished and kept, since
         they are paid for; a second one drops them.
         """
+        self.stop.clear()
         todo = shuffled(self.folder.secret, (chain.slug for chain in self.waiting), str)
         pool = ThreadPoolExecutor(max_workers=max(1, self.parallel))
         futures = {pool.submit(self._play_chain, slug) for slug in todo}
@@ -126,11 +130,16 @@ class Player:
                 self.folder.end(slug, "failed", error.message)
                 return
             if half is None:
-                self.folder.end(slug, "completed")
+                if len(self.folder.chains[slug].trips) >= self.folder.suite.trips:
+                    self.folder.end(slug, "completed")
                 return
-            self.on_half(self.folder.add(slug, half))
+            chain = self.folder.add(slug, half)
+            self.on_half(chain)
             if is_blank(half.answer.picture.image):
                 self.folder.end(slug, "blank", f"the {half.direction} answer is one colour")
+                return
+            if outcome := self.is_over(chain):
+                self.folder.end(slug, outcome)
                 return
 
     def _halves(self, chain: PlayedChain) -> Iterator[Half]:
@@ -143,7 +152,7 @@ class Player:
             position,
             forward=pair.forward,
             backward=pair.backward,
-            trips=folder.suite.trips,
+            trips=self.until(chain) if self.until else folder.suite.trips,
             seed=chain_seeds(folder.secret, chain.case, chain.repeat),
             annotations=self._annotations(chain),
         ):

@@ -42,10 +42,14 @@ class MetricResult:
 def run_results(
     suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL
 ) -> dict[str, MetricResult]:
-    """The results of one run, the headline first; a metric that was not run is not there."""
+    """The results of one run, the headline first.
+
+    A metric that was not run is not there, nor one that chains were stopped before: what it
+    would say of them is not known.
+    """
     found = {}
     for metric in in_order(scores.metrics):
-        chains = scores.results(suite, metric)
+        chains = _told(suite, scores, metric, level)
         if not chains:
             continue
         (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite))
@@ -57,8 +61,14 @@ def compared(
     suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
 ) -> list[Placing]:
     """Several runs of one suite in the board's order, by a metric that all of them have."""
-    chains = {name: scores.results(suite, metric) for name, scores in runs.items()}
+    chains = {name: _told(suite, scores, metric, level) for name, scores in runs.items()}
     return board(chains, suite.trips, level, keys=keys(suite)) if all(chains.values()) else []
+
+
+def _told(suite: Suite, scores: RunScores, metric: str, level: float) -> list[ChainResult]:
+    """The run's chains; none where the end of one is not known by this metric."""
+    chains = scores.results(suite, metric)
+    return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
 
 
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ whatever a crash leaves can be played on.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -248,6 +249,21 @@ class RunFolder:
         if picture.sha256 != half.sha256:
             raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
         return picture
+
+    def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
+        """An answer as it arrived, checked against its hash and not decoded."""
+        file = self._folder(chain) / half.file
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise RunFolderError(f"{file}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return data
+
+    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
+        """What an audit sent."""
+        return _read_picture(self._folder(chain) / audit.sent)
 
     def pair(self, chain: PlayedChain) -> EditPair:
         return self.suite.pair_by_slug[chain.pair]

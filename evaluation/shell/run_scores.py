@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -72,10 +73,21 @@ class RunScores:
                 continue
             pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
             case = Case(chain.picture, chain.pair, pair.category, kind)
-            measured = chain.measured(case, metric, self.pictures[chain.picture].get(metric))
+            calibration = self.pictures[chain.picture].get(metric)
+            measured = chain.measured(case, metric, calibration, suite.trips)
             if measured:
                 found.append(measured.result)
         return found
+
+
+def read_scores(folder: RunFolder) -> RunScores | None:
+    """The scores that lie in the folder; None where there are none of use."""
+    try:
+        data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
+        scores = RunScores.from_dict(data)
+    except (OSError, ValueError):
+        return None
+    return scores if scores.suite == folder.suite.content_hash else None
 
 
 def score_run(
@@ -124,9 +136,9 @@ def score_run(
             if key not in calibrations:
                 calibrations[key] = calibrated(scorer, source, chain_subject(wanted))
             pictures[chain.picture] = calibrations[key]
-        scored = score_chain(
-            scorer, source, _trips(folder, chain, on_trip), folder.pair(chain), wanted
-        )
+        trips = _trips(folder, chain, on_trip)
+        known = before.chains.get(chain.slug) if before else None
+        scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
         chains[chain.slug] = replace(
             scored,
             picture=chain.picture,

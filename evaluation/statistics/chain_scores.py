@@ -50,9 +50,9 @@ class ChainScores:
         return cls(**fields)
 
     def measured(
-        self, case: Case, metric: str, calibration: Calibration | None
+        self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """The chain by one metric; None where it was not run, or says nothing of this chain."""
+        """The chain of up to `until` trips by one metric; None where it says nothing of it."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -63,7 +63,14 @@ class ChainScores:
             )
         ]
         return measured_chain(
-            metric, case, self.repeat, self.outcome, trips, calibration.blank, calibration.ladder
+            metric,
+            case,
+            self.repeat,
+            self.outcome,
+            trips,
+            calibration.blank,
+            calibration.ladder,
+            until,
         )
 
 
@@ -73,10 +80,15 @@ def score_chain(
     trips: Iterable[TripPictures],
     pair: EditPair,
     picture: SourcePicture | None = None,
+    known: ChainScores | None = None,
 ) -> ChainScores:
-    """The scores of one chain, whoever played it; `picture` is what a suite says of its source."""
+    """The scores of one chain, whoever played it; `picture` is what a suite says of its source.
+
+    What is `known` of its first trips, by the same scorer, is not computed again.
+    """
     measures: list[TripMeasures] = []
     restored: list[str] = []
+    done = known.restored if known else ()
     rest = iter(trips)
     first = next(rest, None)
     face = scorer.only_face(source) if picture is None else None
@@ -85,16 +97,26 @@ def score_chain(
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
         for edited, back in joined([first] if first else [], rest):
-            measures.append(measure_trip(source, before, edited, back, pair, scorer.panel, subject))
+            place = len(restored)
             restored.append(back.sha256)
+            if tuple(restored) != done[: place + 1]:
+                made = measure_trip(source, before, edited, back, pair, scorer.panel, subject)
+                measures.append(made)
+                yield back
             before = back
-            yield back
 
     scores = scorer.score(source, measured_on_the_way(), subject)
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)
     ]
+    distances = scores.distances
+    if known and (kept := len(restored) - len(measures)):
+        measures = [*known.trips[:kept], *measures]
+        distances = {
+            name: None if values is None else [*(known.distances[name] or ())[:kept], *values]
+            for name, values in distances.items()
+        }
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
@@ -102,7 +124,7 @@ def score_chain(
         repeat=0,
         outcome=COMPLETED,
         restored=tuple(restored),
-        distances={n: None if v is None else tuple(v) for n, v in scores.distances.items()},
+        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
         trips=tuple(measures),
         signs=tuple(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"

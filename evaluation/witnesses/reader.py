@@ -92,9 +92,9 @@ class Reader(AmountWitness):
         kept = [n for n, before in zip(steps, [0, *steps[:-1]], strict=True) if n and n != before]
         return "".join(self._alphabet[n - 1] for n in kept)
 
-    @cached_property
+    @property
     def _parts(self) -> tuple[bytes, bytes]:
-        """The network that finds lines, and the one that reads them."""
+        """The network that finds lines, and the one that reads them; not held beside them."""
         data = weights.locate(self.weights)[0].read_bytes()
         begin = 8 + int.from_bytes(data[:8], "little")
         return data[8:begin], data[begin:]

@@ -2,9 +2,31 @@
 
 from django.contrib import admin
 
-from leaderboard.admin import entries, pairs, pictures, runs, submissions, suites, tokens
+from leaderboard.admin import (
+    brought_runs,
+    entries,
+    pairs,
+    pictures,
+    runs,
+    studies,
+    submissions,
+    suites,
+    tokens,
+    votes,
+)
 
-__all__ = ["entries", "pairs", "pictures", "runs", "submissions", "suites", "tokens"]
+__all__ = [
+    "brought_runs",
+    "entries",
+    "pairs",
+    "pictures",
+    "runs",
+    "studies",
+    "submissions",
+    "suites",
+    "tokens",
+    "votes",
+]
 
 # Lists fit a small screen without it; the first page and the crumbs lead everywhere.
 admin.site.enable_nav_sidebar = False

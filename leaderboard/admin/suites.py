@@ -157,7 +157,10 @@ class SuiteAdmin(SimpleHistoryAdmin):
     frozen_fieldsets = (
         (None, {"fields": ("title", "slug", "version", "status", "content_hash", "frozen_at")}),
         ("Play", {"fields": ("trips", "size", "repeats", "case_count", "changes")}),
-        ("How it is shown", {"fields": ("description", "importance", "next_steps", "seen_at")}),
+        (
+            "How it is shown",
+            {"fields": ("description", "importance", "stop_after", "next_steps", "seen_at")},
+        ),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:

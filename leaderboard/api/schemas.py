@@ -53,7 +53,7 @@ class StandingOut(Schema):
     half_life_interval: Interval | None = Field(description="95 %; None: too few pictures.")
     usable_trips: float
     usable_trips_interval: Interval | None
-    auc: float
+    auc: float | None = Field(description="None: chains were stopped, their end known.")
     auc_interval: Interval | None
     rank: int | None = Field(description="Models that cannot be told apart share a rank.")
     rank_low: int | None
@@ -209,6 +209,10 @@ class RunOut(Schema):
     decision: str = Field(description="What that person decided, and why.")
     edits_done: int
     edits_total: int
+    stop_after: int = Field(
+        description="Trips that chains are played on after their end is known; 0: to the end."
+    )
+    edits_saved: int = Field(description="Not asked for: the end of their chains was known.")
     calls: int
     spent_usd: float
     seconds_per_edit: float | None

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,12 +74,12 @@ def invent(data: Path, models: int) -> None:
 
 
 def environment(data: Path) -> dict[str, str]:
-    return {**os.environ, "DATA_DIR": str(data), "LOG_LEVEL": "WARNING", "DEBUG": "0"}
+    return {**os.environ, "DATA_DIR": str(data), "LOG_LEVEL": "ERROR", "DEBUG": "0"}
 
 
 @contextmanager
-def server(data: Path) -> Iterator[str]:
-    """The site as `manage.py up` serves it."""
+def server(data: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The site as `manage.py up` serves it; `more` settings by their variables."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,7 +90,7 @@ def server(data: Path) -> Iterator[str]:
             *("--threads", "4", "--preload", "--log-level", "error", "--no-control-socket"),
         ],
         cwd=ROOT,
-        env=environment(data),
+        env=environment(data) | dict(more or {}),
     )
     address = f"http://127.0.0.1:{port}"
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.statistics import levels
 from leaderboard import formatting
+from leaderboard.board import people_column
 from leaderboard.board.filters import BoardFilters
 from leaderboard.models import EditingModel, Run, Standing
 
@@ -139,6 +140,8 @@ class Column:
     text: Callable[[Any], str] = str
     #: What it says in grey where the value is not known; without it, what `text` makes of None.
     unknown: str = ""
+    #: Only on the page where a model has a value.
+    optional: bool = False
     #: Marked below this value.
     low: float = -math.inf
     #: A partial for cells that are more than a number; it gets `row`, `head` and `trips`.
@@ -192,9 +195,19 @@ class Head:
     under: list[Head]
 
 
-def on_page() -> list[Column]:
-    """The columns of the page's table, in their order."""
-    return [column for column in COLUMNS if column.label and not column.under]
+def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
+    """The columns of the page's table, in their order; of these rows, if any are given."""
+    found = [column for column in COLUMNS if column.label and not column.under]
+    if rows is None:
+        return found
+    rows = list(rows)
+    return [
+        column
+        for column in found
+        if not column.optional
+        or column.name == sort.removeprefix("-")
+        or any(column.value(row) is not None for row in rows)
+    ]
 
 
 def sort_columns() -> dict[str, Column]:
@@ -209,9 +222,11 @@ def api_columns() -> list[Column]:
     return [column for column in COLUMNS if column.in_api]
 
 
-def heads(filters: BoardFilters, semantic: str | None) -> list[Head]:
+def heads(
+    filters: BoardFilters, semantic: str | None, rows: Iterable[BoardRow] | None = None
+) -> list[Head]:
     """The heads of the page's columns; `semantic` is the metric of that column."""
-    return [_head(column, filters, semantic) for column in on_page()]
+    return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
 
 
 def semantic_of(rows: Iterable[BoardRow]) -> str | None:
@@ -429,6 +444,29 @@ COLUMNS: tuple[Column, ...] = (
         label="Picture kept",
         template=f"{CELLS}/curve.html",
         head="",
+    ),
+    Column(
+        name="people",
+        field="people_prefer",
+        value=lambda row: people_column.Preferred.of(row.run),
+        help="The share of blind pairs that people decide for it, ties halved; never part of the half-life.",
+        decimals=4,
+        label="People",
+        text=people_column.in_words,
+        unknown="–",
+        optional=True,
+    ),
+    Column(
+        name="people_low",
+        value=lambda row: people_column.low(row.run),
+        help="Lower end of the 95 % interval of what people prefer.",
+        decimals=4,
+    ),
+    Column(
+        name="people_high",
+        value=lambda row: people_column.high(row.run),
+        help="Upper end of the 95 % interval of what people prefer.",
+        decimals=4,
     ),
     Column(
         name="p_first",

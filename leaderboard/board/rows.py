@@ -35,7 +35,7 @@ def runs_of(suite: Suite) -> list[Run]:
         Run.objects.public()
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
-        .select_related("editing_model")
+        .select_related("editing_model", "people")
         .defer("provenance", "editing_model__options", "editing_model__api_key")
         .order_by("-current", "-created_at")
     )
@@ -175,13 +175,16 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     if run.source == Run.Source.EXTERNAL:
         if run.verified is None:
             return "Played elsewhere, not checked yet"
-        return f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
+        words = f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
+        return f"{words}; {run.decision}" if run.decision else words
     if reason := run.unranked_reason:
         return f"{reason[:1].upper()}{reason[1:]}"
     label = formatting.metric_label(filters.metric)
     scored = filters.metric in run.scored_metrics
     if scored and measured:
         return f"Scored by another version of {label}"
+    if scored and run.edits_saved:
+        return f"Stopped when its end was known: by {label} it is not"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 

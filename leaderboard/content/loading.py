@@ -27,6 +27,7 @@ from leaderboard.models import (
 )
 
 IMPORTANCE = {draft.slug: draft.importance for draft in suite_builder.SHIPPED}
+STOP_AFTER = {draft.slug: draft.stop_after for draft in suite_builder.SHIPPED}
 
 
 @dataclass
@@ -140,6 +141,7 @@ def store_suite(
     row.title, row.description = suite.title, suite.description
     row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
     row.importance = row.importance or IMPORTANCE.get(suite.slug, 0)
+    row.stop_after = row.stop_after or STOP_AFTER.get(suite.slug, 0)
     row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
     row.definition, row.content_hash = suite.to_dict(), suite.content_hash
     row.save()

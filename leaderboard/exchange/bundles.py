@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from django.core.files.storage import default_storage
 from django.db.models import Count, Prefetch, Sum
 
 from evaluation.bundle import format as bundles
+from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -32,16 +32,7 @@ MODEL_FIELDS = (
     *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
     *("licence", "homepage", "paper_url", "code_url", "is_reference"),
 )
-STANDING_FIELDS = (
-    *("level", "scope", "half_life", "half_life_low", "half_life_high", "has_interval"),
-    *("usable_trips", "usable_trips_low", "usable_trips_high", "auc", "auc_low", "auc_high"),
-    *("median", "usable_by_trip", "curve", "survival", "incidence", "counts"),
-)
 AUDIT_FIELDS = ("number", "kind", "outcome", "words", "seed", "seconds", "finding")
-#: Of a standing's details, those that need no other rows to be understood.
-DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
-#: Options that are nobody else's business: where a private endpoint is, and what it is sent.
-PRIVATE = ("url", "headers", "api_key", "extra")
 
 #: Of each half: what it cost, and in how many attempts.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
@@ -49,8 +40,7 @@ Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
     """The bundle of a finished run, with its pictures or without; same run, same bytes."""
-    document = bundles.sealed(_document(run, pictures=pictures))
-    bundles.write(file, document, _pictures(run) if pictures else ())
+    writing.write(file, _document(run, pictures=pictures), _pictures(run) if pictures else ())
 
 
 def pictures_size(run: Run) -> int:
@@ -73,7 +63,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         "suite": {"definition": run.suite.definition},
         "model": {name: getattr(model, name) for name in MODEL_FIELDS}
         | {
-            "options": {k: v for k, v in model.options.items() if k not in PRIVATE},
+            "options": writing.public(model.options),
             "price_per_edit": _text(model.price_per_edit),
         },
         "run": {
@@ -88,6 +78,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "decision": run.decision,
             "marks_kept": run.marks_kept,
             "loss_under_audit": run.loss_under_audit,
+            "stop_after": run.stop_after,
             "changed_elsewhere": run.changed_elsewhere,
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
@@ -96,7 +87,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "method_version": METHOD_VERSION,
         },
         "sources": [
-            {"slug": picture.slug} | _file(picture.stored)
+            {"slug": picture.slug} | writing.file_row(picture.stored)
             for picture in _sources(run)
             if picture.stored
         ],
@@ -159,24 +150,15 @@ def _trip(
         seed = trip.edited_seed if direction == "forward" else trip.restored_seed
         cost, attempts = ledger[chain.pk, trip.number, direction]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, "seed": seed, **_file(stored), **facts}
+        return {"prompt": prompt, "seed": seed, **writing.file_row(stored), **facts}
 
-    return {
-        "number": trip.number,
-        "forward": half("forward", trip.edited, chain.case.forward),
-        "backward": half("backward", trip.restored, chain.case.backward),
-        "reframed": trip.reframed,
-        "change_seen": trip.change_seen,
-        "change_measure": trip.change_measure,
-        "step": trip.step,
-        "from_source": trip.from_source,
-        "because": trip.because,
-        "worst_place": trip.worst_place,
-        "undo": trip.undo,
-        "evidence": trip.evidence,
-        "damage": trip.damage,
-        "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
-    }
+    return writing.trip_line(
+        trip.number,
+        half("forward", trip.edited, chain.case.forward),
+        half("backward", trip.restored, chain.case.backward),
+        trip,
+        {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
+    )
 
 
 def _audits(run: Run) -> list[dict[str, Any]]:
@@ -190,8 +172,8 @@ def _audits(run: Run) -> list[dict[str, Any]]:
             | {
                 "case": audit.chain.case.slug,
                 "repeat": audit.chain.repeat,
-                "sent": _file(audit.sent) if audit.sent else None,
-                "answer": _file(audit.answer) if audit.answer else None,
+                "sent": writing.file_row(audit.sent) if audit.sent else None,
+                "answer": writing.file_row(audit.answer) if audit.answer else None,
                 "cost": cost,
                 "attempts": attempts,
             }
@@ -210,17 +192,7 @@ def _ledger(run: Run) -> Ledger:
 
 def _standings(run: Run) -> list[dict[str, Any]]:
     rows = run.standings.select_related("metric").order_by("metric__name", "level", "scope")
-    return [
-        {"metric": row.metric.name}
-        | {name: getattr(row, name) for name in STANDING_FIELDS}
-        | {"details": {k: v for k, v in row.details.items() if k in DETAILS}}
-        for row in rows
-    ]
-
-
-def _file(stored: StoredImage) -> dict[str, Any]:
-    names = ("sha256", "mime", "width", "height", "bytes")
-    return {name: getattr(stored, name) for name in names}
+    return [writing.standing_line(row.metric.name, vars(row)) for row in rows]
 
 
 def _stored(run: Run) -> list[StoredImage]:
@@ -239,8 +211,8 @@ def _stored(run: Run) -> list[StoredImage]:
 
 def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
     for stored in _stored(run):
-        with default_storage.open(stored.name) as file:
-            yield bundles.picture_name(stored.sha256, stored.mime), file.read()
+        data = stored.data()
+        yield bundles.picture_name(stored.sha256, stored.kept_mime), data
 
 
 def _text(value: Any) -> str | None:

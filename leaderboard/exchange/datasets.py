@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.core.files.storage import default_storage
 from django.db.models import Prefetch
 from django.utils import timezone
 
@@ -184,8 +183,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
 def _keep(out: Path, kept: set[str], *pictures: StoredImage | None) -> None:
     for stored in pictures:
         if stored is not None and stored.pk not in kept:
-            with default_storage.open(stored.name) as file:
-                (out / _name(stored)).write_bytes(file.read())
+            (out / _name(stored)).write_bytes(stored.data())
             kept.add(stored.pk)
 
 

@@ -30,6 +30,8 @@ class Pages(Sitemap):
             "news",
             "tour",
             "robustness",
+            "vote",
+            "agreement",
             "suites",
             "methodology",
             "about",

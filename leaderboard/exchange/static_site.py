@@ -26,6 +26,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.exchange.sitemaps import SITEMAPS
+from leaderboard.visitors import OWN_REQUEST
 
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"
@@ -73,6 +74,7 @@ class Freezer:
         self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
         self.client = Client(headers={"host": self.host})
+        self.client.defaults[OWN_REQUEST] = "yes"
         self.seen: set[str] = set()
         self.todo: deque[str] = deque()
         self.found = Frozen()

@@ -26,6 +26,11 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
 
+    def ready(self) -> ChainQuerySet:
+        """But those that must be scored before it is known whether they go on."""
+        scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
+        return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
+
     def in_flight(self) -> ChainQuerySet:
         """Chains that a living worker plays."""
         return self.filter(state=ChainState.PLAYING, lease_until__gte=Now())
@@ -60,7 +65,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         # take the last free place.
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
-        chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
+        chosen = self.free().ready().filter(run=run).exclude(pk__in=list(besides))
         chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
@@ -135,6 +140,9 @@ class Chain(models.Model):
     score_lease_until = models.DateTimeField(null=True)
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
+    known_at = models.PositiveSmallIntegerField(
+        null=True, help_text="The trip by which its end is known, at every level."
+    )
     # By the headline at the default level, for pages that choose among all chains.
     cause = models.CharField(
         max_length=20, blank=True, help_text="What ended it; censored: usable to the end."

@@ -11,7 +11,7 @@ from leaderboard.models.chains import Trip
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Curation, SourceImage, SuitePicture
-from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
+from leaderboard.models.uploads import UploadedChain, UploadedPicture
 
 
 def visible_pictures(user: Any) -> QuerySet[StoredImage]:

@@ -16,6 +16,7 @@ from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
 from evaluation.content.placement import PLACES
+from evaluation.statistics.stopping import MOST
 from leaderboard.models.pictures import StoredImage
 
 
@@ -300,6 +301,12 @@ class Suite(models.Model):
     importance = models.SmallIntegerField(
         default=0, help_text="The board opens on the most important suite that has results."
     )
+    stop_after = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(MOST)],
+        help_text="What new runs begin with: trips that a chain is played on after its end is "
+        "known; 0 plays all to the end. It saves edits and changes no rank.",
+    )
     published_elsewhere = models.BooleanField(
         default=False,
         help_text="Results of others, shown with their source, never mixed into our ranks.",
@@ -324,7 +331,7 @@ class Suite(models.Model):
     history = HistoricalRecords(excluded_fields=["definition"])
 
     #: What may still change once the suite is frozen: how it is shown, not what it is.
-    MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "updated_at"})
+    MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "stop_after", "updated_at"})
 
     class Meta:
         ordering = ("-importance", "slug", "-version")

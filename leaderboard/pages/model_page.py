@@ -30,6 +30,8 @@ REGIMES = {
 }
 OUTCOMES = {
     "completed": "played to the end",
+    "known": "stopped, their end known",
+    "converged": "stopped, nothing changed any more",
     "refused": "refused",
     "blank": "ended by a blank picture",
     "failed": "ended without a usable answer",

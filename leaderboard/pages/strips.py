@@ -266,6 +266,8 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     if life.cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the picture is still there {formatting.after(trips)}."
+    if life.cause == "stopped":
+        return "It was stopped before half was lost by this metric: when that is, is not known."
     if life.cause in CROSSED:
         return f"{CROSSED[life.cause]} after {lasted}."
     over = f"after {lasted}" if life.time else "at once"

@@ -70,7 +70,7 @@ def rebuild(run: Run) -> None:
         if not _is_selective(metric.name):
             played = run.suite.cases.values_list("picture__slug", "pair_slug", "repeats")
             wanted = {(picture, pair, n) for picture, pair, times in played for n in range(times)}
-            complete = complete or is_complete([one for _, one in measured], wanted)
+            complete = complete or is_complete([one for _, one in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
@@ -189,6 +189,7 @@ def _measure(
             ],
             calibration.blank if calibration else None,
             calibration.ladder if calibration else {},
+            run.suite.trips,
         )
         if one is None:
             return None

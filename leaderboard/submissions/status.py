@@ -113,15 +113,20 @@ def estimate(submission: Submission) -> Estimate:
     return model.estimate_on(submission.suite)
 
 
+#: What is said where chains are stopped.
+FEWER = " Fewer where pictures wear out early: a chain ends soon after its end is known."
+
+
 def cost(submission: Submission) -> str:
     """What a run will cost the submitter: calls, money where a price was given, and time."""
     known = estimate(submission)
     money = "" if known.usd is None else f", {known.usd:,.2f} USD at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
-        f"{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
+        f"{'At most ' if known.stop_after else ''}{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
         f"{at_once} at once that takes about {duration(known.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
+        f"{FEWER if known.stop_after else ''}"
     )
 
 

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import BoardRow, Head
-from leaderboard.models import Standing
+from leaderboard.models import PeopleStanding, Standing
 
 if TYPE_CHECKING:
     from evaluation.statistics.comparison import Difference
@@ -40,7 +40,7 @@ def of(number: int, one: str) -> str:
 
 
 @register.filter
-def half_life_interval(standing: Standing, trips: int) -> str:
+def half_life_interval(standing: Standing | PeopleStanding, trips: int) -> str:
     """The interval of a standing's half-life; empty where none was computed."""
     if not standing.has_interval:
         return ""
@@ -50,6 +50,12 @@ def half_life_interval(standing: Standing, trips: int) -> str:
 @register.filter
 def usable_interval(standing: Standing) -> str:
     return formatting.interval(standing.usable_trips_low, standing.usable_trips_high)
+
+
+@register.filter
+def people_interval(people: PeopleStanding) -> str:
+    """The interval of the share of pairs won, in percent."""
+    return formatting.interval(people.share_low, people.share_high, 100, 0)
 
 
 @register.filter

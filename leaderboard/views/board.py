@@ -109,7 +109,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
             filters,
         ),
         "axis": inline_svg.axis_ticks(filters.suite.trips),
-        "heads": heads(filters, semantic_of(rows)),
+        "heads": heads(filters, semantic_of(rows), rows),
         "query": filters.query(),
         "every": filters.query(every=True),
         "everything": filters.query(scope="all", **NO_CHOICE),

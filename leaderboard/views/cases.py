@@ -189,7 +189,7 @@ def _goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
     life = strips.lived(chain, metric)
     if life is None:
         return (False, (False, 0.0), 0.0)
-    return (True, life.order, chain.results[metric].get("auc", 0.0))
+    return (True, life.order, chain.results[metric].get("auc") or 0.0)
 
 
 def _line(

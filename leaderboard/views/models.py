@@ -48,7 +48,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     runs = list(
         Run.objects.visible_to(request.user)
         .filter(editing_model=model)
-        .select_related("suite")
+        .select_related("suite", "people")
         .defer("suite__definition")
         .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     )

@@ -89,7 +89,7 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 
     def goodness(chain: Chain) -> tuple[Any, ...]:
         life = strips.lived(chain, metric)
-        auc = chain.results.get(metric, {}).get("auc", 0.0)
+        auc = chain.results.get(metric, {}).get("auc") or 0.0
         return (life.order, auc) if life else ((False, -1.0), 0.0)
 
     return sorted(chains, key=goodness, reverse=order == "best")

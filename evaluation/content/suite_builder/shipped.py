@@ -67,6 +67,7 @@ SHIPPED = (
         slug="lite",
         version=2,
         importance=20,
+        stop_after=3,
         title="Lite",
         description="A first ranking for little money: forty cases of eight categories, a third "
         "of them played twice to see how much chance there is in a result.",
@@ -89,6 +90,7 @@ SHIPPED = (
     Draft(
         slug="standard",
         importance=30,
+        stop_after=3,
         title="Standard",
         description="The suite of the board: people, things and places, photographed, painted, "
         "rendered and generated, with eight categories of edits, each of the same weight.",
@@ -111,6 +113,7 @@ SHIPPED = (
     Draft(
         slug="portraits",
         importance=15,
+        stop_after=3,
         title="Portraits",
         description="People only, since that is what people edit, and where a small change "
         "makes another person.",

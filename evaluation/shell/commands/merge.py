@@ -20,7 +20,7 @@ of it; where both came to an end by different pictures, that is refused."""
 EPILOG = """\
 example:
   convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
-SAME = ("editor", "options", "secret")
+SAME = ("editor", "options", "secret", "stop_after")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
     merged = RunFolder.open(out)
     ends = [str(share.header.get("ended", "")) for share in shares]
-    for name in ("name", "slug", "provenance"):
+    for name in ("name", "slug", "stop_after", "provenance"):
         if name in first.header:
             merged.header[name] = first.header[name]
     merged.header["begun"] = min(str(share.header["begun"]) for share in shares)

@@ -19,6 +19,7 @@ from evaluation.estimate import Estimate, estimate
 from evaluation.retries import Attempt, Limits
 from evaluation.run_secret import new_secret
 from evaluation.shell.commands.editors import add_choice, chosen_editors
+from evaluation.shell.commands.score import new_scorer
 from evaluation.shell.commands.suites import find_suite
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.printing import (
@@ -32,7 +33,9 @@ from evaluation.shell.printing import (
     table,
 )
 from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.stopped_run import Rounds, saved, stop_after
 from evaluation.shell.suite_parts import Shard, part_of
+from evaluation.statistics.stopping import MOST
 
 HELP = "play an editor on a suite: forward and backward, again and again"
 DESCRIPTION = """\
@@ -104,6 +107,13 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         help="pause before more edits are asked for, tries included",
     )
     money.add_argument("--yes", action="store_true", help="do not ask before it costs money")
+    parser.add_argument(
+        "--stop-after",
+        type=_stop_after,
+        metavar="K",
+        help="score while playing, and stop a chain K trips after its end is known at every level "
+        "(3 is a good number): usable trips and half-life stay what a full run gives",
+    )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
 
@@ -118,6 +128,7 @@ class Terms:
     price: float | None = None
     max_edits: int | None = None
     shard: Shard | None = None
+    stop_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,7 @@ class Played:
             "edits": self.folder.edits_done,
             "outcomes": self.outcomes,
             "spent": round(self.spent, 4),
+            "saved_edits": saved(self.folder),
             "paused": self.paused,
         }
 
@@ -163,6 +175,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"next: convergebench report {' '.join(str(p.folder.path) for p in runs)}")
     elif not runs[0].paused:
         say(f"{runs[0].folder.path}: {runs[0].folder.edits_done} edits, {_counts(runs[0])}")
+        if not_asked := saved(runs[0].folder):
+            say(f"{not_asked} edits were not asked for: the end of their chains was known")
         say(f"next: convergebench score {runs[0].folder.path}")
     pause_if_any(runs)
     return 0
@@ -180,13 +194,18 @@ def pause_if_any(runs: list[Played]) -> None:
 def play_all(args: argparse.Namespace) -> list[Played]:
     """Play with everybody who was named; one who pauses does not stop the next."""
     suite = part_of(find_suite(args.suite), args.trips, args.cases, args.limit)
-    terms = Terms(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard)
+    terms = Terms(
+        *(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard),
+        args.stop_after or 0,
+    )
     chosen = chosen_editors(args)
     for _, record in chosen:
         check_budget(record, terms)
     # All folders first: a wrong one is told before anything is paid.
     folders = [
-        open_run(_out(args, record, suite), suite, record, _secret(args, record, suite))
+        open_run(
+            _out(args, record, suite), suite, record, _secret(args, record, suite), terms.stop_after
+        )
         for _, record in chosen
     ]
     return [
@@ -235,6 +254,13 @@ def _shard(text: str) -> Shard:
         return Shard.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _stop_after(text: str) -> int:
+    number = at_least_one(text)
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"at most {MOST}")
+    return number
 
 
 def check_budget(record: dict[str, Any], terms: Terms) -> None:
@@ -307,24 +333,32 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
         "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
     )
     try:
-        player.play()
+        if stop_after(folder):
+            Rounds(player, new_scorer(None)).play()
+        else:
+            player.play()
     finally:
         bar.close()
 
 
-def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
+def open_run(
+    out: Path, suite: Suite, record: dict[str, Any], secret: str | None, stop: int = 0
+) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
             out, suite, editor=record["editor"], options=record["options"], secret=secret
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
+        folder.header["stop_after"] = stop
         folder.save()
         return folder
     folder = RunFolder.open(out)
     mine = {"editor": record["editor"], "options": record["options"]}
     if secret:
         mine["secret"] = secret
+    if stop:
+        mine["stop_after"] = stop
     for name, value in mine.items():
         if folder.header.get(name) != value:
             raise CommandError(
@@ -353,6 +387,7 @@ def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
         player.parallel,
         calls_per_minute=record["calls_per_minute"],
         chains=max(1, len(waiting)),
+        stop_after=stop_after(folder),
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.shell.commands.score import add_metrics, new_scorer, read_scores, scored
+from evaluation.shell.commands.score import add_metrics, new_scorer, scored
 from evaluation.shell.printing import CommandError, say, say_json
 from evaluation.shell.report import Report, ReportedRun
 from evaluation.shell.report.markdown import as_markdown
 from evaluation.shell.results import ranks
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import RunScores, read_scores
 
 HELP = "write curves, half-lives and picture strips as one HTML page"
 DESCRIPTION = """\

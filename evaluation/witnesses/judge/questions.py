@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -193,6 +194,7 @@ def words(pair: EditPair) -> dict[str, str]:
     return {"forward": pair.forward, "backward": pair.backward}
 
 
+@cache
 def prompts_hash() -> str:
     """Of everything that any question says, and of the answers' forms."""
     told = [[question.name, question.text, question.schema] for question in QUESTIONS]

@@ -353,7 +353,9 @@ def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client
     def better(document: dict[str, Any]) -> None:
         document["chains"][0]["trips"][0]["scores"]["ssim"] *= 0.5
 
-    said = imported(altered(path, better), "--model", "liar")
+    with pytest.raises(CommandError, match="picture-0--flip, trip 1, digest: the line was altered"):
+        imported(altered(path, better), "--model", "liar")
+    said = imported(altered(path, better), "--model", "liar", "--anyway")
     assert "picture-0--flip, trip 1, digest" in said
     verified = Run.objects.filter(source=Run.Source.EXTERNAL).order_by("pk")
     assert list(verified.values_list("verified", flat=True)) == [None, False]
@@ -372,7 +374,7 @@ def test_a_strangers_calibration_is_never_taken(packed):
         for row in document["calibrations"]:
             row["blank"] *= 10
 
-    imported(altered(path, harsher, sealed=True))
+    imported(altered(path, harsher, sealed=True), "--anyway")
     assert Run.objects.get().verified is False
     assert max(Calibration.objects.values_list("blank", flat=True)) < 1
 

@@ -540,8 +540,8 @@ def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
     jobs.probe(Submission.objects.get().pk)
     subjects = [message.subject for message in mail.outbox]
     assert subjects == [
-        "ConvergeBench: Fine Editor 2: Testing the endpoint",
-        "ConvergeBench: Fine Editor 2: Waiting for review",
+        "ConvergeBench: your submission: Testing the endpoint",
+        "ConvergeBench: your submission: Waiting for review",
     ]
     assert all(CANARY not in message.body for message in mail.outbox)
 
@@ -567,7 +567,7 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     actions.test_again(Submission.objects.get())
     jobs.probe(submission.pk)
     assert [message.subject for message in mail.outbox[told:]] == [
-        "ConvergeBench: Fine Editor 2: The test failed"
+        "ConvergeBench: your submission: The test failed"
     ]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
@@ -18,6 +20,7 @@ from leaderboard.links import absolute
 from leaderboard.models import EditingModel, Suite
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.crawlers import noindex_variants
+from leaderboard.visitors import limited
 
 
 @require_safe
@@ -49,11 +52,14 @@ def feed(request: HttpRequest) -> HttpResponse:
     if (asked and suite is None) or (slug and model is None):
         return HttpResponse("There is no such suite or model.\n", status=404)
     subject = " ".join(f": {one}" for one in (model, suite) if one)
+    # Not the address as it was asked for: everybody gets the feed that one visitor had made.
+    asked_for = {"suite": suite and suite.key, "model": model and model.slug}
+    query = urlencode({name: value for name, value in asked_for.items() if value})
     found = Atom1Feed(
         title=f"ConvergeBench{subject}",
         link=absolute("/new/"),
         description="New models, runs, suites and ranks of the leaderboard of image editors.",
-        feed_url=absolute(request.get_full_path()),
+        feed_url=absolute(f"{reverse('feed')}{'?' if query else ''}{query}"),
         language="en",
     )
     for entry in news.news(suite=suite, model=model):
@@ -74,6 +80,8 @@ def feed(request: HttpRequest) -> HttpResponse:
 @noindex_variants
 def then(request: HttpRequest) -> HttpResponse:
     """The board of a suite as it was on a day."""
+    if too_many := limited(request, "board_then"):
+        return too_many
     offered = _suites()
     asked, text = (request.GET.get(name, "") for name in ("suite", "date"))
     suite = find_suite(asked, offered) or next(iter(offered), None)

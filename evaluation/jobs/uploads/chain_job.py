@@ -21,7 +21,7 @@ from evaluation.statistics.diagnostics.dynamics import dynamics
 from evaluation.statistics.events import Case, event
 from evaluation.statistics.levels import LEVELS
 from leaderboard.models import StoredImage, UploadedChain
-from leaderboard.models.uploaded_chains import MAX_PICTURE_PIXELS
+from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 
 #: A chain that ended the process so often is not tried again.
 MAX_ATTEMPTS = 3
@@ -87,7 +87,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        measured = scored.measured(CASE, name, calibrations.get(name))
+        measured = scored.measured(CASE, name, calibrations.get(name), len(scored.trips))
         if measured is None:
             continue
         metric, result = load_metric(name), measured.result

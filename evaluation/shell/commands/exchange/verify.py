@@ -1,20 +1,26 @@
-"""`convergebench verify BUNDLE`: recompute a run from its bundle, line by line."""
+"""`convergebench verify`: recompute a run from its bundle or its folder, line by line."""
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check, verdict
+from evaluation.bundle.format import Bundle
 from evaluation.bundle.verification import Verification
+from evaluation.shell.commands.exchange.bundle import packed
 from evaluation.shell.printing import progress, say, say_json
+from evaluation.shell.run_folder import RunFolder
 
-HELP = "recompute every number of a run bundle and say what is equal"
+HELP = "recompute every number of a run bundle or folder and say what is equal"
 DESCRIPTION = """\
-Recompute every number that a bundle allows: hashes, scores, calibrations, change
+Recompute every number that a bundle, or a run folder that was scored, allows: hashes, scores, calibrations, change
 seen, retention, events, half-lives, usable trips, AUC and their intervals. Each
 line says "equal", "different" or "not checked" with the reason."""
 EPILOG = """\
@@ -27,7 +33,9 @@ SUMS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a run's zip file")
+    parser.add_argument(
+        "bundle", metavar="BUNDLE", type=Path, help="a run's zip file, or a run folder"
+    )
     parser.add_argument(
         "--quiet", action="store_true", help="only what is different, and the sum at the end"
     )
@@ -36,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; 1 when something differs."""
-    with bundles.read(args.bundle) as bundle:
+    with _bundle(args.bundle) as bundle:
         verification = Verification(bundle)
         checks: list[Check] = []
         lines: set[str] = set()
@@ -66,3 +74,18 @@ def run(args: argparse.Namespace) -> int:
             numbers = ", ".join(f"{counts[v]} {v}" for v in (EQUAL, DIFFERENT, NOT_CHECKED))
             say(f"\n{numbers}. {SUMS[found]}")
     return 1 if counts[DIFFERENT] else 0
+
+
+@contextmanager
+def _bundle(path: Path) -> Iterator[Bundle]:
+    """The bundle in the file, or that of a run folder."""
+    if not path.is_dir():
+        with bundles.read(path) as bundle:
+            yield bundle
+        return
+    folder = RunFolder.open(path)
+    with tempfile.TemporaryDirectory(prefix="convergebench-verify-") as aside:
+        file = Path(aside) / "run.zip"
+        packed(folder, file)
+        with bundles.read(file) as bundle:
+            yield bundle
