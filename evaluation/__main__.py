@@ -20,6 +20,7 @@ COMMANDS = {
     "score": "evaluation.shell.commands.score",
     "report": "evaluation.shell.commands.report",
     "run": "evaluation.shell.commands.run",
+    "experiment": "evaluation.shell.commands.experiment",
     "merge": "evaluation.shell.commands.merge",
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
@@ -28,6 +29,7 @@ COMMANDS = {
     "verify": "evaluation.shell.commands.exchange.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
     "witness-errors": "evaluation.shell.commands.witness_errors",
+    "schema": "evaluation.shell.commands.exchange.schema",
     "site": "evaluation.shell.commands.site",
 }
 OURS = ("evaluation", "leaderboard", "convergebench_site")

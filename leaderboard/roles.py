@@ -24,6 +24,8 @@ OPERATOR = {
     "submission": ("view", "change"),
     "broughtrun": ("view", "change"),
     "apitoken": ("view", "add", "change"),
+    "experiment": ("view", "add", "change", "delete"),
+    "experimentarm": ("view", "add", "change", "delete"),
     "run": ("view", "add", "change"),
     "chain": ("view",),
     "call": ("view",),

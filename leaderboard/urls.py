@@ -17,7 +17,16 @@ from leaderboard.views import (
     suites,
     texts,
 )
-from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
+from leaderboard.views.explore import (
+    cards,
+    embeds,
+    experiments,
+    gallery,
+    news,
+    subscriptions,
+    tour,
+    value,
+)
 from leaderboard.views.people import agreement, voting
 from leaderboard.views.uploads import chains as uploaded_chains
 from leaderboard.views.uploads import runs as brought_runs
@@ -28,6 +37,10 @@ urlpatterns = [
     path("value/", value.index, name="value"),
     path("value/figure.json", value.figure, name="value_figure"),
     path("gallery/", gallery.index, name="gallery"),
+    path("experiments/", experiments.index, name="experiments"),
+    path("experiments/<slug:slug>/", experiments.detail, name="experiment"),
+    path("experiments/<slug:slug>/numbers.csv", experiments.table, name="experiment_table"),
+    path("experiments/<slug:slug>/experiment.yaml", experiments.file, name="experiment_file"),
     path("new/", news.index, name="news"),
     path("new/feed.atom", news.feed, name="feed"),
     path("new/board/", news.then, name="board_then"),

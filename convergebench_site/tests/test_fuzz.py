@@ -44,6 +44,7 @@ from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, enco
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
+from leaderboard.people import sessions, studies
 from leaderboard.testing.boards import make_suite
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
@@ -368,3 +369,39 @@ def test_any_subscription_is_taken_or_refused(post, suite_to_follow, way, addres
 def suite_to_follow(db, settings) -> str:
     settings.EMAIL_URL = "smtp://mail"
     return make_suite(pictures=1).key
+
+
+VOTE = st.fixed_dictionaries(
+    {},
+    optional={
+        "kind": st.sampled_from(["pair", "usable"]) | JSON,
+        "ticket": st.text(max_size=30) | JSON,
+        "answer": st.sampled_from(["left", "yes", "5"]) | JSON,
+        "seconds": JSON,
+        "looked": JSON,
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.django_db
+@given(value=VOTE | JSON)
+@example(value={"ticket": "\0" * 22, "answer": "left"})
+@example(value={"ticket": "\ud800" * 22, "answer": "left"})
+def test_any_vote_is_taken_or_refused(client, value: Any) -> None:
+    for name in ("vote_answer", "vote_session"):
+        answer = client.post(reverse(name), json.dumps(value), content_type="application/json")
+        assert answer.status_code in (404, 422, 429)
+
+
+@given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
+def test_what_a_page_says_of_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
+    kept = sessions._seconds(seconds)
+    assert kept is None or 0 <= kept <= sessions.LONGEST_SECONDS
+    assert set(sessions._looked(looked)) <= {"zoom", "flicker", "width"}
+
+
+@given(text=st.text(max_size=200), kind=st.sampled_from(["pair", "usable", "rating"]))
+def test_any_list_of_a_study_is_read_or_refused(text: str, kind: str) -> None:
+    with contextlib.suppress(studies.StudyError):
+        assert studies.parse(text, kind)

@@ -17,12 +17,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
+from evaluation.arms import Arm, ArmError
+from evaluation.bundle.rows import (
+    Line,
+    Link,
+    Number,
+    Row,
+    SeedNumber,
+    Sha256,
+    Short,
+    Slug,
+    VoteLine,
+)
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
+from evaluation.http.outside_json import can_be_stored
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
@@ -40,25 +53,6 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 class BundleError(UserFacingError):
     """A bundle that is not read."""
-
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
-Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
-Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it: nothing but an address of the web.
-Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
-
-
-class Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Line(Row):
-    """A row with the digest of itself."""
-
-    digest: Sha256
 
 
 class SuiteLine(Line):
@@ -88,11 +82,13 @@ class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
     `earlier_secrets` were public before some chains were played again, the latest first;
-    `stop_after` = trips that chains are played on after their end is known, 0: to the end.
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
+    = how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
+    arm: dict[str, Any] = {}
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
@@ -252,6 +248,7 @@ class Document(Row):
     calibrations: list[CalibrationLine]
     chains: list[ChainLine]
     audits: list[AuditLine] = []
+    votes: list[VoteLine] = []
     standings: list[StandingLine]
     digest: Sha256
 
@@ -290,6 +287,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"chain {name}", chain
     for row in document.get("audits", ()):
         yield audit_name(row["case"], row["repeat"], row["number"]), row
+    for number, row in enumerate(document.get("votes", ()), start=1):
+        yield f"vote {number}", row
     for row in document["standings"]:
         yield standing_name(row["metric"], float(row["level"]), row["scope"]), row
 
@@ -351,6 +350,11 @@ class Bundle:
         try:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
+            self.arm = Arm.from_dict(self.document.run.arm)
+            if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
+                raise BundleError(f"{DOCUMENT}, run.arm: {min(odd)[:80]} is no pair of the suite")
+        except ArmError as error:
+            raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
             raise BundleError(said(error)) from None
 
@@ -460,6 +464,8 @@ def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
         found = json.loads(
             data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
         )
+        if not can_be_stored(found):
+            raise ValueError("a text in it holds a zero byte or half of a character")
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if not isinstance(found, dict):

@@ -27,6 +27,7 @@ from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
 from evaluation.bundle.numbers import measured
 from evaluation.bundle.stops import stop_checks
+from evaluation.bundle.votes import vote_checks
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
@@ -57,6 +58,7 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 class Verification:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
+        self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
         pinned = bundle.scored_metrics
         self.scorer = Scorer([name for name in pinned if name in METRICS])
@@ -85,6 +87,7 @@ class Verification:
         yield from self._chains()
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
+        yield from vote_checks(self.bundle)
         yield from self._drift()
         yield from self._statistics()
 
@@ -106,7 +109,7 @@ class Verification:
         cases = {
             (case.slug, repeat)
             for case in self.suite.cases
-            for repeat in range(self.suite.repeats_of(case))
+            for repeat in range(self.arm.repeats_of(self.suite.repeats_of(case)))
         }
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
         odd = [case for case in played if case not in cases]
@@ -192,11 +195,12 @@ class Verification:
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
-        drawn = [chain_seeds(secret, chain.case, chain.repeat) for secret in self.secrets]
+        mode = self.arm.seeds
+        drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for direction, half in zip(DIRECTIONS, (trip.forward, trip.backward), strict=True):
-                if half and half.seed is None:
+                if half and half.seed is None and mode != "none":
                     yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
                     seeds = [seed(trip.number, direction) for seed in drawn]
@@ -209,12 +213,12 @@ class Verification:
         before, whole = source, source is not None
         subject = Subject()
         scored: list[tuple[TripLine, Picture]] = []
+        prompts = self.arm.prompts_of(pair.slug, pair.forward, pair.backward)
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             halves: list[Picture | None] = []
-            for what, half, prompt in (
-                ("forward", trip.forward, pair.forward),
-                ("backward", trip.backward, pair.backward),
+            for what, half, prompt in zip(
+                DIRECTIONS, (trip.forward, trip.backward), prompts, strict=True
             ):
                 if half is None:
                     halves.append(None)

@@ -7,10 +7,10 @@ checkout they lie in `fixtures/`, in an installed package in `evaluation/fixture
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.edit_types import TYPES
@@ -36,6 +36,8 @@ CATEGORIES = {
     "geometry": "Geometry",
     "replication": "Replication",
 }
+#: The wording that a suite plays; the others are variants of it.
+PLAIN = "plain"
 #: Said after any wording, to see whether it helps.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
@@ -125,13 +127,32 @@ class CatalogPair(EditPair):
     @property
     def wordings(self) -> tuple[Variant, ...]:
         """Every way to say it: as it is, short, long, colloquial, each also with FIDELITY."""
-        plain = (Variant("plain", self.forward, self.backward), *self.variants)
+        plain = (Variant(PLAIN, self.forward, self.backward), *self.variants)
         return tuple(one for variant in plain for one in (variant, variant.with_fidelity()))
 
     @property
     def pair(self) -> EditPair:
         """The pair as a suite freezes it."""
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
+
+
+class Wordings(Protocol):
+    """A pair, here or in the database, with its own prompts and its variants."""
+
+    @property
+    def forward(self) -> str: ...
+    @property
+    def backward(self) -> str: ...
+    @property
+    def variants(self) -> Sequence[Variant]: ...
+
+
+def variant_prompts(pair: Wordings, wording: str) -> tuple[str, str] | None:
+    """Both prompts of a pair in this wording; None where it has none of that name."""
+    if wording == PLAIN:
+        return pair.forward, pair.backward
+    found = ((v.forward, v.backward) for v in pair.variants if v.name == wording)
+    return next(found, None)
 
 
 def folder() -> Path:

@@ -131,12 +131,13 @@ _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) 
 def parse(prompt: str) -> Instruction:
     """The instruction in a prompt; a permanent EditorError where there is none.
 
-    The catalogue's wordings are known by heart. In others the first sentence says what to do; those after it ("Keep everything else
-    exactly as it is.") would only mislead.
+    The catalogue's wordings are known by heart. In others the first sentence says what to do;
+    those after it ("Keep everything else exactly as it is.") would only mislead.
     """
-    if known := _catalogued().get(_plain(prompt)):
-        return known
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
+    for count in range(len(sentences), 0, -1):  # whatever else may be said after them
+        if known := _catalogued().get(" ".join(sentences[:count])):
+            return known
     for sentence in sentences:
         if instruction := _understand(sentence):
             return instruction

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Case, Count, F, Q, Sum, When
 from django.db.models.functions import Least
 
+from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
@@ -53,23 +54,33 @@ def start(
     stop_after: int | None = None,
     budget_calls: int | None = None,
     budget_usd: Decimal | None = None,
+    arm: Arm = DEFAULT,
 ) -> Run:
     """A new run with all its chains, queued. It starts when a worker hears of it.
 
     Without `stop_after` chains are stopped as the suite says; yardsticks, which are the scale
-    of the curves and cost nothing, are played to the end.
+    of the curves and cost nothing, are played to the end. An `arm` of an experiment is settled
+    already; it is never ranked, so nobody audits it.
     """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
+    if suite.sealed and not arm.is_default:
+        raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
-    audits = _planned(secret, editing_model, suite, stop_after)
-    asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
+    audits = _planned(secret, editing_model, suite, stop_after) if arm.is_default else []
+    asked = [
+        (case, repeat)
+        for case in suite.cases.all()
+        for repeat in range(arm.repeats_of(case.repeats))
+    ]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,
         secret=secret,
+        arm=arm.to_dict(),
+        arm_digest=arm.digest,
         stop_after=stop_after,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
@@ -202,6 +213,7 @@ def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
     made = Audit.objects.bulk_create(
         Audit(chain=chain, number=audit.number, kind=audit.kind)
         for audit in _planned(run.secret, run.editing_model, run.suite, run.stop_after)
+        if not run.arm_digest
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
     run.edits_total += len(made) - before

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
 from queue import SimpleQueue
 from uuid import UUID
@@ -17,6 +16,7 @@ from django.conf import settings
 from django.db.models import Subquery
 from django.db.models.functions import Now
 
+from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
 from evaluation.editors.base import Answer, Beside, Editor, Refused
@@ -113,7 +113,7 @@ def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
     """The run's editor; None where it is not set up, and the run is paused for that."""
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
-        problem = "; ".join(editor.missing())
+        problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
     except (UserFacingError, TypeError, ValueError, ImportError) as error:
         problem = str(error)
     if problem:
@@ -144,7 +144,7 @@ class PlayJob:
         self.writer = RunWriter(run, token, inbox)
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
-        self.trips = run.suite.trips
+        self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
@@ -281,12 +281,14 @@ class PlayJob:
         first = min(played.values(), default=0) - self.run.stop_after
         for trip in trips.filter(number__gte=first).order_by("number"):
             last[trip.chain_id, trip.number] = trip
+        said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
             self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
             for chain in chains
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
+            work.answers = said.get(work.chain.pk, [])
             if may_stop(work.chain.case.pair_slug, self.run.suite.core):
                 work.stop_after = self.run.stop_after
             work.pictures = [
@@ -299,7 +301,12 @@ class PlayJob:
     def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
         """The chain after its last whole trip and the half of the next, where there are any."""
         number = chain.trips_played + 1
-        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
+        case = chain.case
+        seed = chain_seeds(self.run.secret, case.slug, chain.repeat, self.arm.seeds)
+        # In the words of the run's arm from here on.
+        case.forward, case.backward = self.arm.prompts_of(
+            case.pair_slug, case.forward, case.backward
+        )
         picture = _there(whole.restored if whole else chain.case.picture.stored)
         if half:
             return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
@@ -357,6 +364,7 @@ class PlayJob:
                 work.number,
                 work.direction,
                 stored_safely(work.before.read) if work.before else None,
+                work.history(self.arm),
             )
             if position.before:
                 self._audit(work, edit, position.before, position.picture)
@@ -369,6 +377,7 @@ class PlayJob:
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
+                arm=self.arm,
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
@@ -453,19 +462,19 @@ class PlayJob:
             try:
                 answer = self.editor.send(picture, prompt, seed, beside)
             except Refused as refusal:
-                _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
+                call.close(Call.REFUSED, refusal.reason, started, refusal.cost)
                 self.writer.inbox.put(CallFailed(work, call))
                 raise
             except EditorError as error:
                 billed = self.run.editing_model.price_per_edit if error.billed else 0
-                _close_call(call, error.fault.value, error.message, started, billed)
+                call.close(error.fault.value, error.message, started, billed)
                 self.writer.inbox.put(CallFailed(work, call, error))
                 if error.fault is not Fault.RATE_LIMITED:
                     raise
             else:
                 listed = self.run.editing_model.price_per_edit
                 paid = listed if answer.cost is None else answer.cost
-                _close_call(call, Call.ANSWERED, "", started, paid)
+                call.close(Call.ANSWERED, "", started, paid)
                 call.bytes = len(answer.picture.data)
                 return answer
 
@@ -488,11 +497,3 @@ def _there(stored: StoredImage | None) -> StoredImage:
     if stored is None:
         raise RuntimeError("this chain has no picture to go on from")
     return stored
-
-
-def _close_call(
-    call: OpenCall, outcome: str, message: str, started: float, cost: float | Decimal | None
-) -> None:
-    call.outcome, call.message = outcome, message[:500]
-    call.seconds = time.monotonic() - started
-    call.cost = None if cost is None else round(Decimal(cost), 5)

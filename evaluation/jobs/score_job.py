@@ -358,6 +358,7 @@ class ScoreJob:
             when = {"finished_at": run.finished_at} if run.finished_at else {}
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
+            standings.refresh_experiments(run)
         log.info("run finished", run=run.pk)
 
     def _state(self) -> str | None:

@@ -23,10 +23,12 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.arms import Arm
+from evaluation.editors.base import Turn
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
-from evaluation.jobs.job_errors import retry_database
-from evaluation.round_trips import Half, following
+from evaluation.jobs.job_errors import retry_database, stored_safely
+from evaluation.round_trips import Half, following, history
 from evaluation.run_secret import Direction, Seed
 from evaluation.statistics.stopping import last_trip
 from leaderboard.models import Audit, Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
@@ -53,6 +55,14 @@ class OpenCall:
     seconds: float = 0.0
     bytes: int = 0
 
+    def close(
+        self, outcome: str, message: str, started: float, cost: float | Decimal | None
+    ) -> None:
+        """Say how it ended; `started` on the monotonic clock."""
+        self.outcome, self.message = outcome, message[:500]
+        self.seconds = time.monotonic() - started
+        self.cost = None if cost is None else round(Decimal(cost), 5)
+
 
 @dataclass(eq=False)
 class ChainInPlay:
@@ -71,6 +81,8 @@ class ChainInPlay:
     pictures: list[tuple[str, str]] = field(default_factory=list)
     #: Its audits that are still to be made, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
+    #: Its answers so far, where it is a conversation.
+    answers: list[StoredImage] = field(default_factory=list)
     #: Whether the call that it asks for belongs to an audit.
     auditing: bool = False
     attempt: int = 0
@@ -85,6 +97,14 @@ class ChainInPlay:
         """To the next edit."""
         self.attempt = 0
         self.number, self.direction = following(self.number, self.direction)
+
+    def history(self, arm: Arm) -> tuple[Turn, ...]:
+        """What was said before, where it is a conversation."""
+        case = self.chain.case
+        if not self.answers or case.picture.stored is None:
+            return ()
+        pictures = [stored_safely(kept.read) for kept in (case.picture.stored, *self.answers)]
+        return history(pictures[0], pictures[1:], case.forward, case.backward, arm)
 
     @property
     def asks_for(self) -> str:

@@ -153,8 +153,9 @@ class Player:
             forward=pair.forward,
             backward=pair.backward,
             trips=self.until(chain) if self.until else folder.suite.trips,
-            seed=chain_seeds(folder.secret, chain.case, chain.repeat),
+            seed=chain_seeds(folder.secret, chain.case, chain.repeat, folder.arm.seeds),
             annotations=self._annotations(chain),
+            arm=folder.arm,
         ):
             yield half
             at = following(half.number, half.direction)

@@ -168,7 +168,7 @@ class _Document:
             "calls": sum(attempts for _, attempts in self.calls.values()),
             "spent_usd": str(spent),
             "method_version": METHOD_VERSION,
-        }
+        } | ({} if self.folder.arm.is_default else {"arm": self.folder.arm.to_dict()})
 
     def _audited(self) -> Audited:
         return judged_run(list(self.findings.values()), self.scores)

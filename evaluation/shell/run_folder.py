@@ -27,16 +27,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
-from evaluation.editors.base import Answer, Refused
+from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Half, Position, following
+from evaluation.round_trips import Half, Position, following, history
 from evaluation.run_secret import Direction, new_secret
 
 FORMAT = 3
@@ -57,7 +58,7 @@ class PlayedHalf:
     mime: str
     width: int
     height: int
-    seed: int
+    seed: int | None
     seconds: float
     cost: float | None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -123,8 +124,9 @@ class RunFolder:
 
     def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
         self.path, self.header, self.suite = path, dict(header), suite
+        self.arm = Arm.from_dict(self.header.get("arm", {}))
         self._writing = threading.Lock()
-        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite)}
+        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite, self.arm)}
 
     @classmethod
     def create(
@@ -135,6 +137,7 @@ class RunFolder:
         editor: str,
         options: Mapping[str, Any],
         secret: str | None = None,
+        arm: Arm = DEFAULT,
     ) -> Self:
         """A new, empty run; RunFolderError where the folder holds something else."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -148,8 +151,10 @@ class RunFolder:
             "provenance": {},
             "suite": suite.to_dict(),
         }
+        if not arm.is_default:
+            header["arm"] = arm.to_dict()
         path.mkdir(parents=True, exist_ok=True)
-        _write_json(path / "run.json", header)
+        write_json(path / "run.json", header)
         return cls(path, header, suite)
 
     @classmethod
@@ -168,7 +173,7 @@ class RunFolder:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, KeyError, TypeError) as error:
+        except (SuiteError, ArmError, KeyError, TypeError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -197,7 +202,7 @@ class RunFolder:
             except OSError:
                 raise RunFolderError(f"another process is playing in {self.path}") from None
             # Somebody may have played on between our reading and our lock.
-            self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(self.suite)}
+            self.chains = {c.slug: self._read_chain(c) for c in _asked(self.suite, self.arm)}
             try:
                 yield
             finally:
@@ -207,11 +212,11 @@ class RunFolder:
         """Write run.json with every chain as it stands."""
         header = {k: v for k, v in self.header.items() if k != "chains"}
         chains = [asdict(chain) for chain in self.chains.values()]
-        _write_json(self.path / "run.json", header | {"chains": chains})
+        write_json(self.path / "run.json", header | {"chains": chains})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Keep something made of the run beside it."""
-        _write_json(self.path / name, data)
+        write_json(self.path / name, data)
 
     # Pictures.
 
@@ -266,7 +271,10 @@ class RunFolder:
         return _read_picture(self._folder(chain) / audit.sent)
 
     def pair(self, chain: PlayedChain) -> EditPair:
-        return self.suite.pair_by_slug[chain.pair]
+        """The chain's pair, in the words of the run's arm."""
+        pair = self.suite.pair_by_slug[chain.pair]
+        forward, backward = self.arm.prompts_of(pair.slug, pair.forward, pair.backward)
+        return replace(pair, forward=forward, backward=backward)
 
     def position(self, chain: PlayedChain) -> Position:
         """Where the chain goes on."""
@@ -274,11 +282,18 @@ class RunFolder:
             return Position(self.source(chain))
         last = chain.halves[-1]
         number, direction = following(last.number, last.direction)
-        picture = self.read(chain, last)
+        picture, said = self.read(chain, last), self._history(chain)
         if direction == "forward":
-            return Position(picture, number)
+            return Position(picture, number, history=said)
         before = self.read(chain, chain.halves[-2]) if number > 1 else self.source(chain)
-        return Position(picture, number, direction, before)
+        return Position(picture, number, direction, before, said)
+
+    def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
+        """What was said before, where the run's chains are conversations."""
+        if self.arm.session != CONVERSATION:
+            return ()
+        pair, answers = self.pair(chain), (self.read(chain, half) for half in chain.halves)
+        return history(self.source(chain), answers, pair.forward, pair.backward, self.arm)
 
     # Playing.
 
@@ -368,7 +383,7 @@ class RunFolder:
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})
-        _write_json(self._folder(chain) / "chain.json", asdict(changed))
+        write_json(self._folder(chain) / "chain.json", asdict(changed))
         self.chains[chain.slug] = changed
         return changed
 
@@ -385,10 +400,10 @@ class RunFolder:
         return self.path / "chains" / chain.slug
 
 
-def _asked(suite: Suite) -> Iterator[PlayedChain]:
+def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
     """Every chain the suite asks for, none of them played yet."""
     for case in suite.cases:
-        for repeat in range(suite.repeats_of(case)):
+        for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.picture, case.pair, repeat)
 
 
@@ -409,7 +424,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return data
 
 
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+def write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """The data as a file, written aside and renamed."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 

@@ -29,6 +29,7 @@ class RunScores:
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
     method: str = METHOD_VERSION
+    repeats: int = 0  # how often each case was played, where that is not as the suite says
 
     def to_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -47,7 +48,8 @@ class RunScores:
                 for slug, calibrations in data["pictures"].items()
             }
             chains = {slug: ChainScores.from_dict(row) for slug, row in data["chains"].items()}
-            return cls(data["suite"], data["provenance"], pictures, chains, data["method"])
+            told = (data["suite"], data["provenance"], pictures, chains, data["method"])
+            return cls(*told, data.get("repeats", 0))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"these scores do not fit: {error}") from error
 
@@ -117,7 +119,13 @@ def score_run(
         there = {slug: chains[slug] for slug in folder.chains if slug in chains}
         verdicts = judged(there, folder.suite)
         told = provenance | judged_by
-        return RunScores(folder.suite.content_hash, told, dict(pictures), verdicts)
+        return RunScores(
+            folder.suite.content_hash,
+            told,
+            dict(pictures),
+            verdicts,
+            repeats=folder.arm.repeats,
+        )
 
     for chain in folder.chains.values():
         known = before.chains.get(chain.slug) if before else None

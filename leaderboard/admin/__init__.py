@@ -5,6 +5,7 @@ from django.contrib import admin
 from leaderboard.admin import (
     brought_runs,
     entries,
+    experiments,
     pairs,
     pictures,
     runs,
@@ -18,6 +19,7 @@ from leaderboard.admin import (
 __all__ = [
     "brought_runs",
     "entries",
+    "experiments",
     "pairs",
     "pictures",
     "runs",

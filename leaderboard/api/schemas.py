@@ -189,6 +189,9 @@ class RunOut(Schema):
     suite: str = Field(alias="suite.key")
     state: str
     reason: str = Field(alias="reason_text")
+    arm: dict[str, Any] = Field(
+        description="How an experiment played it; empty: as the suite says. Never ranked."
+    )
     source: str
     verified: bool | None
     current: bool = Field(description="Stands for its model on the board.")
@@ -309,6 +312,37 @@ class TripOut(Schema):
     def resolve_distances(trip: Trip) -> dict[str, float]:
         scores = trip.scores.all()
         return {f"{one.metric.name}@{one.metric.version}": one.distance for one in scores}
+
+
+class ArmOut(Schema):
+    name: str
+    in_words: str = Field(description="How the suite is played in it.")
+    settings: dict[str, Any] = Field(description="What it sets, as a file for the shell has it.")
+
+
+class ExperimentResultOut(Schema):
+    """What an experiment says of one model."""
+
+    model: str = Field(description="Slug of the editing model.")
+    finding: str
+    runs: dict[str, int] = Field(description="The run of each arm.")
+    metrics: dict[str, Any] = Field(
+        description="By metric: effects with intervals, rank test, sensitivity by category, reruns."
+    )
+
+
+class ExperimentOut(Schema):
+    """The same suite played in several ways; the first arm is what the others are compared with."""
+
+    slug: str
+    title: str
+    question: str
+    suite: str
+    repeats: int = Field(description="How often each case is played; 0: as the suite says.")
+    started_at: datetime | None
+    arms: list[ArmOut]
+    results: list[ExperimentResultOut]
+    url: Url
 
 
 class PublishedFigureOut(Schema):

@@ -33,6 +33,7 @@ def runs_of(suite: Suite) -> list[Run]:
     """One run per model: the one that stands for it, else its newest."""
     runs = (
         Run.objects.public()
+        .as_the_suite_says()
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
         .select_related("editing_model", "people")

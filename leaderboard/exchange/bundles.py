@@ -27,6 +27,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.runs import RunState
+from leaderboard.people import vote_rows
 
 MODEL_FIELDS = (
     *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
@@ -57,6 +58,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
     model = run.editing_model
     metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
+    votes = vote_rows.of_run(run)
     return {
         "format": bundles.FORMAT,
         "pictures": pictures,
@@ -85,7 +87,8 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "calls": run.calls,
             "spent_usd": str(run.spent_usd),
             "method_version": METHOD_VERSION,
-        },
+        }
+        | ({"arm": run.arm} if run.arm_digest else {}),
         "sources": [
             {"slug": picture.slug} | writing.file_row(picture.stored)
             for picture in _sources(run)
@@ -95,6 +98,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         "chains": _chains(run, metrics),
         "audits": _audits(run),
         "standings": _standings(run),
+        **({"votes": votes} if votes else {}),
     }
 
 
@@ -132,15 +136,18 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
             "outcome": chain.outcome or "lost",
             "outcome_text": chain.outcome_text,
             "results": chain.results,
-            "trips": [_trip(trip, chain, metrics, ledger) for trip in chain.trips.all()],
+            "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
         }
         for chain in chains
     ]
 
 
 def _trip(
-    trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
+    trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
+    case = chain.case
+    forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+
     def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
         if stored is None:
             return None
@@ -154,8 +161,8 @@ def _trip(
 
     return writing.trip_line(
         trip.number,
-        half("forward", trip.edited, chain.case.forward),
-        half("backward", trip.restored, chain.case.backward),
+        half("forward", trip.edited, forward),
+        half("backward", trip.restored, backward),
         trip,
         {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
     )

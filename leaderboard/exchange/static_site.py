@@ -31,7 +31,7 @@ from leaderboard.visitors import OWN_REQUEST
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"
 ALIVE = re.compile(
-    r"/(submit|submissions|subscribe|subscriptions|try|admin|api|livez|readyz|metrics|accounts)(/|$)"
+    r"/(submit|submissions|subscribe|subscriptions|try|vote|admin|api|livez|readyz|metrics|accounts)(/|$)"
 )
 ATTRIBUTE = re.compile(r'(\s(?:href|src|srcset|action|poster|data-[\w-]+)=)"([^"]*)"')
 PICTURE = re.compile(r"/pictures/(thumbnail|copy|original|jpeg)/[0-9a-f]{64}(/\d+)?$")

@@ -95,19 +95,23 @@ def write_run(
         "loss_under_audit": stated.loss_under_audit,
         "changed_elsewhere": stated.changed_elsewhere,
     }
+    core = bundle.suite
+    asked = sum(bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases)
     run = Run.objects.create(
         editing_model=model,
         suite=suite,
         state=RunState.FINISHED,
         secret=stated.secret,
         earlier_secrets=stated.earlier_secrets,
+        arm=bundle.arm.to_dict(),
+        arm_digest=bundle.arm.digest,
         stop_after=min(stated.stop_after, MOST),
         provenance=provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
         verified=verified,
-        chains_total=suite.chain_count,
+        chains_total=asked,
         chains_done=len(chains),
-        edits_total=suite.chain_count * suite.trips * 2,
+        edits_total=asked * suite.trips * 2,
         edits_done=len(halves),
         edits_saved=edits_saved(
             suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]

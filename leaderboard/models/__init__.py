@@ -4,6 +4,7 @@ from leaderboard.models.audits import Audit
 from leaderboard.models.board_records import BoardRecord
 from leaderboard.models.chains import Call, Chain, Score, Trip
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
+from leaderboard.models.experiments import Experiment, ExperimentArm, ExperimentResult
 from leaderboard.models.judge_answers import JudgeAnswer
 from leaderboard.models.people.questions import Question
 from leaderboard.models.people.results import PeopleReport, PeopleStanding
@@ -39,6 +40,9 @@ __all__ = [
     "Delivery",
     "EditPair",
     "EditingModel",
+    "Experiment",
+    "ExperimentArm",
+    "ExperimentResult",
     "JudgeAnswer",
     "MetricVersion",
     "Pace",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -208,6 +209,16 @@ class Chain(models.Model):
         return [name for name in self.labels.split("|") if name]
 
 
+class TripQuerySet(models.QuerySet["Trip"]):
+    def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
+        """All answers of these chains, each chain's in order."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        trips = self.filter(chain__in=chains).select_related("edited", "restored")
+        for trip in trips.order_by("number"):
+            found[trip.chain_id] += [p for p in (trip.edited, trip.restored) if p]
+        return found
+
+
 class Trip(models.Model):
     """Trip n of a chain: Yn (edited) and Xn (restored)."""
 
@@ -245,6 +256,8 @@ class Trip(models.Model):
     )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = TripQuerySet.as_manager()
 
     class Meta:
         ordering = ("number",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import new_secret
 from evaluation.statistics.stopping import MOST
@@ -127,6 +129,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
 
+    def as_the_suite_says(self) -> RunQuerySet:
+        """Runs that can stand for their model: those of an experiment's arms are played otherwise."""
+        return self.filter(arm_digest="")
+
     def publish(self) -> int:
         """Show these finished runs to everybody; how many were not shown before."""
         rows = self.filter(state=RunState.FINISHED, published=False)
@@ -167,6 +173,14 @@ class Run(models.Model):
         default=list,
         editable=False,
         help_text="Those that were public before chains were played again, the latest first.",
+    )
+    arm = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="How an experiment plays it, where that is not the suite's own way.",
+    )
+    arm_digest = models.CharField(
+        max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."
     )
     stop_after = models.PositiveSmallIntegerField(
         default=0,
@@ -262,6 +276,11 @@ class Run(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
 
+    @cached_property
+    def core_arm(self) -> Arm:
+        """How the run is played."""
+        return Arm.from_dict(self.arm)
+
     @property
     def trips_total(self) -> int:
         return self.edits_total // 2
@@ -321,13 +340,15 @@ class Run(models.Model):
         """Whether the run takes part in the ranks of its suite.
 
         One that was played elsewhere only by an admin's word, and only where every number of it
-        was recomputed: that shows what its pictures are worth, not whose they are.
+        was recomputed: that shows what its pictures are worth, not whose they are. An arm of an
+        experiment never.
         """
         if self.source == self.Source.EXTERNAL:
             admitted = self.cleared and self.verified is True
         else:
             admitted = self.source == self.Source.OURS and (self.cleared or not self.flags)
-        return self.complete and not self.editing_model.is_reference and admitted
+        listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
+        return listed and admitted
 
     @property
     def unranked_reason(self) -> str:
@@ -360,6 +381,8 @@ class Run(models.Model):
             return self.get_state_display()
         if not self.published:
             return "Finished, not public yet"
+        if self.arm_digest:
+            return "Published as an arm of an experiment, which is never ranked"
         if self.editing_model.is_reference:
             return "Published as a yardstick, which is never ranked"
         if self.source != self.Source.OURS and not self.is_ranked:

@@ -290,6 +290,8 @@ def reproduce(run: Run) -> str:
     model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
+    if run.arm_digest:  # its experiment's page has the file that plays it
+        return ""
     play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
     secret = (
         None if run.earlier_secrets else run.published_secret

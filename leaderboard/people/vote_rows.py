@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from leaderboard.models import Vote, Voter
+from leaderboard.models import Run, Vote, Voter
 from leaderboard.models.people.questions import Kind
 from leaderboard.people.returns import Return, returns
 from leaderboard.text import safe_cell
@@ -120,6 +120,41 @@ def _evidence(back: Return | None) -> dict[str, dict[str, bool]]:
         return {}
     names = [str(one["witness"]) for one in back.evidence if one.get("witness")]
     return {name: told for name in dict.fromkeys(names) if (told := back.said(name))}
+
+
+def of_run(run: Run) -> list[dict[str, Any]]:
+    """The public votes on a run's returns, as its bundle carries them (evaluation.bundle.rows)."""
+    votes = list(with_all(Vote.objects.public().about(run)))
+    known = returns(
+        pk for vote in votes for pk in (vote.question.first_id, vote.question.second_id) if pk
+    )
+    found = []
+    for vote in votes:
+        first, second = known[vote.question.first_id], known.get(vote.question.second_id or 0)
+        # Of two returns of this run the first is the one that is spoken of.
+        is_first = first.run == run.pk
+        own, other = (first, second) if is_first or second is None else (second, first)
+        answer = vote.answer or 0
+        found.append(
+            {
+                "kind": vote.kind,
+                "case": vote.question.case.slug,
+                "repeat": own.repeat,
+                "trip": own.number,
+                "against": other
+                and {"model": other.model, "trip": other.number, "sha256": other.picture},
+                "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
+                "stood_left": vote.first_left == is_first,
+                "role": vote.role,
+                "voter": pseudonym(vote.voter),
+                "weight": vote.voter.weight,
+                "seconds": vote.seconds,
+                "answered_at": vote.answered_at.isoformat(timespec="seconds")
+                if vote.answered_at
+                else "",
+            }
+        )
+    return found
 
 
 def metric_columns(found: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -69,7 +69,11 @@ def rebuild(run: Run) -> None:
             results[chain.pk][metric.name] = chain_numbers(one, trips)
         if not _is_selective(metric.name):
             played = run.suite.cases.values_list("picture__slug", "pair_slug", "repeats")
-            wanted = {(picture, pair, n) for picture, pair, times in played for n in range(times)}
+            wanted = {
+                (picture, pair, n)
+                for picture, pair, times in played
+                for n in range(run.core_arm.repeats_of(times))
+            }
             complete = complete or is_complete([one for _, one in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
@@ -278,10 +282,10 @@ def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, An
 def _choose_current(suite: Suite) -> None:
     """The newest finished public run of each model stands for it; nothing else does.
 
-    One that was played elsewhere only where there is none of ours.
+    One that was played elsewhere only where there is none of ours, an experiment's arm never.
     """
     newest: dict[int, int] = {}
-    finished = suite.runs.counted().filter(state=RunState.FINISHED)
+    finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
     finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):

@@ -118,4 +118,5 @@ def run_of(submission: Submission) -> Run | None:
     model = submission.editing_model
     if model is None:
         return None
-    return next((run for run in model.runs.all() if run.suite_id == submission.suite_id), None)
+    own = (r for r in model.runs.all() if r.suite_id == submission.suite_id and not r.arm_digest)
+    return next(own, None)

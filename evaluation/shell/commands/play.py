@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
@@ -21,6 +22,7 @@ from evaluation.run_secret import new_secret
 from evaluation.shell.commands.editors import add_choice, chosen_editors
 from evaluation.shell.commands.score import new_scorer
 from evaluation.shell.commands.suites import find_suite
+from evaluation.shell.hooks import HOOKS, Hooks
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.printing import (
     CommandError,
@@ -95,6 +97,11 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
+    add_terms(parser)
+
+
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say how far a run may go."""
     money = parser.add_argument_group("what it may cost")
     money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
     money.add_argument(
@@ -113,6 +120,11 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="score while playing, and stop a chain K trips after its end is known at every level "
         "(3 is a good number): usable trips and half-life stay what a full run gives",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="NAMES",
+        help=f"tell the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
@@ -138,6 +150,7 @@ class Played:
     folder: RunFolder
     spent: float
     paused: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -159,8 +172,10 @@ class Played:
 
 def run(args: argparse.Namespace) -> int:
     runs = play_all(args)
+    for played in runs:
+        played.hooks.end(None)
     if args.json:
-        say_json({"runs": [p.to_dict() for p in runs]} if args.models else runs[0].to_dict())
+        say_played(runs, many=bool(args.models))
     elif args.models:
         head = ["run", "edits", "chains", "spent"]
         say(
@@ -182,6 +197,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def say_played(runs: list[Played], *, many: bool) -> None:
+    """What was played and spent, as JSON."""
+    if many:
+        say_json("play-models", {"runs": [p.to_dict() for p in runs]})
+    else:
+        say_json("play", runs[0].to_dict())
+
+
 def pause_if_any(runs: list[Played]) -> None:
     """Raises Paused where a run did not come to its end."""
     paused = [p for p in runs if p.paused]
@@ -198,6 +221,7 @@ def play_all(args: argparse.Namespace) -> list[Played]:
         *(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard),
         args.stop_after or 0,
     )
+    Hooks.of(args.log)  # one that is not here is told before anything is paid
     chosen = chosen_editors(args)
     for _, record in chosen:
         check_budget(record, terms)
@@ -221,13 +245,24 @@ def _played(
     terms: Terms,
     args: argparse.Namespace,
 ) -> Played:
+    hooks = Hooks.of(args.log)
     with folder.playing():
         player = new_player(folder, editor, record, terms)
+        hooks.begin(folder)
+        paused = ""
         try:
-            play_on(player, record, ask=lambda expected: _ask(expected, record, args))
+            play_on(
+                player,
+                record,
+                ask=lambda expected: ask_first(expected, record, args),
+                on_trip=hooks.on_trip,
+            )
         except Paused as pause:
-            return Played(folder, player.spent, str(pause))
-    return Played(folder, player.spent)
+            paused = str(pause)
+        except BaseException:
+            hooks.end(None)
+            raise
+    return Played(folder, player.spent, paused, hooks)
 
 
 def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
@@ -303,7 +338,7 @@ def play_on(
     folder = player.folder
     if not player.waiting:
         return
-    expected = _estimate(player, record)
+    expected = expected_of(player, record)
     note(f"{record['name']}: {expected}")
     if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
         note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
@@ -342,12 +377,17 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
 
 
 def open_run(
-    out: Path, suite: Suite, record: dict[str, Any], secret: str | None, stop: int = 0
+    out: Path,
+    suite: Suite,
+    record: dict[str, Any],
+    secret: str | None,
+    stop: int = 0,
+    arm: Arm = DEFAULT,
 ) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
-            out, suite, editor=record["editor"], options=record["options"], secret=secret
+            out, suite, editor=record["editor"], options=record["options"], secret=secret, arm=arm
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
         folder.header["stop_after"] = stop
@@ -365,6 +405,11 @@ def open_run(
                 f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
                 "choose another --out"
             )
+    if folder.arm != arm:
+        raise CommandError(
+            f"{out} is a run of another arm ({folder.arm}), not of this one ({arm}): settings never "
+            "mix in a run; choose another --out"
+        )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
             f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
@@ -373,7 +418,7 @@ def open_run(
     return folder
 
 
-def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
+def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
     folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
     edits = sum(2 * trips - len(chain.halves) for chain in waiting)
@@ -391,7 +436,7 @@ def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
     )
 
 
-def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
+def ask_first(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
     if args.yes or record["free"] or record.get("own") or (expected.usd or ASK_FROM) < ASK_FROM:
         return

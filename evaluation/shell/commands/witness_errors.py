@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.store:
         ErrorTable.stored("witness").with_new(measured).store("witness")
     if args.json:
-        say_json(measured.to_dict() | {"not_run": panel.not_run})
+        say_json("witness-errors", measured.to_dict() | {"not_run": panel.not_run})
         return 0
     say(
         table(

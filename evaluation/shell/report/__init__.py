@@ -48,8 +48,14 @@ class ReportedRun:
 class Report:
     """Builds the page; `write` puts it into a folder."""
 
-    def __init__(self, suite: Suite, runs: Sequence[ReportedRun]) -> None:
-        self.suite, self.runs = suite, _named_apart(runs)
+    def __init__(
+        self,
+        suite: Suite,
+        runs: Sequence[ReportedRun],
+        experiment: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`experiment`: where the runs are arms of one, what is said of it."""
+        self.suite, self.runs, self.experiment = suite, _named_apart(runs), experiment
 
     def write(self, folder: Path) -> Path:
         """Writes index.html and the charts as PNG; returns the page's path."""
@@ -79,7 +85,9 @@ class Report:
             "suite": self.suite,
             "title": self.title,
             "runs": self.runs,
+            "experiment": self.experiment,
             "metric": metric_class(self.metric),
+            "labels": {name: metric_class(name).label for name in self.metrics},
             "cards": self.cards() if len(self.runs) == 1 else [],
             "board": self.board(),
             "charts": self.drawn,
@@ -92,6 +100,8 @@ class Report:
 
     @property
     def title(self) -> str:
+        if self.experiment:
+            return str(self.experiment["title"])
         names = [run.name for run in self.runs]
         what = names[0] if len(names) == 1 else f"{len(names)} editors"
         return f"{what} on {self.suite.title}"
@@ -277,7 +287,8 @@ class Report:
                 "header": {
                     name: value
                     for name, value in run.header.items()
-                    if name in ("editor", "options", "secret", "begun", "ended", "folder") and value
+                    if name in ("editor", "options", "arm", "secret", "begun", "ended", "folder")
+                    and value
                 },
                 "editor": run.header.get("provenance", {}).get("editor", {}),
                 "metrics": {

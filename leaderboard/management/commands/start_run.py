@@ -50,7 +50,7 @@ class Command(BaseCommand):
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:
             gone = set(ENDED_STATES) - {RunState.FINISHED}
-            there = Run.objects.filter(suite=suite).exclude(state__in=gone)
+            there = Run.objects.as_the_suite_says().filter(suite=suite).exclude(state__in=gone)
             chosen = chosen.exclude(pk__in=there.values("editing_model"))
         for model in chosen.order_by("pk"):
             # Whoever names a model hears from its run what it misses; a yardstick can wait.

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from leaderboard.models import Study, Vote
-from leaderboard.people import pairs_to_ask, studies
+from leaderboard.people import counting, pairs_to_ask, studies
 from leaderboard.testing.browser import PHONE, WIDE
-from leaderboard.testing.votable import votable_board
+from leaderboard.testing.votable import cast, votable_board
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -163,3 +163,17 @@ def test_a_rater_answers_a_study_with_numbers_and_goes_on_later(board, visit):
     assert seen.faults() == []
     assert sorted(set(Vote.objects.values_list("answer", flat=True))) == [0, 1, 2, 3, 4, 5]
     assert not page.locator("text=Alder").count()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
+def test_the_page_on_agreement_opens_to_the_pictures(board, visit, size, scheme):
+    cast("pair", voters=8, each=30)
+    cast("usable", voters=8, each=30, seed=1, level=0.9)
+    counting.count()
+    seen = visit("/agreement/", size=size, color_scheme=scheme)
+    page = seen.page
+    seen.see_chart()
+    assert seen.faults() == []
+    assert "Our level of" in page.content()
+    page.locator(".revealed a").first.click()
+    page.wait_for_url(re.compile(r"/runs/\d+/cases/\d+/"))

@@ -21,6 +21,8 @@ CHEAP = {
         "suites",
         "suite_latest",
         "suite",
+        "experiment_file",
+        "experiment_table",
         "suite_file",
     ),
     *(

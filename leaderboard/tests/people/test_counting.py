@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 
 import pytest
+from django.core.files.storage import default_storage
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from evaluation import jobs
 from evaluation.statistics.people import ballots
+from leaderboard import queue
 from leaderboard.models import (
     PeopleReport,
     PeopleStanding,
@@ -19,7 +25,7 @@ from leaderboard.models import (
     Vote,
     Voter,
 )
-from leaderboard.people import counting, pairs_to_ask
+from leaderboard.people import ballot_pictures, counting, pairs_to_ask
 from leaderboard.testing.votable import cast
 
 pytestmark = pytest.mark.django_db
@@ -263,3 +269,31 @@ def test_eighty_votes_cover_every_model_and_every_case(board):
     runs = {q.first.chain.run_id for q in asked} | {q.second.chain.run_id for q in asked}
     assert len(runs) == 5
     assert len({q.case_id for q in asked}) == 12
+
+
+def test_a_worker_counts_by_itself_and_the_command_at_once(
+    board, valkey, capsys, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        jobs.sweep()
+    waiting = queue._queue(queue.GPU).get_job_ids()
+    assert sum(name.startswith("count_votes-") for name in waiting) == 1
+    cast("pair", voters=6, each=20)
+    jobs.count_votes(0)
+    assert PeopleReport.objects.get().votes == Vote.objects.count()
+    call_command("count_votes")
+    assert "questions to ask" in capsys.readouterr().out
+
+
+def test_pictures_of_the_next_questions_are_drawn_before_anybody_waits(board):
+    counting.count()
+    question = Question.objects.open().order_by("due").first()
+    source = question.case.picture.stored
+    size = (source.width, source.height)
+    name = ballot_pictures.name(question.first.restored, size)
+    assert default_storage.exists(name)
+    assert question.first.restored_id not in name
+    assert ballot_pictures.forget() == 0
+    old = timezone.now() - 2 * ballot_pictures.KEPT
+    os.utime(default_storage.path(name), (old.timestamp(),) * 2)
+    assert ballot_pictures.forget() == 1

@@ -11,9 +11,14 @@ from django.contrib.auth.models import Group, User
 from django.urls import reverse
 
 from evaluation import jobs
+from evaluation.bundle import format as bundles
+from evaluation.bundle.votes import vote_checks
+from leaderboard.exchange import bundles as site_bundles
+from leaderboard.exchange import datasets
 from leaderboard.models import EditingModel, Question, Run, Study, Suite, Vote, Voter
 from leaderboard.people import studies, vote_rows
 from leaderboard.people.studies import StudyError
+from leaderboard.testing.bundle_runs import altered
 from leaderboard.testing.votable import cast
 from leaderboard.tests.people.conftest import Browser
 
@@ -226,3 +231,57 @@ def test_a_voters_key_is_no_name_outside(board):
     voter = Voter.objects.create()
     assert voter.key not in vote_rows.pseudonym(voter)
     assert Question.objects.exists()
+
+
+def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_path):
+    cast("pair", voters=4, each=12)
+    cast("usable", voters=2, each=8, seed=1)
+    run = Run.objects.select_related("suite", "editing_model").get(editing_model__slug="beech")
+    path = tmp_path / "run.zip"
+    site_bundles.write(run, path)
+    with bundles.read(path) as bundle:
+        votes = bundle.document.votes
+        checks = list(vote_checks(bundle))
+    assert len(votes) == Vote.objects.public().about(run).count() > 10
+    assert {check.verdict for check in checks} == {"equal"}
+    for line in votes:
+        assert (line.kind == "pair") == (line.against is not None)
+    stored = list(vote_rows.with_all(Vote.objects.public().about(run)))
+    for vote, line in zip(stored, votes, strict=True):
+        if vote.question.first.chain.run_id != run.pk:
+            assert line.answer == -vote.answer
+            assert line.stood_left is not vote.first_left
+    text = path.read_bytes()
+    assert not any(one.key.encode() in text for one in Voter.objects.all())
+
+    def forge(document):
+        document["votes"][0]["answer"] = 1 - document["votes"][0]["answer"] ** 2
+        document["votes"][1]["trip"] = 99
+
+    with bundles.read(altered(path, forge)) as bundle:
+        wrong = [check for check in vote_checks(bundle) if check.verdict == "different"]
+    assert {(check.line, check.what) for check in wrong} >= {
+        ("vote 1", "digest"),
+        ("vote 2", "digest"),
+        ("vote 2", "its return is here"),
+    }
+
+
+def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_pictures(
+    board, tmp_path
+):
+    cast("pair", voters=2, each=10)
+    counts = datasets.export(tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out/votes.jsonl").read_text().splitlines()]
+    assert len(rows) == counts.votes == Vote.objects.count()
+    for row in rows:
+        assert row["answer"] in ("first", "second", "cannot say")
+        assert {row["first_model"], row["second_model"]} <= {
+            *EditingModel.objects.values_list("slug", flat=True)
+        }
+        assert row["first_kept"].keys() == row["second_kept"].keys() == {"picture", "lpips"}
+        for name in row["pictures"].values():
+            assert (tmp_path / "out" / name).is_file()
+    Run.objects.filter(editing_model__slug="beech").update(published=False)
+    datasets.export(tmp_path / "again")
+    assert "beech" not in (tmp_path / "again/votes.jsonl").read_text()
