@@ -226,7 +226,7 @@ def unwobbled(pictures: Aligned) -> Aligned | None:
     """
     height, width = pictures.inside.shape
     side = max(height, width)
-    wobbly = _without_grain(pictures)
+    wobbly = without_grain(pictures)
     worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
     if side < FLOW_LEAST or wobbly.rest < worth:
         return None
@@ -234,7 +234,7 @@ def unwobbled(pictures: Aligned) -> Aligned | None:
     for small_side in FLOW_SIDES:
         flow = _refined(pictures, flow, min(1.0, small_side / side))
     pulled = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
-    straight = _without_grain(pulled)
+    straight = without_grain(pulled)
     return straight if wobbly.rest - straight.rest >= worth else None
 
 
@@ -246,14 +246,14 @@ def foreign(pictures: Aligned) -> Aligned:
     """
     import cv2
 
-    pictures = _without_grain(pictures)
+    pictures = without_grain(pictures)
     radius = max(1, round(FLOW_REACH * max(pictures.inside.shape)))
     around = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
     least, most = cv2.erode(pictures.before, around), cv2.dilate(pictures.before, around)
     return replace(pictures, before=np.clip(pictures.after, least, most))
 
 
-def _without_grain(pictures: Aligned) -> Aligned:
+def without_grain(pictures: Aligned) -> Aligned:
     """Both pictures blurred alike, a little."""
     import cv2
 

@@ -24,6 +24,7 @@ from evaluation.measuring.alignment import (
     registered,
     unaligned,
     unwobbled,
+    without_grain,
 )
 from evaluation.measuring.registration import Floats, Values, registrations
 from evaluation.metrics.networks.memory import is_large
@@ -41,6 +42,8 @@ MOST = 100.0  # a share that JSON can carry
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
+# Grain is what a slight blur takes away: more than half of what the median block differs by.
+GRAIN = 0.5
 # Global pairs: how far the picture moved, beside the model's own drift and in itself.
 DRIFTS = 3.0
 MOVED = 0.02
@@ -155,7 +158,10 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     pictures = equally_sharp(registered(pictures))
     straight = unwobbled(pictures)
     if straight is None:
-        return _judged(pictures)
+        verdict, smooth = _judged(pictures), _judged(without_grain(pictures))
+        # Grain over everything hides an edit from the median, though not from people.
+        grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
+        return smooth if grainy and not verdict.seen else verdict
     # Of a picture that wobbles the edit is what differs when it is straight, or what no
     # wobble could have brought there.
     verdict = _judged(straight)
