@@ -180,7 +180,7 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             )
     if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):
         reasons.append(
-            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at "
+            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at, "
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"

@@ -197,8 +197,8 @@ class Rules:
             )
         scheme, separator, _ = text.partition("://")
         if scheme.lower() not in self.policy.allowed_schemes:
-            allowed = "https or http" if self.allow_local else "https"
-            raise AddressRefused("scheme", f"{allowed} only: the address must begin with https://")
+            begin = "https:// or http://" if self.allow_local else "https://"
+            raise AddressRefused("scheme", f"the address must begin with {begin}")
         if not separator or not _ALLOWED.fullmatch(text) or _ENCODED_CONTROL.search(text):
             raise AddressRefused(
                 "malformed",
