@@ -136,7 +136,7 @@ class Command(BaseCommand):
             is_reference=yardstick,
             price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
         )
-        edits = suite.cases.count() * suite.trips * 2
+        edits = suite.edits_a_run
         now = timezone.now()
         run = Run.objects.create(
             editing_model=model,
