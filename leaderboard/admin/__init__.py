@@ -3,7 +3,6 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
-    brought_runs,
     entries,
     experiments,
     pairs,
@@ -16,6 +15,7 @@ from leaderboard.admin import (
     tokens,
     votes,
 )
+from leaderboard.admin.uploads import brought_runs
 
 __all__ = [
     "brought_runs",
