@@ -3,7 +3,6 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
-    brought_runs,
     entries,
     experiments,
     pairs,
@@ -11,10 +10,12 @@ from leaderboard.admin import (
     runs,
     studies,
     submissions,
+    subscriptions,
     suites,
     tokens,
     votes,
 )
+from leaderboard.admin.uploads import brought_runs
 
 __all__ = [
     "brought_runs",
@@ -25,6 +26,7 @@ __all__ = [
     "runs",
     "studies",
     "submissions",
+    "subscriptions",
     "suites",
     "tokens",
     "votes",

@@ -22,7 +22,7 @@ from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import actions, private_result, workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
-from leaderboard.submissions.status import cost, state
+from leaderboard.submissions.status import cost, state, step
 from leaderboard.views import pictures
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
@@ -96,6 +96,7 @@ def _page(
     context = {
         "submission": submission,
         "state": state(submission),
+        "step": step(submission, run),
         "run": run,
         "token": submission.token,
         "cost": cost(submission),

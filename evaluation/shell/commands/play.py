@@ -348,7 +348,7 @@ def play_on(
 
 
 def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], None]) -> None:
-    left = sum(2 * folder.suite.trips - len(chain.halves) for chain in player.waiting)
+    left = sum(folder.edits_left(chain) for chain in player.waiting)
     done = folder.edits_done
     bar = progress(done + left, folder.name, "edit", initial=done)
 
@@ -358,7 +358,7 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
 
     def played(chain: PlayedChain) -> None:
         bar.update()
-        if len(chain.halves) % 2 == 0:
+        if not chain.open_steps:
             on_trip(chain)
         if player.spent:
             bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
@@ -420,8 +420,8 @@ def open_run(
 
 def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
-    folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
-    edits = sum(2 * trips - len(chain.halves) for chain in waiting)
+    folder, waiting = player.folder, player.waiting
+    edits = sum(folder.edits_left(chain) for chain in waiting)
     done = [h.seconds for chain in folder.chains.values() for h in chain.halves]
     each = sum(done) / len(done) if done else (0.2 if record["free"] else None)
     price = 0.0 if record["free"] else record["price"]

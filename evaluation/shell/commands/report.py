@@ -24,7 +24,7 @@ same suite are compared. Runs that were not scored are scored first."""
 EPILOG = """\
 examples:
   convergebench report jpeg-75-smoke
-  convergebench report jpeg-75-smoke noise-1-smoke --out comparison
+  convergebench report jpeg-75-smoke noise-1-2-smoke --out comparison
   convergebench report jpeg-75-smoke --markdown
   convergebench report jpeg-75-smoke --model-index"""
 
@@ -128,7 +128,7 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
     return all(
         slug in scores.chains
         and scores.chains[slug].outcome == chain.outcome
-        and scores.chains[slug].restored == tuple(back.sha256 for _, back in chain.trips)
+        and scores.chains[slug].restored == tuple(steps[-1].sha256 for steps in chain.trips)
         for slug, chain in folder.chains.items()
     )
 

@@ -86,14 +86,14 @@ class Hooks:
 
 def trip_row(chain: PlayedChain) -> dict[str, Any]:
     """The last trip of a chain, as plain data."""
-    forward, backward = chain.halves[-2:]
-    costs = [half.cost for half in (forward, backward) if half.cost is not None]
+    steps = chain.trips[-1]
+    costs = [half.cost for half in steps if half.cost is not None]
     return {
         "chain": chain.slug,
         "picture": chain.picture,
         "pair": chain.pair,
-        "trip": backward.number,
-        "seconds": forward.seconds + backward.seconds,
+        "trip": steps[-1].number,
+        "seconds": sum(half.seconds for half in steps),
         "cost": sum(costs) if costs else None,
     }
 

@@ -45,6 +45,9 @@ class ScoresFile(Strict):
     provenance: dict[str, Any] = Field(description="Metrics, witnesses and packages by version.")
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
+    orders: list[dict[str, Any]] = Field(
+        [], description="Pictures of two chain shapes where both should show the same."
+    )
     repeats: int = Field(
         0, description="Of every case, where the run's arm says so; 0: the suite's."
     )
@@ -56,7 +59,10 @@ class CallLine(Strict):
     at: str
     chain: str
     number: int
-    direction: Literal["forward", "backward", "audit"]
+    direction: str = Field(
+        pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
+        description="Forward and backward are the first and last step of a trip, 2-B one between.",
+    )
     attempt: int
     seconds: float
     ended: str = Field(description='"answer", "refused", or the kind of error.')

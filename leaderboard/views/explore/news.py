@@ -14,6 +14,7 @@ from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from evaluation.content.suites import find_suite
+from evaluation.metrics import HEADLINE
 from leaderboard.board import news
 from leaderboard.board.rows import stamp, suites
 from leaderboard.links import absolute
@@ -94,6 +95,7 @@ def then(request: HttpRequest) -> HttpResponse:
         "day": day or timezone.localdate(),
         "remark": f"“{text[:20]}” is not a day of the form 2026-11-17." if text and not day else "",
         "today": timezone.localdate(),
+        "headline": HEADLINE,
     }
     if suite:
         context["rows"] = news.board_on(suite, context["day"])
