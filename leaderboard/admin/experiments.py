@@ -46,7 +46,7 @@ class ArmForms(forms.BaseInlineFormSet):
             raise forms.ValidationError("Two arms are the same: change one, or take it away.")
 
 
-class ArmInline(admin.TabularInline):
+class ArmInline(admin.StackedInline):
     model = ExperimentArm
     formset = ArmForms
     extra = 2
@@ -81,7 +81,6 @@ class ExperimentAdmin(admin.ModelAdmin):
     list_select_related = ("suite",)
     search_fields = ("title", "slug")
     prepopulated_fields = {"slug": ("title",)}
-    filter_horizontal = ("editing_models",)
     inlines = (ArmInline,)
     fields = (
         *("title", "slug", "question", "suite", "editing_models", "repeats", "published"),
