@@ -192,17 +192,22 @@ RQ = {"COMMIT_MODE": "on_db_commit"}
 
 # --- Files ----------------------------------------------------------------------------
 MEDIA_ROOT = DATA_DIR / "media"
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT = Path(env("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 FIXTURE_DIRS = [_HERE.parent / ("evaluation/fixtures" if INSTALLED else "fixtures")]
 S3_BUCKET = env("S3_BUCKET", default="")
-_files: dict[str, object] = {"BACKEND": "convergebench_site.storage.WholeFileStorage"}
-if S3_BUCKET:
-    _files = {
+
+
+def _files(bucket: str, folder: str = "") -> dict[str, object]:
+    """Files in a bucket where one is named, else in a folder, else in MEDIA_ROOT."""
+    if not bucket:
+        options = {"location": folder} if folder else {}
+        return {"BACKEND": "convergebench_site.storage.WholeFileStorage", "OPTIONS": options}
+    return {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
-            "bucket_name": S3_BUCKET,
+            "bucket_name": bucket,
             "endpoint_url": env("S3_ENDPOINT_URL", default=None),
             "region_name": env("S3_REGION", default=None),
             "location": env("S3_PREFIX", default=""),
@@ -210,17 +215,31 @@ if S3_BUCKET:
             "default_acl": None,
         },
     }
+
+
 _static = "convergebench_site.static_files.StaticFiles"
 if DEBUG or TESTING:
     _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
-STORAGES = {"default": _files, "staticfiles": {"BACKEND": _static}}
+STORAGES = {"default": _files(S3_BUCKET), "staticfiles": {"BACKEND": _static}}
+# Where pictures go that nobody looks at; without it they stay where they are.
+_cold = env("COLD_S3_BUCKET", default=""), env("COLD_DIR", default="")
+if any(_cold):
+    STORAGES["cold"] = _files(*_cold)
+# Answers of runs that ended so many days ago are packed; 0: never.
+PACK_AFTER_DAYS = env.int("PACK_AFTER_DAYS", default=7)
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 # Maps of vendored scripts: no page asks for them, and they are most of what there is to compress.
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
 # What a request's body may have, before anything reads it; longer where files are sent.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
-LONG_BODY_LIMITS = {"/try/": 122 * 2**20, "/admin/": 80 * 2**20}
+#: The largest bundle that the form takes, in bytes; operators import larger ones from a file.
+BROUGHT_BYTES = env.int("BROUGHT_BYTES", default=256 * 2**20)
+LONG_BODY_LIMITS = {
+    "/try/": 122 * 2**20,
+    "/bring/": BROUGHT_BYTES + 2**20,
+    "/admin/": 80 * 2**20,
+}
 LONG_BODIES_AT_ONCE = 2
 # More than a brought chain may have, so that its page says what is wrong.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
@@ -319,6 +338,7 @@ JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
 JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
 JUDGE_USD = env("JUDGE_USD", default="")
 JUDGE_CALLS = env("JUDGE_CALLS", default="")
+JUDGE_SECONDS = env("JUDGE_SECONDS", default="")
 # Cases of a run that are audited, at least (or one in ten); 0 audits none.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
@@ -326,6 +346,11 @@ SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 PROBES_PER_DAY = env.int("PROBES_PER_DAY", default=20)
 #: Chains of their own that one address can have scored.
 UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
+#: Runs played elsewhere that one address can bring, and how many may wait to be checked at once.
+BROUGHT_RUNS_PER_DAY = env.int("BROUGHT_RUNS_PER_DAY", default=5)
+BROUGHT_RUNS_WAITING = env.int("BROUGHT_RUNS_WAITING", default=10)
+#: Sessions of ten blind votes that one network or one voter can have.
+VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker with several times as many calls in flight uses as many processors.
@@ -343,6 +368,8 @@ if EMAIL_URL:
     vars().update(env.email_url("EMAIL_URL"))
 else:
     EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+# A mail server that does not answer holds up no page for long.
+EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="convergebench@localhost")
 ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
 

@@ -33,7 +33,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="CI" in os.environ,
-    database=None if "CI" in os.environ else settings.default.database,
+    database=None if "CI" in os.environ else settings().database,
 )
 # `make fuzz`: the same tests, for as long as there is time.
 settings.register_profile(

@@ -20,13 +20,16 @@ COMMANDS = {
     "score": "evaluation.shell.commands.score",
     "report": "evaluation.shell.commands.report",
     "run": "evaluation.shell.commands.run",
+    "experiment": "evaluation.shell.commands.experiment",
     "merge": "evaluation.shell.commands.merge",
     "score-chain": "evaluation.shell.commands.score_chain",
     "check-endpoint": "evaluation.shell.commands.check_endpoint",
     "audit": "evaluation.shell.commands.audit",
-    "verify": "evaluation.shell.commands.verify",
+    "bundle": "evaluation.shell.commands.exchange.bundle",
+    "verify": "evaluation.shell.commands.exchange.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
     "witness-errors": "evaluation.shell.commands.witness_errors",
+    "schema": "evaluation.shell.commands.exchange.schema",
     "site": "evaluation.shell.commands.site",
 }
 OURS = ("evaluation", "leaderboard", "convergebench_site")
@@ -48,7 +51,8 @@ or all of it at once:
 pictures that you have already:
   convergebench score-chain FOLDER                   I0_source.png, I1_forward.png, ...
 
-a run that somebody else published:
+a run to hand on, or one that somebody else published:
+  convergebench bundle RUN                           one file, which a site takes
   convergebench verify BUNDLE                        recompute its numbers, line by line
 
 exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;

@@ -11,11 +11,16 @@ USUAL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`usd` is None when the price is not known; `seconds` is wall time."""
+    """`usd` is None when the price is not known; `seconds` is wall time.
+
+    With `stop_after` it is the most that it can be: a chain ends so many trips after its end
+    is known.
+    """
 
     edits: int
     usd: float | None
     seconds: float
+    stop_after: int = 0
 
     @property
     def hours(self) -> float:
@@ -23,7 +28,10 @@ class Estimate:
 
     def __str__(self) -> str:
         money = "price not known" if self.usd is None else f"about ${self.usd:,.2f}"
-        return f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
+        whole = f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
+        if not self.stop_after:
+            return whole
+        return f"at most {whole}: chains stop {self.stop_after} trips after their end is known"
 
 
 def estimate(
@@ -34,6 +42,7 @@ def estimate(
     *,
     calls_per_minute: int | None = None,
     chains: int | None = None,
+    stop_after: int = 0,
 ) -> Estimate:
     """What `edits` edits take. A chain's edits wait for each other: more in flight than
     `chains` does not help, and nothing is faster than the provider's rate."""
@@ -47,7 +56,7 @@ def estimate(
         seconds = math.ceil(edits / at_once) * each
     if calls_per_minute:
         seconds = max(seconds, edits * 60 / calls_per_minute)
-    return Estimate(edits, None if price is None else edits * price, seconds)
+    return Estimate(edits, None if price is None else edits * price, seconds, stop_after)
 
 
 def duration(seconds: float) -> str:

@@ -23,15 +23,16 @@ from evaluation.images import Picture
 from evaluation.shell.commands.editors import find_editor, own_editor
 from evaluation.shell.commands.play import Terms, check_budget, new_player, open_run, play_on
 from evaluation.shell.commands.report import reported
-from evaluation.shell.commands.score import new_scorer, read_scores, results_table, scored
+from evaluation.shell.commands.score import new_scorer, results_table, scored
 from evaluation.shell.commands.suites import find_suite as suite
+from evaluation.shell.hooks import Hook, Hooks, trip_row
 from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.shell.own_editors import as_editor, place_of
 from evaluation.shell.player import Paused
 from evaluation.shell.report import Report
 from evaluation.shell.results import MetricResult, run_results
 from evaluation.shell.run_folder import PlayedChain, RunFolder
-from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import RunScores, read_scores
 from evaluation.shell.suite_parts import part_of
 
 __all__ = [
@@ -185,7 +186,9 @@ def evaluate(
     max_edits: int | None = None,
     attempts: int = 5,
     secret: str | None = None,
+    stop_after: int = 0,
     on_trip: Callable[[dict[str, Any]], Any] | None = None,
+    log: str | Hook | Iterable[str | Hook] | None = None,
 ) -> Results:
     """Play a suite with an editor, score it, and return the results.
 
@@ -195,11 +198,16 @@ def evaluate(
     of a case, picture or pair) take a part of it. With the same `out` an interrupted
     evaluation goes on; without, the run lasts as long as the results. A paid model is not
     asked about: give `budget` (USD) or `max_edits`, and Paused is raised when it is reached.
+    With `stop_after` chains are scored while they are played, and stopped so many trips after
+    their end is known (3 is a good number): fewer edits, the same half-life.
     `judge` is a vision-language model to be asked about the trips that people read: its name,
     or its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
     environment. `on_trip` is called after every trip that is played, with its chain, number,
-    seconds and cost (from a thread of its own where `parallel` is more than one).
+    seconds and cost (from a thread of its own where `parallel` is more than one). `log` are
+    hooks that are told all of it and the results: "wandb", "mlflow", or objects with `begin`,
+    `on_trip` and `end`; one that fails is told no more, and the evaluation goes on.
     """
+    hooks = Hooks.of(log)
     chosen, record = _chosen(editor, dict(options or {}))
     terms = Terms(parallel, attempts, budget, price, max_edits)
     check_budget(record, terms)
@@ -207,36 +215,34 @@ def evaluate(
     scorer = new_scorer(",".join(metrics) if metrics is not None else None)
     aside = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
     path = Path(out) if out else Path(aside.name if aside else "") / "run"
-    run = open_run(path, part, record, secret)
-    with run.playing():
-        player = new_player(run, chosen, record, terms)
-        play_on(player, record, on_trip=lambda chain: on_trip and on_trip(_trip(chain)))
-    scores = scored(run, scorer)
-    stated = {"model": judge} if isinstance(judge, str) else judge
-    if stated and (asked := judge_of(stated, run.path / ANSWERS)):
-        scores = judged_by(asked, run, scores)
-        run.write_json("scores.json", scores.to_dict())
-    return Results(run, scores, aside)
+    run = open_run(path, part, record, secret, stop_after)
+
+    def told(chain: PlayedChain) -> None:
+        hooks.on_trip(chain)
+        if on_trip:
+            on_trip(trip_row(chain))
+
+    results: Results | None = None
+    try:
+        with run.playing():
+            player = new_player(run, chosen, record, terms)
+            hooks.begin(run)
+            play_on(player, record, on_trip=told)
+        scores = scored(run, scorer)
+        stated = {"model": judge} if isinstance(judge, str) else judge
+        if stated and (asked := judge_of(stated, run.path / ANSWERS)):
+            scores = judged_by(asked, run, scores)
+            run.write_json("scores.json", scores.to_dict())
+        results = Results(run, scores, aside)
+    finally:
+        hooks.end(results.metrics if results else None)
+    return results
 
 
 def _chosen(editor: Any, options: dict[str, Any]) -> tuple[Editor, dict[str, Any]]:
     if isinstance(editor, str):
         return find_editor(editor, options)
     return own_editor(as_editor(editor, options), place_of(editor), options)
-
-
-def _trip(chain: PlayedChain) -> dict[str, Any]:
-    """The last trip of a chain, as plain data for a logger."""
-    forward, backward = chain.halves[-2:]
-    costs = [half.cost for half in (forward, backward) if half.cost is not None]
-    return {
-        "chain": chain.slug,
-        "picture": chain.picture,
-        "pair": chain.pair,
-        "trip": backward.number,
-        "seconds": forward.seconds + backward.seconds,
-        "cost": sum(costs) if costs else None,
-    }
 
 
 def _suite(wanted: str | Suite) -> Suite:

@@ -15,9 +15,10 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-Direction = Literal["forward", "backward"]
-DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
-Seed: TypeAlias = Callable[[int, Direction], int]
+#: By the number of the trip and the name of its step, "forward" or "backward" of a round trip.
+Seed: TypeAlias = Callable[[int, str], int | None]
+SeedMode = Literal["per-edit", "fixed", "none"]
+SEED_MODES: tuple[SeedMode, ...] = ("per-edit", "fixed", "none")
 T = TypeVar("T")
 
 
@@ -42,11 +43,17 @@ def generator(secret: str, *names: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(drawn(secret, *names)))
 
 
-def chain_seeds(secret: str, case: str, repeat: int) -> Seed:
-    """The seed of every edit of a chain, 31 bits; `case` is its slug, repeats count from 0."""
+def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit") -> Seed:
+    """The seed of every edit of a chain, 31 bits; `case` is its slug, repeats count from 0.
 
-    def seed(number: int, direction: Direction) -> int:
-        return int.from_bytes(drawn(secret, case, repeat, number, direction)[:4]) >> 1
+    Fixed: the same for all its edits; none: None is sent with each.
+    """
+
+    def seed(number: int, step: str) -> int | None:
+        if mode == "none":
+            return None
+        edit = (number, step) if mode == "per-edit" else ("chain",)
+        return int.from_bytes(drawn(secret, case, repeat, *edit)[:4]) >> 1
 
     return seed
 

@@ -97,6 +97,13 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
     return f"keeps {percent(share)}{f' ({around})' if around else ''} of the picture"
 
 
+def kept_in_place(share: float) -> str:
+    """ "its worst place keeps 62 %", where that is what is lost most."""
+    if share <= 0:
+        return "its worst place keeps nothing: no better than a blank card there"
+    return f"its worst place keeps {percent(share)}"
+
+
 def share_kept(share: float) -> str:
     """ "62 % kept", below a picture."""
     return f"{percent(share)} kept" if share > 0 else "nothing kept"
@@ -168,9 +175,9 @@ def edits(category: str) -> str:
     return EDITS.get(category) or f"{category.replace('-', ' ').capitalize()} edits"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """ "A, B and C", "A, B, C and 4 more"."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
+def listed(names: Sequence[str], most: int = 3, of: int = 0) -> str:
+    """ "A, B and C", "A, B, C and 4 more"; `of` so many, where not all are named."""
+    shown, count = list(names[:most]), max(of, len(names))
+    if count > most:
+        return f"{', '.join(shown)} and {count - most} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""

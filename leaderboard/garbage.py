@@ -1,17 +1,17 @@
-"""Pictures that nothing refers to: rows first, then files without a row."""
+"""Pictures and bundles that nothing refers to: rows first, then files without a row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
 from django.core.files.storage import default_storage
 from django.db.models import Exists, ForeignKey, ForeignObjectRel, OuterRef, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import StoredImage
+from leaderboard.models import BroughtRun, StoredImage
 
 #: What is younger may be on its way to a row.
 MOMENT = timedelta(hours=1)
@@ -41,7 +41,7 @@ def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
     if not dry_run:
         # One statement, so that no reference can come between the look and the deed.
         unreferenced(before)._raw_delete(StoredImage.objects.db)
-    for name in orphans():
+    for name in chain(orphans(), unclaimed_bundles()):
         # The time is asked last: a picture that is stored once more is touched, and so spared.
         if _modified(name) < before:
             found.files += 1
@@ -53,7 +53,7 @@ def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
 def lost() -> Iterator[StoredImage]:
     """Pictures that something refers to and whose bytes are gone from storage."""
     for row in StoredImage.objects.order_by("pk").iterator():
-        if not default_storage.exists(row.name):
+        if not row.storage.exists(row.name):
             yield row
 
 
@@ -63,8 +63,17 @@ def orphans() -> Iterator[str]:
     while batch := list(islice(names, 500)):
         hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
         rows = StoredImage.objects.filter(pk__in=set(hashes.values()))
-        known = set(rows.values_list("pk", flat=True))
-        yield from (name for name, sha256 in hashes.items() if sha256 not in known)
+        known = dict(rows.values_list("pk", "packed_sha256"))
+        for name, sha256 in hashes.items():
+            # The bytes as answered of a picture that was packed are needed no more.
+            if sha256 not in known or (name.startswith("originals/") and known[sha256]):
+                yield name
+
+
+def unclaimed_bundles() -> Iterator[str]:
+    """Files of brought runs that nobody is going to check any more."""
+    waiting = {brought.file_name for brought in BroughtRun.objects.waiting()}
+    yield from (n for file in _listed("brought")[1] if (n := f"brought/{file}") not in waiting)
 
 
 def collect_pictures(keys: Iterable[str]) -> Collected:
@@ -75,9 +84,11 @@ def collect_pictures(keys: Iterable[str]) -> Collected:
         # Asked once more in the same statement: what was stored again meanwhile is spared.
         if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
             found.rows += 1
-            for name in (row.name, row.thumbnail_name, row.copy_name):
+            for name in (row.original_name, row.thumbnail_name, row.copy_name):
                 found.files += default_storage.exists(name)
                 default_storage.delete(name)
+            if row.cold:
+                row.storage.delete(row.name)
     return found
 
 

@@ -21,6 +21,9 @@ NEXT = {
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }
 
+#: A person has looked at it.
+SEEN = frozenset({State.ASKED, State.APPROVED, State.REJECTED})
+
 
 def notify_submitter(submission: Submission) -> None:
     """A mail to the submitter when there is news; nothing where mail is not set up.
@@ -35,7 +38,10 @@ def notify_submitter(submission: Submission) -> None:
     Submission.objects.filter(pk=submission.pk).update(notified_state=submission.state)
     page = absolute(submission.get_absolute_url())
     text = f"{NEXT[State(submission.state)]}\n\n{submission.message}\n\n{page}\n"
-    subject = f"ConvergeBench: {submission.name}: {submission.get_state_display()}"
+    # Before a person has looked, the name is whatever somebody typed, and the address perhaps
+    # somebody else's: nobody shall have us mail their words to others.
+    name = submission.name if submission.state in SEEN else "your submission"
+    subject = f"ConvergeBench: {name}: {submission.get_state_display()}"
 
     def send() -> None:
         send_mail(subject, text, None, [submission.email], fail_silently=True)

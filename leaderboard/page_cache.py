@@ -5,6 +5,9 @@ stamp. `KeptPages` stands before sessions, logs and the rest, and answers such
 pages with one query (is what was kept still true?) and no rendering, compressed
 where the visitor takes it. A visitor to whom a message is due gets a page of
 their own.
+
+How many pages are made anew for one network is limited: of addresses with mistakes, of
+searches and of cookies there is no end, and each would cost a whole page.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.core.cache import cache
@@ -23,6 +26,7 @@ from django.urls import Resolver404, resolve
 from django.utils.cache import patch_vary_headers
 
 from evaluation import __version__
+from leaderboard.visitors import limited
 
 KEPT_FOR = 6 * 3600
 
@@ -43,8 +47,12 @@ def keep_page(stamp: Callable[[], str], parameters: Sequence[str] = ()) -> Calla
     """Mark a view whose page may be kept; one that says `no-store` is not."""
 
     def mark(view: View) -> View:
-        view.keep = Keep(stamp, parameters)  # type: ignore[attr-defined]
-        return view
+        @wraps(view)
+        def made(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            return limited(request, "page") or view(request, *args, **kwargs)
+
+        made.keep = Keep(stamp, parameters)  # type: ignore[attr-defined]
+        return made
 
     return mark
 

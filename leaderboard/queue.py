@@ -21,10 +21,11 @@ from rq import Queue, Worker
 
 #: Tests of submitted endpoints have a queue of their own: a slow endpoint holds up no run.
 EDITS, GPU, PROBES = "edits", "gpu", "probes"
-PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER = (
+PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT = (
     *("play", "score", "probe", "score_uploaded_chain"),
-    *("export", "collect_garbage", "recover_pictures", "deliver"),
+    *("export", "collect_garbage", "recover_pictures", "deliver", "check_brought_run"),
 )
+COUNT_VOTES, EXPORT_STUDY = "count_votes", "export_study"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
 #: What is played is scored before more is played: rows come onto the board one by one.
@@ -35,7 +36,11 @@ JOB_SECONDS = {PROBE: 600}
 #: All that a worker calls: whoever can write to Redis can ask for these, and for nothing else.
 FUNCTIONS = frozenset(
     f"evaluation.jobs.{kind}"
-    for kind in (PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER)
+    for kind in (
+        *(PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT),
+        *(COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT),
+        *(COUNT_VOTES, EXPORT_STUDY),
+    )
 )
 #: After Redis did not answer, a process leaves it alone for this long.
 SILENT_SECONDS = 5.0

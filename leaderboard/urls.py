@@ -16,9 +16,20 @@ from leaderboard.views import (
     submissions,
     suites,
     texts,
-    uploaded_chain,
 )
-from leaderboard.views.explore import cards, embeds, gallery, news, subscriptions, tour, value
+from leaderboard.views.explore import (
+    cards,
+    embeds,
+    experiments,
+    gallery,
+    news,
+    subscriptions,
+    tour,
+    value,
+)
+from leaderboard.views.people import agreement, voting
+from leaderboard.views.uploads import chains as uploaded_chains
+from leaderboard.views.uploads import runs as brought_runs
 
 urlpatterns = [
     path("", board.index, name="board"),
@@ -26,6 +37,10 @@ urlpatterns = [
     path("value/", value.index, name="value"),
     path("value/figure.json", value.figure, name="value_figure"),
     path("gallery/", gallery.index, name="gallery"),
+    path("experiments/", experiments.index, name="experiments"),
+    path("experiments/<slug:slug>/", experiments.detail, name="experiment"),
+    path("experiments/<slug:slug>/numbers.csv", experiments.table, name="experiment_table"),
+    path("experiments/<slug:slug>/experiment.yaml", experiments.file, name="experiment_file"),
     path("new/", news.index, name="news"),
     path("new/feed.atom", news.feed, name="feed"),
     path("new/board/", news.then, name="board_then"),
@@ -37,6 +52,18 @@ urlpatterns = [
     path("tour/", tour.index, name="tour"),
     path("subscribe/", subscriptions.subscribe, name="subscribe"),
     path("subscriptions/<str:token>/", subscriptions.subscription, name="subscription"),
+    path("agreement/", agreement.index, name="agreement"),
+    path("vote/", voting.index, name="vote"),
+    path("vote/session", voting.begin, name="vote_session"),
+    path("vote/answer", voting.answer, name="vote_answer"),
+    re_path(
+        r"^vote/pictures/(?P<ticket>[\w-]{22})/(?P<side>source|left|right)$",
+        voting.picture,
+        name="vote_picture",
+    ),
+    re_path(r"^vote/done/(?P<session>[\w-]{22})/$", voting.done, name="vote_done"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/$", voting.study, name="study"),
+    re_path(r"^vote/study/(?P<token>[\w-]{32})/session$", voting.study_begin, name="study_session"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),
@@ -69,9 +96,13 @@ urlpatterns = [
         name="submission_picture",
     ),
     path("embargo/<str:token>/", submissions.embargo, name="embargo"),
-    path("try/", uploaded_chain.index, name="upload_chain"),
-    path("try/<str:token>/", uploaded_chain.detail, name="uploaded_chain"),
-    path("try/<str:token>/state.json", uploaded_chain.state, name="uploaded_chain_state"),
+    path("try/", uploaded_chains.index, name="upload_chain"),
+    path("try/<str:token>/", uploaded_chains.detail, name="uploaded_chain"),
+    path("try/<str:token>/state.json", uploaded_chains.state, name="uploaded_chain_state"),
+    path("bring/", brought_runs.index, name="bring_run"),
+    path("bring/<str:token>/", brought_runs.detail, name="brought_run"),
+    path("bring/<str:token>/state.json", brought_runs.state, name="brought_run_state"),
+    path("bring/<str:token>/withdraw/", brought_runs.withdraw, name="withdraw_brought_run"),
     path("cite.bib", downloads.cite, name="cite"),
     path("badges/<slug:slug>.svg", downloads.badge, name="badge"),
     re_path(

@@ -23,6 +23,7 @@ from typing import Any
 
 import httptools
 import pytest
+from django.core import mail
 from django.urls import reverse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,11 @@ from evaluation.http.http_connection import _Answer
 from evaluation.http.outside_json import parse_json
 from evaluation.http.reply import Reply
 from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
+from evaluation.witnesses.judge.clients import ChatClient
+from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
+from leaderboard.people import sessions, studies
+from leaderboard.testing.boards import make_suite
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
 
@@ -84,7 +89,7 @@ def known(name: str) -> list[bytes]:
 
 
 #: As it is when the tests begin: what grows meanwhile is damaged the next time.
-SEEDS = {name: known(name) for name in ("answer", "json", "picture", "zip", "bundle")}
+SEEDS = {name: known(name) for name in ("answer", "json", "judge", "picture", "zip", "bundle")}
 
 
 WORDS = (
@@ -181,6 +186,34 @@ def test_no_contract_breaks_on_an_answer(contract: str, value: Any, status: int)
         pass
 
 
+# Answers of judges.
+
+SAID = '{"made": "yes", "undone": "no", "else_changed": "no", "what_else": ""}'
+CHATS = [
+    json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+    for said in (SAID, f"```json\n{SAID}\n```", '{"closer": "first"}', "I cannot see it.")
+]
+
+
+def read_judge(data: bytes) -> str:
+    client = ChatClient(model="m", key="a-secret-key", prices=(1.0, 1.0))
+    said = client._read(Reply(200, {}, data))
+    assert said.cost is None or 0 <= said.cost < 1e6
+    return "refused" if said.refused else type(TRIP.read(said.text)).__name__
+
+
+@given(damaged("judge", CHATS) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_answer_of_a_judge_is_read_or_refused(data: bytes) -> None:
+    read("judge", data)
+
+
+@given(st.text(max_size=300) | st.text(alphabet='{}[]":,\\ nytesmadeuo', max_size=300))
+def test_whatever_a_judge_says_is_an_answer_or_none(said: str) -> None:
+    for question in QUESTIONS:
+        with contextlib.suppress(ValueError):
+            question.read(said)
+
+
 # Pictures and files.
 
 
@@ -245,6 +278,7 @@ def test_any_bundle_is_read_or_refused(data: bytes) -> None:
 READERS |= {
     "answer": read_answer,
     "json": lambda data: type(parse_json(data)).__name__,
+    "judge": read_judge,
     "picture": read_picture,
     "zip": read_zip,
     "bundle": read_bundle,
@@ -314,3 +348,60 @@ def test_any_form_is_taken_or_refused(post, changes: dict[str, str]) -> None:
     fields = form_fields("1") | changes
     assert post(reverse("submit"), fields) in (302, 422)
     assert post(reverse("submit_preview"), fields) == 200
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=max(20, settings().max_examples // 10),
+)
+@given(
+    st.sampled_from(["email", "webhook", "", "x"]),
+    TEXTS | st.text(max_size=20).map(lambda text: f"{text}@example.org"),
+)
+@example("email", "a@example.org\nBcc: b@example.org")
+def test_any_subscription_is_taken_or_refused(post, suite_to_follow, way, address) -> None:
+    address_of_page = f"{reverse('subscribe')}?suite={suite_to_follow}"
+    assert post(address_of_page, {"way": way, "address": address}) in (200, 302)
+    assert all("\n" not in to for sent in mail.outbox for to in (*sent.to, sent.subject))
+
+
+@pytest.fixture
+def suite_to_follow(db, settings) -> str:
+    settings.EMAIL_URL = "smtp://mail"
+    return make_suite(pictures=1).key
+
+
+VOTE = st.fixed_dictionaries(
+    {},
+    optional={
+        "kind": st.sampled_from(["pair", "usable"]) | JSON,
+        "ticket": st.text(max_size=30) | JSON,
+        "answer": st.sampled_from(["left", "yes", "5"]) | JSON,
+        "seconds": JSON,
+        "looked": JSON,
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.django_db
+@given(value=VOTE | JSON)
+@example(value={"ticket": "\0" * 22, "answer": "left"})
+@example(value={"ticket": "\ud800" * 22, "answer": "left"})
+def test_any_vote_is_taken_or_refused(client, value: Any) -> None:
+    for name in ("vote_answer", "vote_session"):
+        answer = client.post(reverse(name), json.dumps(value), content_type="application/json")
+        assert answer.status_code in (404, 422, 429)
+
+
+@given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
+def test_what_a_page_says_of_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
+    kept = sessions._seconds(seconds)
+    assert kept is None or 0 <= kept <= sessions.LONGEST_SECONDS
+    assert set(sessions._looked(looked)) <= {"zoom", "flicker", "width"}
+
+
+@given(text=st.text(max_size=200), kind=st.sampled_from(["pair", "usable", "rating"]))
+def test_any_list_of_a_study_is_read_or_refused(text: str, kind: str) -> None:
+    with contextlib.suppress(studies.StudyError):
+        assert studies.parse(text, kind)

@@ -48,7 +48,7 @@ def audit_count(cases: int, least: int = LEAST) -> int:
     return min(cases, max(least, math.ceil(SHARE * cases))) if least else 0
 
 
-def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
+def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
     """The audits of a run: so many cases at least, or one in ten; half of them marks.
 
     A change of style takes a mark along, so those cases are never marked; flips and turns only
@@ -66,19 +66,27 @@ def plan(secret: str, suite: Suite, least: int = LEAST) -> list[Audit]:
     return [
         Audit(
             slug,
-            *where_drawn(secret, cases[slug], suite),
+            *where_drawn(secret, cases[slug], suite, stop_after),
             "mark" if slug in marked else "fragility",
         )
         for slug in chosen
     ]
 
 
-def where_drawn(secret: str, case: Case, suite: Suite) -> tuple[int, int]:
-    """Of a case, which repeat and which trip."""
+def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
+    """Of a case, which repeat and which trip.
+
+    Where chains are stopped so many trips after their end is known, every other audit falls
+    on a trip that each of them plays; the others still fall anywhere, so that nobody can be
+    honest in the first few trips alone.
+    """
     random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)
     repeat = int(random.integers(suite.repeats_of(case)))
-    return repeat, int(random.integers(first, suite.trips + 1))
+    last = suite.trips
+    if stop_after and random.integers(2):
+        last = min(last, max(first, stop_after + 1))
+    return repeat, int(random.integers(first, last + 1))
 
 
 def of_chain(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:

@@ -29,7 +29,7 @@ from evaluation.statistics.power import MODELS, Lifetimes, detectable, suite_des
 from evaluation.statistics.ranking import board
 from evaluation.statistics.survival import Floats
 from evaluation.testing.chains import made_up_cases
-from evaluation.testing.equal_models import found, simulate
+from evaluation.testing.simulations.equal_models import found, simulate
 
 TRIPS = 20
 CATEGORIES = ("objects", "geometric", "replication")

@@ -16,7 +16,7 @@ from evaluation.bundle.format import AuditLine, Bundle, FileRow
 from evaluation.content.suites import Case
 from evaluation.images import Picture, fit
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import rmse
+from evaluation.measuring.steps import rmse
 from evaluation.witnesses.panel import Verdict
 
 #: A touch drawn again may differ by so much, of the full range: a JPEG of another library does.
@@ -35,7 +35,7 @@ class _Audits:
     def __init__(self, bundle: Bundle, scorer: Scorer, unable: Mapping[str, str]) -> None:
         self.bundle, self.scorer, self.unable = bundle, scorer, unable
         self.document, self.suite = bundle.document, bundle.suite
-        self.secrets = self.document.run.secrets
+        self.secrets, self.stop_after = self.document.run.secrets, self.document.run.stop_after
         self.cases = {case.slug: case for case in self.suite.cases}
         self.sources = {row.slug: row for row in self.document.sources}
         self.trips = {
@@ -51,7 +51,7 @@ class _Audits:
         if len(self.secrets) == 1:  # else some were drawn anew, see `_drawn`
             found = [
                 [audit.case, audit.repeat, audit.number, audit.kind]
-                for audit in plan(self.secrets[0], self.suite, len(lines))
+                for audit in plan(self.secrets[0], self.suite, len(lines), self.stop_after)
             ]
             stated = [[line.case, line.repeat, line.number, line.kind] for line in lines]
             yield compared("run", "which audits", sorted(stated), sorted(found))
@@ -77,7 +77,7 @@ class _Audits:
         stated = [line.repeat, line.number, line.seed]
         drawn = {
             secret: [
-                *where_drawn(secret, case, self.suite),
+                *where_drawn(secret, case, self.suite, self.stop_after),
                 None if line.seed is None else audit.seed(secret),
             ]
             for secret in self.secrets
@@ -94,13 +94,16 @@ class _Audits:
         )
         source = self._read(self.sources.get(case.picture))
         before = self._read(last.backward) if last else source
-        edited, back = (self._read(own.forward), self._read(own.backward)) if own else (None, None)
+        # What the last edit of the trip was made on.
+        sent_on = (own.between[-1] if own.between else own.forward) if own else None
+        edited, back = self._read(sent_on), self._read(own.backward if own else None)
         sent, answer = self._read(line.sent), self._read(line.answer)
         if not (source and before and edited and back and sent and answer):
             why = "its pictures are not sound" if self.document.pictures else NO_PICTURES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
-        touch = Touch(audit, secret, self.suite.pair_by_slug[case.pair], before, edited)
+        pair = self.suite.pair_by_slug[case.pair].of_return(line.number)
+        touch = Touch(audit, secret, pair, before, edited)
         yield compared(line.name, "what was done", line.words, touch.words)
         one, other = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
         yield compared(line.name, "what was sent", 0.0, rmse(one, other), SAME_TOUCH)

@@ -17,13 +17,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
+from evaluation.arms import Arm, ArmError
+from evaluation.bundle.rows import (
+    Line,
+    Link,
+    Number,
+    Row,
+    SeedNumber,
+    Sha256,
+    Short,
+    Slug,
+    VoteLine,
+)
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
+from evaluation.content.shapes import MOST_STEPS
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
-from evaluation.images import EXTENSIONS, MAX_BYTES
+from evaluation.http.outside_json import can_be_stored
+from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
 FORMAT = 2
@@ -40,25 +54,6 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 class BundleError(UserFacingError):
     """A bundle that is not read."""
-
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
-Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
-Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it: nothing but an address of the web.
-Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
-
-
-class Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Line(Row):
-    """A row with the digest of itself."""
-
-    digest: Sha256
 
 
 class SuiteLine(Line):
@@ -87,11 +82,15 @@ class ModelLine(Line):
 class RunLine(Line):
     """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
 
-    `earlier_secrets` were public before some chains were played again, the latest first.
+    `earlier_secrets` were public before some chains were played again, the latest first;
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
+    = how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: list[Sha256] = []
+    arm: dict[str, Any] = {}
+    stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
@@ -102,6 +101,7 @@ class RunLine(Line):
     marks_kept: Number | None = None
     loss_under_audit: Number | None = None
     changed_elsewhere: Number | None = None
+    orders: list[dict[Slug, Number | str]] = []
     started_at: str | None
     finished_at: str | None
     calls: Annotated[int, Field(ge=0)]
@@ -123,13 +123,18 @@ class RunLine(Line):
 
 
 class FileRow(Row):
-    """A picture's file."""
+    """A picture's file.
+
+    `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
+    same pixels, with that hash.
+    """
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]
     height: Annotated[int, Field(gt=0)]
     bytes: Annotated[int, Field(gt=0)]
+    packed_sha256: Sha256 | None = None
 
 
 class SourceLine(FileRow, Line):
@@ -156,10 +161,20 @@ class HalfRow(FileRow):
     notes: dict[str, Any]
 
 
+class StepRow(HalfRow):
+    """An edit between the first and the last of its trip."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
+
+
 class TripLine(Line):
+    """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
+
     number: Annotated[int, Field(ge=1, le=1000)]
     forward: HalfRow | None
     backward: HalfRow | None
+    between: Annotated[list[StepRow], Field(max_length=MOST_STEPS)] = []
+    steps: Annotated[list[dict[str, Any]], Field(max_length=MOST_STEPS)] = []
     reframed: bool
     change_seen: bool | None
     change_measure: dict[str, Number]
@@ -176,7 +191,7 @@ class TripLine(Line):
 class ChainLine(Line):
     case: Slug
     repeat: Annotated[int, Field(ge=0, le=1000)]
-    outcome: Literal["completed", "refused", "blank", "failed", "lost"]
+    outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
     outcome_text: Short
     results: dict[Slug, dict[str, Any]]
     trips: list[TripLine]
@@ -222,7 +237,7 @@ class StandingLine(Line):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number
+    auc: Number | None
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: list[Number | None]
@@ -245,6 +260,7 @@ class Document(Row):
     calibrations: list[CalibrationLine]
     chains: list[ChainLine]
     audits: list[AuditLine] = []
+    votes: list[VoteLine] = []
     standings: list[StandingLine]
     digest: Sha256
 
@@ -283,6 +299,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"chain {name}", chain
     for row in document.get("audits", ()):
         yield audit_name(row["case"], row["repeat"], row["number"]), row
+    for number, row in enumerate(document.get("votes", ()), start=1):
+        yield f"vote {number}", row
     for row in document["standings"]:
         yield standing_name(row["metric"], float(row["level"]), row["scope"]), row
 
@@ -326,21 +344,31 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, method: int) -> None:
 class Bundle:
     """A checked bundle. Pictures are read one at a time, when they are asked for."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
+    def __init__(
+        self,
+        archive: zipfile.ZipFile,
+        max_document: int = MAX_DOCUMENT,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        self._archive, self.max_pixels = archive, max_pixels
         self._entries = {
             match[1]: info
             for info in archive.infolist()
             if (match := NAME.fullmatch(info.filename))
         }
-        data = _content(archive, archive.getinfo(DOCUMENT), MAX_DOCUMENT)
+        data = _content(archive, archive.getinfo(DOCUMENT), max_document)
         #: As it was written, for digests: a number in other digits than ours is a text here.
         self.raw = _parsed(data, _as_written)
         try:
             self.document = Document.model_validate(_parsed(data, float))
             self.suite = _suite(self.document.suite.definition)
+            self.arm = Arm.from_dict(self.document.run.arm)
+            if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
+                raise BundleError(f"{DOCUMENT}, run.arm: {min(odd)[:80]} is no pair of the suite")
+        except ArmError as error:
+            raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
-            raise BundleError(_said(error)) from None
+            raise BundleError(said(error)) from None
 
     def __enter__(self) -> Self:
         return self
@@ -369,15 +397,26 @@ class Bundle:
         return None if info is None else _content(self._archive, info, MAX_BYTES)
 
 
-def read(path: Path) -> Bundle:
-    """The bundle in this file; BundleError says what is wrong with it."""
+def read(
+    file: Path | IO[bytes],
+    *,
+    max_directory: int = MAX_DIRECTORY,
+    max_document: int = MAX_DOCUMENT,
+    max_pixels: int = MAX_PIXELS,
+) -> Bundle:
+    """The bundle in this file; BundleError says what is wrong with it.
+
+    Of a stranger's less is read: `max_document` bytes of JSON, pictures of `max_pixels`.
+    """
+    name = file.name if isinstance(file, Path) else "the file"
     try:
-        archive = archives.open_archive(path, max_directory=MAX_DIRECTORY)
+        archive = archives.open_archive(file, max_directory=max_directory)
     except ArchiveError as error:
-        raise BundleError(f"{path.name} is not a bundle: {error}") from None
+        raise BundleError(f"{name} is not a bundle: {error}") from None
     try:
-        _check_entries(archive, path.stat().st_size)
-        return Bundle(archive)
+        size = file.stat().st_size if isinstance(file, Path) else file.seek(0, 2)
+        _check_entries(archive, size)
+        return Bundle(archive, max_document, max_pixels)
     except ArchiveError as error:
         archive.close()
         raise BundleError(str(error)) from None
@@ -437,6 +476,8 @@ def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
         found = json.loads(
             data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
         )
+        if not can_be_stored(found):
+            raise ValueError("a text in it holds a zero byte or half of a character")
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if not isinstance(found, dict):
@@ -454,7 +495,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
         raise BundleError(f"{DOCUMENT}, suite: {error}") from None
 
 
-def _said(error: ValidationError) -> str:
+def said(error: ValidationError) -> str:
     """The first thing that does not fit, and where it stands."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])

@@ -28,7 +28,7 @@ def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFi
     """The archive, when its list of entries has at most so many bytes; none is unpacked."""
     opened = file.open("rb") if isinstance(file, Path) else file
     try:
-        _check_directory(opened, max_directory)
+        check_directory(opened, max_directory)
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError) as error:
         raise ArchiveError(str(error)) from None
@@ -41,7 +41,7 @@ def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFi
     return archive
 
 
-def _check_directory(file: IO[bytes], limit: int) -> None:
+def check_directory(file: IO[bytes], limit: int) -> None:
     """Refuse a list of entries that would fill the memory before one of them is looked at."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 2**16 - 100))

@@ -7,16 +7,17 @@ checkout they lie in `fixtures/`, in an installed package in `evaluation/fixture
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
+from evaluation.content.shapes import Step
 from evaluation.content.suites import EditPair, Suite, SuiteError, find_suite
 from evaluation.errors import UserFacingError
 
@@ -36,6 +37,8 @@ CATEGORIES = {
     "geometry": "Geometry",
     "replication": "Replication",
 }
+#: The wording that a suite plays; the others are variants of it.
+PLAIN = "plain"
 #: Said after any wording, to see whether it helps.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
@@ -101,6 +104,8 @@ class CatalogPair(EditPair):
     status: str = "active"
     variants: tuple[Variant, ...] = field(default=())
     rule: Rule | None = None  # how reference editors play it; None where they cannot
+    #: How they play a shape whose prompts no other pair has: by capital; small letters undo it.
+    rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("category", self.category, tuple(CATEGORIES))
@@ -121,17 +126,41 @@ class CatalogPair(EditPair):
             _filled("object", self.object)
         if self.place:
             _one_of("place", self.place, PLACES)
+        self.cycle  # noqa: B018, whether its shape holds
+        if unknown := sorted(self.rules.keys() - {step.name for step in self.steps}):
+            raise ValueError(f"rules: {', '.join(unknown)} is no step of the shape")
+        if self.shape and self.variants:
+            raise ValueError("variants: a shape has no other wordings")
 
     @property
     def wordings(self) -> tuple[Variant, ...]:
         """Every way to say it: as it is, short, long, colloquial, each also with FIDELITY."""
-        plain = (Variant("plain", self.forward, self.backward), *self.variants)
+        plain = (Variant(PLAIN, self.forward, self.backward), *self.variants)
         return tuple(one for variant in plain for one in (variant, variant.with_fidelity()))
 
     @property
     def pair(self) -> EditPair:
         """The pair as a suite freezes it."""
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
+
+
+class Wordings(Protocol):
+    """A pair, here or in the database, with its own prompts and its variants."""
+
+    @property
+    def forward(self) -> str: ...
+    @property
+    def backward(self) -> str: ...
+    @property
+    def variants(self) -> Sequence[Variant]: ...
+
+
+def variant_prompts(pair: Wordings, wording: str) -> tuple[str, str] | None:
+    """Both prompts of a pair in this wording; None where it has none of that name."""
+    if wording == PLAIN:
+        return pair.forward, pair.backward
+    found = ((v.forward, v.backward) for v in pair.variants if v.name == wording)
+    return next(found, None)
 
 
 def folder() -> Path:
@@ -186,6 +215,14 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
                 values["variants"] = tuple(Variant(**v) for v in values["variants"])
             if "annotations" in values:
                 values["annotations"] = _named("annotations", Annotations.from_dict, values)
+            if "steps" in values:
+                values["steps"] = _named(
+                    "steps", lambda rows: tuple(Step(**row) for row in rows), values
+                )
+            if "rules" in values:
+                values["rules"] = _named(
+                    "rules", lambda rows: {name: Rule(**row) for name, row in rows.items()}, values
+                )
             if "rule" in values:
                 values["rule"] = _named("rule", lambda row: Rule(**row) if row else None, values)
             item = kind(**values)

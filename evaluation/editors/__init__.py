@@ -27,6 +27,7 @@ EDITORS: dict[str, str] = {
     "thumbnail": "evaluation.editors.reference:Thumbnail",
     "jpeg": "evaluation.editors.reference:Jpeg",
     "noise": "evaluation.editors.reference:Noise",
+    "misreader": "evaluation.editors.reference:Misreader",
     "resample": "evaluation.editors.reference:Resample",
     "colour-drift": "evaluation.editors.reference:ColourDrift",
     "latent": "evaluation.editors.latent:Latent",

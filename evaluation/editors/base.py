@@ -8,11 +8,12 @@ whether asking again can help and whom the fault concerns).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, clean_wire
 
 
@@ -39,15 +40,42 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What a yardstick may know besides picture and prompt; it never goes over a wire.
+class Turn:
+    """An earlier edit of a conversation; `sent` is None where the model had the picture already."""
 
-    `before` is the picture before the forward edit that is to be taken back, `annotations`
-    what is marked in the source picture.
+    prompt: str
+    answer: Picture
+    sent: Picture | None = None
+
+
+@dataclass(frozen=True)
+class EditSettings:
+    """How an edit is asked for where that is not the editor's own way.
+
+    `size` is one of TIERS, empty for a size like the picture's. A `history` of None: the edit
+    stands alone; else it goes on with a conversation, whose pictures are clean already.
+    """
+
+    temperature: float | None = None
+    size: str = ""
+    history: tuple[Turn, ...] | None = None
+
+
+AS_USUAL = EditSettings()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What belongs to an edit besides picture, prompt and seed.
+
+    `settings` say how it is asked for. The rest is for yardsticks and never goes over a wire:
+    `before` is the picture before the forward edit that is to be taken back, `annotations` what
+    is marked in the source picture.
     """
 
     before: Picture | None = None
     annotations: Annotations = UNANNOTATED
+    settings: EditSettings = AS_USUAL
 
 
 class Editor(ABC):
@@ -61,13 +89,45 @@ class Editor(ABC):
     ) -> Answer:
         """An edit over the clean wire: whatever plays, probes or audits an editor asks here.
 
-        What lies beside the picture goes no further; only yardsticks look at it.
+        What yardsticks are told goes no further; only they look at it.
         """
-        return self.edit(clean_wire(picture), prompt, seed)
+        settings = beside.settings if beside else AS_USUAL
+        if settings == AS_USUAL:
+            return self.edit(clean_wire(picture), prompt, seed)
+        if unable := self.unable(settings):
+            raise EditorError("; ".join(unable), fault=Fault.CONFIGURATION, permanent=True)
+        return self.edit_so(clean_wire(picture), prompt, seed, settings)
 
     @abstractmethod
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         """The edited picture; raises Refused or EditorError."""
+
+    def edit_so(
+        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+    ) -> Answer:
+        """The edited picture, asked for in this way; for editors that take any of it."""
+        raise NotImplementedError
+
+    #: What an editor takes of EditSettings.
+    takes_temperature: ClassVar[bool] = False
+    takes_history: ClassVar[bool] = False
+
+    @property
+    def tiers(self) -> Collection[str]:
+        """Those of TIERS that a picture can be asked for at."""
+        return ()
+
+    def unable(self, settings: EditSettings) -> list[str]:
+        """What of these settings the editor cannot do, in words; empty where it can do all."""
+        who, found = type(self).__name__, []
+        if settings.temperature is not None and not self.takes_temperature:
+            found.append(f"{who} takes no temperature")
+        if settings.size and settings.size not in self.tiers:
+            known = f"only {', '.join(self.tiers)}" if self.tiers else "none that can be chosen"
+            found.append(f"{who} cannot be asked for a size of {settings.size}: it has {known}")
+        if settings.history is not None and not self.takes_history:
+            found.append(f"{who} keeps no conversation: it takes each edit alone")
+        return found
 
     def missing(self) -> list[str]:
         """What must be supplied before this editor can run, in words; empty when ready."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from evaluation.editors.base import Answer, Editor
+from evaluation.editors.base import AS_USUAL, Answer, Editor, EditSettings
 from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
 from evaluation.editors.payloads import type_note
+from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
 from evaluation.http.large_answers import LARGE, LARGE_PIXELS
@@ -31,6 +34,8 @@ class Endpoint(Settings, Editor):
     edit costs. `group` goes into the idempotency keys: give a run's id, so
     that an edit repeated after a crash keeps its key and is billed once.
     """
+
+    takes_temperature: ClassVar[bool] = True
 
     price: float | None = None
     max_bytes: int = MAX_BODY_BYTES
@@ -61,13 +66,25 @@ class Endpoint(Settings, Editor):
 
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
         """The edited picture. The whole edit, with what it polls and fetches, has one deadline."""
-        with LARGE.edit():
-            return self._edit(picture, prompt, seed)
+        return self.edit_so(picture, prompt, seed, AS_USUAL)
 
-    def _edit(self, picture: Picture, prompt: str, seed: int | None) -> Answer:
+    def edit_so(
+        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+    ) -> Answer:
+        with LARGE.edit():
+            return self._edit(picture, prompt, seed, settings)
+
+    @property
+    def tiers(self) -> Collection[str]:
+        return tuple(TIERS) if self.size == "input" else ()
+
+    def _edit(
+        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+    ) -> Answer:
         start = time.monotonic()
         call = Call(self.http, self)
-        request = self.protocol.request(self, prompt, seed, picture.size)
+        wanted = at_tier(picture.size, settings.size) if settings.size else picture.size
+        request = self.protocol.request(self._so(settings), prompt, seed, wanted)
         reply = call.post(request, picture.png(), self._idempotency_key(picture, prompt, seed))
         data = self.protocol.picture(call, reply)
         seconds = time.monotonic() - start
@@ -86,6 +103,14 @@ class Endpoint(Settings, Editor):
             raise bad_answer("no room for a picture this large: others are being read") from None
         notes = {"status": reply.status, **call.notes, **type_note(call.stated_type, answered)}
         return Answer(answered, seconds, self.price, notes)
+
+    def _so(self, settings: EditSettings) -> Settings:
+        """How the endpoint is called for this edit."""
+        if settings.temperature is None:
+            return self
+        called = copy(self)
+        called.extra = {**self.extra, "temperature": settings.temperature}
+        return called
 
     def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
         """The same for every attempt at the same edit of the same run."""

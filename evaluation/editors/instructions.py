@@ -131,12 +131,13 @@ _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) 
 def parse(prompt: str) -> Instruction:
     """The instruction in a prompt; a permanent EditorError where there is none.
 
-    The catalogue's wordings are known by heart. In others the first sentence says what to do; those after it ("Keep everything else
-    exactly as it is.") would only mislead.
+    The catalogue's wordings are known by heart. In others the first sentence says what to do;
+    those after it ("Keep everything else exactly as it is.") would only mislead.
     """
-    if known := _catalogued().get(_plain(prompt)):
-        return known
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
+    for count in range(len(sentences), 0, -1):  # whatever else may be said after them
+        if known := _catalogued().get(" ".join(sentences[:count])):
+            return known
     for sentence in sentences:
         if instruction := _understand(sentence):
             return instruction
@@ -188,6 +189,10 @@ def _catalogued() -> dict[str, Instruction]:
     """Every wording of every pair that has a rule, with what it asks for."""
     known: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
+        for step in pair.steps:
+            if rule := pair.rules.get(step.name.upper()):
+                made = _by_rule(pair, rule)
+                known[_plain(step.prompt)] = made if step.name.isupper() else made.inverse
         if pair.rule is None:
             continue
         there = _by_rule(pair, pair.rule)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -18,9 +19,11 @@ from annotated_types import Interval
 from PIL import Image
 
 from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.editors.failures import configuration
 from evaluation.editors.following import follow
-from evaluation.editors.instructions import Instruction, parse
-from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg
+from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.sizes import TIERS, at_tier
+from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
 
 # Goes up whenever an answer can change, so that curves never mix versions.
 VERSION = 2
@@ -37,19 +40,32 @@ class RuleEditor(Editor):
     def send(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
     ) -> Answer:
+        beside = beside or Beside()
+        if unable := self.unable(beside.settings):
+            raise configuration("; ".join(unable))
         return self.edit(clean_wire(picture), prompt, seed, beside)
+
+    @property
+    def tiers(self) -> Collection[str]:
+        return tuple(TIERS)
 
     def edit(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
     ) -> Answer:
         started = time.perf_counter()
-        instruction = parse(prompt)
         if seed is None:
             seed = int(hashlib.sha256(f"{picture.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
-        answer = self.answer(picture, instruction, seed, beside or Beside())
+        instruction, beside = self.understood(prompt, seed), beside or Beside()
+        if tier := beside.settings.size:
+            picture = Picture.from_image(fit(picture.image, at_tier(picture.size, tier)))
+        answer = self.answer(picture, instruction, seed, beside)
         return Answer(
             answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
         )
+
+    def understood(self, prompt: str, seed: int) -> Instruction:
+        """What the editor makes of a prompt."""
+        return parse(prompt)
 
     def answer(
         self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
@@ -134,6 +150,21 @@ class Noise(RuleEditor):
         values = np.asarray(image, dtype=np.float64)
         noisy = np.rint(values + random.normal(0, self.sigma, values.shape))
         return Picture.from_image(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)))
+
+
+@dataclass
+class Misreader(Noise):
+    """Adds noise, and misreads long prompts: of those with more than `words` words it changes
+    nothing, in this `share` of cases (drawn by the seed)."""
+
+    words: Annotated[int, Interval(ge=0, le=1000)] = 20
+    share: Annotated[float, Interval(ge=0, le=1)] = 1.0
+
+    def understood(self, prompt: str, seed: int) -> Instruction:
+        # Another stream than the noise's, which begins with the seed itself.
+        drawn = np.random.default_rng([seed, self.words]).random()
+        misread = len(prompt.split()) > self.words and drawn < self.share
+        return Instruction(Action.KEEP) if misread else super().understood(prompt, seed)
 
 
 @dataclass

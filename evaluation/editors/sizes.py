@@ -10,6 +10,9 @@ from typing import Any
 
 Size = tuple[int, int]
 
+#: The sizes that providers have names for: the side of a square with as many pixels.
+TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
+
 # A wrong shape costs every later trip (the picture is reframed); a wrong area costs only detail.
 SHAPE_WEIGHT = 50
 
@@ -45,6 +48,13 @@ class SizeRule:
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the size rule {dict(row)} does not fit: {error}") from None
         return rule
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Those of TIERS that can be asked for: none where the sizes are listed or fixed."""
+        if self.ratios or self.sizes or self.word or self.area:
+            return ()
+        return tuple(name for name, side in TIERS.items() if self._allows(side, side))
 
     @cached_property
     def legal(self) -> list[tuple[str, Size]]:
@@ -87,6 +97,12 @@ class SizeRule:
             and self.min_pixels <= width * height <= self.max_pixels
             and max(width, height) <= self.max_ratio * min(width, height)
         )
+
+
+def at_tier(size: Size, tier: str) -> Size:
+    """A size of this shape with as many pixels as the tier has."""
+    scale = TIERS[tier] / math.sqrt(size[0] * size[1])
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _numbers(name: str, separator: str) -> Size:

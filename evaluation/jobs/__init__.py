@@ -24,19 +24,25 @@ from evaluation.jobs.play_job import play
 from evaluation.jobs.probe_job import probe
 from evaluation.jobs.recovery import recover_pictures, sweep
 from evaluation.jobs.score_job import score
-from evaluation.jobs.uploaded_chain_job import score as score_uploaded_chain
+from evaluation.jobs.uploads.chain_job import score as score_uploaded_chain
+from evaluation.jobs.uploads.run_job import check as check_brought_run
 from leaderboard import garbage, score_files
-from leaderboard.models import Suite
+from leaderboard.models import Study, Suite
+from leaderboard.operation import packing
+from leaderboard.people import ballot_pictures, counting, studies
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
 __all__ = [
     "CannotMove",
     "cancel",
+    "check_brought_run",
     "collect_garbage",
+    "count_votes",
     "deliver",
     "enqueue",
     "export",
+    "export_study",
     "pause",
     "play",
     "play_again",
@@ -53,13 +59,31 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove pictures without a reference and files without a row, once they are a day old."""
+    """Remove pictures without a reference and files without a row, once they are a day old.
+
+    What is kept of runs that ended long ago is packed in the same night.
+    """
     garbage.collect(timedelta(days=1))
+    for run in packing.due():
+        packing.pack_run(run)
+    ballot_pictures.forget()
+
+
+def count_votes(_: int) -> None:
+    """Work out what people's votes say, and choose what to ask next."""
+    counting.count()
 
 
 def deliver(_: int) -> None:
     """Send what subscribers are to hear and is due."""
     sending.deliver_due()
+
+
+def export_study(study_id: int) -> None:
+    """Write a study's votes as a file."""
+    study = Study.objects.filter(pk=study_id).first()
+    if study is not None:
+        studies.write_parquet(study)
 
 
 def export(suite_id: int) -> None:

@@ -12,16 +12,29 @@ import structlog
 from django.conf import settings
 from django.core.mail import mail_admins
 from django.db import transaction
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Case, Count, F, Q, Sum, When
 from django.db.models.functions import Least
 
+from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.run_secret import drawn, new_secret, shuffled
+from evaluation.statistics.events import STOPPED
+from evaluation.statistics.stopping import edits_saved
 from leaderboard import endpoints, queue
-from leaderboard.models import Audit, Call, Chain, EditingModel, Pace, Run, Suite, Trip
+from leaderboard.models import (
+    Audit,
+    Call,
+    Chain,
+    EditingModel,
+    Pace,
+    Run,
+    Suite,
+    Trip,
+    TripStep,
+)
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
@@ -48,23 +61,41 @@ def start(
     suite: Suite,
     *,
     secret: str | None = None,
+    stop_after: int | None = None,
     budget_calls: int | None = None,
     budget_usd: Decimal | None = None,
+    arm: Arm = DEFAULT,
 ) -> Run:
-    """A new run with all its chains, queued. It starts when a worker hears of it."""
+    """A new run with all its chains, queued. It starts when a worker hears of it.
+
+    Without `stop_after` chains are stopped as the suite says; yardsticks, which are the scale
+    of the curves and cost nothing, are played to the end. An `arm` of an experiment is settled
+    already; it is never ranked, so nobody audits it.
+    """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
+    if suite.sealed and not arm.is_default:
+        raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
     secret = secret or new_secret()
-    audits = _planned(secret, editing_model, suite)
-    asked = [(case, repeat) for case in suite.cases.all() for repeat in range(case.repeats)]
+    if stop_after is None:
+        stop_after = 0 if editing_model.is_reference else suite.stop_after
+    audits = _planned(secret, editing_model, suite, stop_after) if arm.is_default else []
+    asked = [
+        (case, repeat)
+        for case in suite.cases.all()
+        for repeat in range(arm.repeats_of(case.repeats))
+    ]
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,
         secret=secret,
+        arm=arm.to_dict(),
+        arm_digest=arm.digest,
+        stop_after=stop_after,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
         chains_total=len(asked),
-        edits_total=len(asked) * suite.trips * 2 + len(audits),
+        edits_total=sum(case.edits for case, _ in asked) + len(audits),
     )
     # They are played in the order of their keys, and that must not tell which case it is.
     order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
@@ -80,11 +111,13 @@ def start(
     return run
 
 
-def _planned(secret: str, editing_model: EditingModel, suite: Suite) -> list[PlannedAudit]:
+def _planned(
+    secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
+) -> list[PlannedAudit]:
     """The audits that the secret draws; yardsticks have none."""
     if not settings.AUDITS or editing_model.is_reference:
         return []
-    return plan(secret, suite.core, settings.AUDITS)
+    return plan(secret, suite.core, settings.AUDITS, stop_after)
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
@@ -118,10 +151,14 @@ def cancel(run: Run) -> None:
 
 @transaction.atomic
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
-    """Queue the chains that ended in these ways; they go on from their last good return."""
+    """Queue the chains that ended in these ways; they go on from their last good return.
+
+    So do chains that were stopped because their end was known, and by today's scores is not.
+    """
     # Of two who press at once one waits here, and then finds nothing left to do.
     run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
-    again = run.chains.filter(state=ChainState.PLAYED, outcome__in=outcomes)
+    too_early = Q(outcome=Outcome.KNOWN, known_at=None)
+    again = run.chains.filter(Q(outcome__in=outcomes) | too_early, state=ChainState.PLAYED)
     keys = list(again.values_list("pk", flat=True))
     if not keys:
         return 0
@@ -129,7 +166,8 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
     # A half trip may hold the very picture that ended the chain.
-    Trip.objects.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
+    for rows in (Trip.objects, TripStep.objects):
+        rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
     _plan_again(run, keys, is_told)
     again = Chain.objects.filter(pk__in=keys)
     again.update(state=ChainState.WAITING, outcome="", outcome_text="")
@@ -151,11 +189,13 @@ def recover(run: Run) -> None:
 def play_from(run: Run, numbers: Mapping[int, int]) -> int:
     """Play chains of an ended run again, each (by its key) from this trip on, as one that we lost."""
     for chain, number in numbers.items():
-        Trip.objects.filter(chain=chain, number__gte=number).delete()
+        for rows in (Trip.objects, TripStep.objects):
+            rows.filter(chain=chain, number__gte=number).delete()
         run.chains.filter(pk=chain).update(
             outcome=Outcome.LOST,
             trips_played=number - 1,
             trips_scored=Least("trips_scored", number - 1),
+            known_at=Case(When(known_at__lt=number, then=F("known_at"))),
         )
     return play_again(run, (Outcome.LOST,))
 
@@ -184,7 +224,8 @@ def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
     }
     made = Audit.objects.bulk_create(
         Audit(chain=chain, number=audit.number, kind=audit.kind)
-        for audit in _planned(run.secret, run.editing_model, run.suite)
+        for audit in _planned(run.secret, run.editing_model, run.suite, run.stop_after)
+        if not run.arm_digest
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
     run.edits_total += len(made) - before
@@ -197,7 +238,7 @@ def score_again(run: Run) -> None:
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
     # Without their tokens, so that a job still at it cannot write scores of the old metrics.
-    run.chains.update(trips_scored=0, score_token=None, score_lease_until=None)
+    run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
     Audit.objects.filter(chain__run=run).update(finding={})
     run.metrics, run.trips_scored = {}, 0
     run.save(update_fields=["metrics", "trips_scored"])
@@ -226,24 +267,33 @@ def recount(run: Run) -> None:
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
-    run.edits_done = halves["edited"] + halves["restored"] + audits
+    between = TripStep.objects.filter(chain__run=run).count()
+    run.edits_done = halves["edited"] + halves["restored"] + between + audits
+    stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
+    run.edits_saved = edits_saved(run.suite.trips, stopped)
     fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]
-    run.save(update_fields=fields)
+    run.save(update_fields=[*fields, "edits_saved"])
 
 
 def enqueue(run: Run) -> None:
     """Tell the workers what the run needs now, if anything."""
-    if run.state in (RunState.QUEUED, RunState.PLAYING):
-        queue_name = queue_of(run.editing_model)
-        free = run.chains.free().count()
-        room = min(free, Chain.objects.room(run.editing_model))
-        each = 1 if queue_name == queue.GPU else settings.MAX_CALLS_IN_FLIGHT
-        if room or not run.chains.unplayed().exists():
-            queue.enqueue(run.pk, queue.PLAY, queue_name, copies=max(1, -(-room // each)))
+    enqueue_play(run)
     if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
         unscored = run.chains.free_to_score().count()
         if unscored or run.state == RunState.SCORING:
             queue.enqueue(run.pk, queue.SCORE, queue.GPU, copies=max(1, unscored // 8))
+
+
+def enqueue_play(run: Run) -> None:
+    """Tell the workers of chains that can be played now, if there are any."""
+    if run.state not in (RunState.QUEUED, RunState.PLAYING):
+        return
+    queue_name = queue_of(run.editing_model)
+    free = run.chains.free().ready().count()
+    room = min(free, Chain.objects.room(run.editing_model))
+    each = 1 if queue_name == queue.GPU else settings.MAX_CALLS_IN_FLIGHT
+    if room or not run.chains.unplayed().exists():
+        queue.enqueue(run.pk, queue.PLAY, queue_name, copies=max(1, -(-room // each)))
 
 
 def queue_of(editing_model: EditingModel) -> str:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
 from queue import SimpleQueue
 from uuid import UUID
@@ -17,8 +16,10 @@ from django.conf import settings
 from django.db.models import Subquery
 from django.db.models.functions import Now
 
+from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -51,8 +52,9 @@ from evaluation.jobs.writer import (
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.statistics.stopping import has_converged, may_stop, stopped
 from leaderboard import queue
-from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
+from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip, TripStep
 from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -112,7 +114,7 @@ def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
     """The run's editor; None where it is not set up, and the run is paused for that."""
     try:
         editor = control.editor_of(run, lambda kind, detail: inbox.put(Alarm(kind, detail)))
-        problem = "; ".join(editor.missing())
+        problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
     except (UserFacingError, TypeError, ValueError, ImportError) as error:
         problem = str(error)
     if problem:
@@ -143,7 +145,7 @@ class PlayJob:
         self.writer = RunWriter(run, token, inbox)
         self.most = most
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
-        self.trips = run.suite.trips
+        self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.stop = threading.Event()
@@ -202,8 +204,8 @@ class PlayJob:
         for event in events:
             if isinstance(event, AnswerReceived):
                 self.last_answer = time.monotonic()
-                self._fresh_trips |= event.half.direction == "backward"
-            if isinstance(event, ChainEnded) and self._more:
+                self._fresh_trips |= event.half.direction == BACKWARD
+            if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 self._due["claim"] = 0.0
         if self.writer.over_budget and not self.writer.closing:
             self._pause("budget", self.writer.over_budget)
@@ -250,8 +252,18 @@ class PlayJob:
         self._more = len(chains) == free
         for work in self._works(chains):
             self.writer.works[work.chain.pk] = work
-            self._to_begin.append(work)
+            if outcome := self._stopped(work):
+                self._write([ChainEnded(work, outcome)])
+            else:
+                self._to_begin.append(work)
         return bool(chains)
+
+    def _stopped(self, work: ChainInPlay) -> str:
+        """How a claimed chain ends at once, since it needs no more trips; else empty."""
+        played, known = work.chain.trips_played, work.chain.known_at
+        if not work.stop_after or work.earlier or played >= self.trips:
+            return ""
+        return stopped(played, known, work.pictures, work.stop_after)
 
     def _begin_some(self) -> None:
         """Start the threads of claimed chains."""
@@ -267,24 +279,43 @@ class PlayJob:
         for audit in Audit.objects.filter(chain__in=played, outcome=Audit.Outcome.PLANNED):
             audits[audit.chain_id][audit.number] = audit
         trips = Trip.objects.filter(chain__in=played).select_related("edited", "restored")
-        for trip in trips.filter(number__gte=min(played.values(), default=0)):
+        first = min(played.values(), default=0) - self.run.stop_after
+        for trip in trips.filter(number__gte=first).order_by("number"):
             last[trip.chain_id, trip.number] = trip
+        shaped = {c.pk: played[c.pk] for c in chains if self.pairs[c.case.pair_slug].shape}
+        between = TripStep.objects.under_way(shaped) if shaped else {}
+        said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
-            self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
+            self._work(
+                chain,
+                *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)),
+                between=between.get(chain.pk, []),
+            )
             for chain in chains
         ]
         for work in works:
             work.audits = audits[work.chain.pk]
+            work.answers = said.get(work.chain.pk, [])
+            if may_stop(work.chain.case.pair_slug, self.run.suite.core):
+                work.stop_after = self.run.stop_after
+            work.pictures = [
+                (trip.edited_id or "", trip.restored_id or "")
+                for (chain, number), trip in last.items()
+                if chain == work.chain.pk and number <= work.chain.trips_played
+            ]
         return works
 
-    def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
-        """The chain after its last whole trip and the half of the next, where there are any."""
+    def _work(
+        self, chain: Chain, whole: Trip | None, half: Trip | None, *, between: list[StoredImage]
+    ) -> ChainInPlay:
+        """The chain after its last whole trip and what there is of the next."""
+        pair = self.arm.worded(self.pairs[chain.case.pair_slug])
+        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
+        start = _there(whole.restored if whole else chain.case.picture.stored)
+        begun = [_there(half.edited), *between] if half else []
+        *earlier, picture = start, *begun
         number = chain.trips_played + 1
-        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat)
-        picture = _there(whole.restored if whole else chain.case.picture.stored)
-        if half:
-            return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
-        return ChainInPlay(chain, picture, number, "forward", seed)
+        return ChainInPlay(chain, pair, picture, number, seed, tuple(earlier), len(earlier))
 
     def _judged(self, event: Event | Alarm) -> Event | Alarm:
         """What a chain's trouble means: the end of the chain, or a pause of the run."""
@@ -336,20 +367,19 @@ class PlayJob:
             position = Position(
                 stored_safely(work.picture.read),
                 work.number,
-                work.direction,
-                stored_safely(work.before.read) if work.before else None,
+                tuple(stored_safely(stored.read) for stored in work.earlier),
+                work.history(self.arm),
             )
-            if position.before:
-                self._audit(work, edit, position.before, position.picture)
-            before = position.picture
+            self._audit(work, edit, position)
+            edited = work.picture.pk
             halves = round_trips(
                 edit,
                 position,
-                forward=work.chain.case.forward,
-                backward=work.chain.case.backward,
+                work.pair,
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
+                arm=self.arm,
             )
             for half in halves:
                 picture, call = half.answer.picture, work.open_call
@@ -361,9 +391,15 @@ class PlayJob:
                     put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
                     return
                 work.step_on()
-                if half.direction == "forward":
-                    self._audit(work, edit, before, picture)
-                before = picture
+                position = position.after(picture, work.pair)
+                self._audit(work, edit, position)
+                if half.direction == FORWARD:
+                    edited = stored.pk
+                elif half.direction == BACKWARD:
+                    work.pictures.append((edited, stored.pk))
+                    if half.number < self.trips and has_converged(work.pictures, work.stop_after):
+                        put(ChainEnded(work, Outcome.CONVERGED))
+                        return
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:
             put(ThreadStopped(work))
@@ -385,18 +421,19 @@ class PlayJob:
         """What a yardstick may know of the chain's source."""
         return Beside(annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED))
 
-    def _audit(self, work: ChainInPlay, edit: Edit, before: Picture, edited: Picture) -> None:
-        """Before the backward call of an audited trip, the same call on a touched picture."""
-        if not (audit := work.audits.get(work.number)):
+    def _audit(self, work: ChainInPlay, edit: Edit, at: Position) -> None:
+        """Before the last call of an audited trip, the same call on a touched picture."""
+        if not (audit := work.audits.get(work.number)) or not at.returns(work.pair):
             return
-        case, put = work.chain.case, self.writer.inbox.put
+        put = self.writer.inbox.put
         audit.chain = work.chain  # with its case: no thread but the main one asks the database
         planned = audit.planned
-        touch = Touch(planned, self.run.secret, self.pairs[case.pair_slug], before, edited)
+        pair = work.pair.of_return(work.number)
+        touch = Touch(planned, self.run.secret, pair, at.earlier[0], at.picture)
         audit.seed, audit.words = planned.seed(self.run.secret), touch.words
         work.auditing = True
         try:
-            answer = edit(touch.sent, case.backward, seed=audit.seed, beside=self._beside(work))
+            answer = edit(touch.sent, pair.backward, seed=audit.seed, beside=self._beside(work))
         except (Refused, EditorError) as error:
             if isinstance(error, EditorError) and not error.fault.breaks_chain:
                 raise
@@ -428,19 +465,19 @@ class PlayJob:
             try:
                 answer = self.editor.send(picture, prompt, seed, beside)
             except Refused as refusal:
-                _close_call(call, Call.REFUSED, refusal.reason, started, refusal.cost)
+                call.close(Call.REFUSED, refusal.reason, started, refusal.cost)
                 self.writer.inbox.put(CallFailed(work, call))
                 raise
             except EditorError as error:
                 billed = self.run.editing_model.price_per_edit if error.billed else 0
-                _close_call(call, error.fault.value, error.message, started, billed)
+                call.close(error.fault.value, error.message, started, billed)
                 self.writer.inbox.put(CallFailed(work, call, error))
                 if error.fault is not Fault.RATE_LIMITED:
                     raise
             else:
                 listed = self.run.editing_model.price_per_edit
                 paid = listed if answer.cost is None else answer.cost
-                _close_call(call, Call.ANSWERED, "", started, paid)
+                call.close(Call.ANSWERED, "", started, paid)
                 call.bytes = len(answer.picture.data)
                 return answer
 
@@ -463,11 +500,3 @@ def _there(stored: StoredImage | None) -> StoredImage:
     if stored is None:
         raise RuntimeError("this chain has no picture to go on from")
     return stored
-
-
-def _close_call(
-    call: OpenCall, outcome: str, message: str, started: float, cost: float | Decimal | None
-) -> None:
-    call.outcome, call.message = outcome, message[:500]
-    call.seconds = time.monotonic() - started
-    call.cost = None if cost is None else round(Decimal(cost), 5)

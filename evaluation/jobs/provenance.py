@@ -41,7 +41,8 @@ def record(run: Run, editor: Editor) -> None:
 def of_playing(run: Run, editor: Editor) -> dict[str, Any]:
     """What shapes the answers; never a secret."""
     model, suite = run.editing_model, run.suite
-    return {
+    arm = {"arm": run.arm} if run.arm_digest else {}
+    return arm | {
         "suite": {
             "slug": suite.slug,
             "version": suite.version,

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import structlog
 from django.conf import settings
-from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
 from evaluation.editors import Editor
@@ -18,18 +17,21 @@ from evaluation.errors import EditorError
 from evaluation.jobs import control
 from leaderboard import garbage, queue, score_files
 from leaderboard.models import (
+    BroughtRun,
     Chain,
     Run,
     StoredImage,
     Submission,
     Subscription,
     Trip,
+    TripStep,
     UploadedChain,
     UploadedPicture,
     Use,
 )
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
+from leaderboard.people import counting
 from leaderboard.standings import reports
 from leaderboard.subscriptions import sending
 
@@ -45,6 +47,7 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+    BroughtRun.objects.expired().delete()
 
 
 def recover_pictures(run_id: int) -> None:
@@ -58,17 +61,19 @@ def recover_pictures(run_id: int) -> None:
     editor = control.editor_of(run)
     fetched, gone = 0, dict[int, int]()
     trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
-    for trip in trips.order_by("chain", "number"):
-        for stored, notes in (
-            (trip.edited, trip.edited_notes),
-            (trip.restored, trip.restored_notes),
-        ):
-            if stored is None or default_storage.exists(stored.name):
-                continue
-            if _fetched(editor, stored, notes.get(KEPT_AT)):
-                fetched += 1
-            else:
-                gone.setdefault(trip.chain_id, trip.number)
+    steps = TripStep.objects.filter(chain__run=run).select_related("picture")
+    kept = [
+        *((t.chain_id, t.number, t.edited, t.edited_notes) for t in trips),
+        *((t.chain_id, t.number, t.restored, t.restored_notes) for t in trips),
+        *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
+    ]
+    for chain, number, stored, notes in sorted(kept, key=lambda row: row[:2]):
+        if stored is None or stored.storage.exists(stored.name):
+            continue
+        if _fetched(editor, stored, notes.get(KEPT_AT)):
+            fetched += 1
+        else:
+            gone.setdefault(chain, number)
     editor.close()
     again = control.play_from(run, gone) if gone else 0
     log.info("pictures looked for", run=run.pk, fetched=fetched, chains_played_again=again)
@@ -85,7 +90,9 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False
-    write(stored.name, data)
+    write(stored.original_name, data)
+    if stored.packed_sha256:
+        StoredImage.objects.filter(pk=stored.pk).update(packed_sha256="", packed_bytes=0)
     return True
 
 
@@ -106,6 +113,9 @@ def sweep() -> None:
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         queue.enqueue(pk, queue.SCORE_UPLOADED, queue.GPU)
+    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    for pk in left.values_list("pk", flat=True):
+        queue.enqueue(pk, queue.CHECK_BROUGHT, queue.GPU)
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         queue.enqueue(0, queue.COLLECT_GARBAGE, queue.GPU)
@@ -113,5 +123,7 @@ def sweep() -> None:
     Subscription.objects.expired().delete()
     if sending.due().exists():
         queue.enqueue(0, queue.DELIVER, queue.PROBES)
+    if counting.is_due():
+        queue.enqueue(0, queue.COUNT_VOTES, queue.GPU)
     for suite in {*score_files.stale(), *reports.stale()}:
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)

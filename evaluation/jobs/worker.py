@@ -8,7 +8,6 @@ of one job) dies with it.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import signal
 import time
@@ -28,8 +27,7 @@ from rq.job import Job
 
 from evaluation import jobs
 from evaluation.jobs import forking, shutdown
-from evaluation.metrics import METRICS, metric_class
-from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics import METRICS, load_metric
 from evaluation.torch_compat import ready_torchvision
 from leaderboard import queue
 from leaderboard.models import Chain, Run
@@ -235,14 +233,12 @@ def preload(queue_name: str) -> None:
     """
     if queue_name == queue.GPU:
         try:
-            importlib.import_module("pyarrow.parquet")  # of the export that ends a run
-            if importlib.util.find_spec("pandas"):  # which pyarrow loads where it is there
-                importlib.import_module("pandas")
             for name in settings.METRICS or METRICS:
-                metric = metric_class(name)
-                if issubclass(metric, NetworkMetric):
-                    ready_torchvision()
-                for module in metric.modules:
+                metric = load_metric(name)
+                # What nothing can use would only lie in the memory of every job.
+                for module in () if metric.missing() else metric.modules:
+                    if module == "open_clip":
+                        ready_torchvision()
                     importlib.import_module(module)
         except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
             log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")

@@ -15,6 +15,7 @@ import numpy as np
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, fit
+from evaluation.metrics.psnr import mse
 
 # Two 8-bit pictures closer than this (mean squared error of the full range) are the same
 # picture saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
@@ -99,6 +100,4 @@ def mean_square(a: Picture, b: Picture) -> float:
     """The mean squared error of two pictures, of the full range."""
     if a.sha256 == b.sha256:
         return 0.0
-    left = np.asarray(a.image, dtype=np.float32)
-    right = np.asarray(fit(b.image, a.size), dtype=np.float32)
-    return float(np.square((left - right) / 255).mean(dtype=np.float64))
+    return mse(np.asarray(a.image), np.asarray(fit(b.image, a.size)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from PIL import Image
@@ -13,9 +13,10 @@ QUALITIES = (95, 90, 85, 80, 75, 70, 60, 50, 40, 30, 20, 15, 10, 7, 5, 3, 1)
 LOSSLESS = 100
 
 
-def saves(source: Image.Image) -> list[Image.Image]:
-    """The source as JPEG gives it back, one picture per quality."""
-    return [Picture.from_bytes(encode_jpeg(source, quality)).image for quality in QUALITIES]
+def saves(source: Image.Image) -> Iterator[Image.Image]:
+    """The source as JPEG gives it back, one picture per quality; each is made when it is asked for."""
+    for quality in QUALITIES:
+        yield Picture.from_bytes(encode_jpeg(source, quality)).image
 
 
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias, TypeVar
 
 from PIL import Image
@@ -20,10 +20,11 @@ from PIL import Image
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
-from evaluation.metrics.base import Box, Cells, DirectMetric, Subject
+from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.picture import WholePicture, least_kept
 from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
 from evaluation.packages import package_versions
@@ -32,10 +33,10 @@ from evaluation.witnesses.panel import Panel
 AnyPicture: TypeAlias = Image.Image | Picture
 T = TypeVar("T")
 
-# Pictures decoded and held at a time; the next ones are decoded meanwhile.
-BATCH = 8
-# Larger pictures are measured one at a time: LPIPS takes 230 MB for each megapixel of one.
-LARGE_PIXELS = 1_500_000
+# Pictures decoded and held at a time; the next ones are decoded meanwhile, unless they are large.
+BATCH, LARGE_BATCH = 8, 4
+# Sources whose features are kept: at most so many pixels of them, which is 150 MB.
+KEPT_PIXELS = 1_200_000
 # A blank card this near is the source itself; to divide by it would say nothing.
 FLAT = 1e-9
 PACKAGES = (
@@ -83,7 +84,7 @@ class Scores:
     #: Where least is kept outside the edit's footprint, and how much.
     places: list[WorstPlace] | None = None
     #: How much is kept inside the footprint; None without one.
-    undo: list[float] | None = None
+    undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
 
@@ -111,7 +112,8 @@ class Scorer:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
         self.panel = Panel(metrics=self.metrics)
-        self._sources: OrderedDict[bytes, dict[str, Features]] = OrderedDict()
+        #: By size and hash.
+        self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._kept = sources
 
     def score(
@@ -121,19 +123,23 @@ class Scorer:
         subject: Subject | None = None,
         *,
         maps: bool = False,
+        footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """What each metric says of each restored picture, in order.
 
-        Pictures of another size are brought to the source's first. An iterator
+        `footprints` are those of each picture, where not all have the subject's; they are
+        looked at when all pictures have been read. Pictures of another size are brought to the source's first. An iterator
         is read a few pictures at a time, so a long chain need not be in memory.
         """
         original, subject = _rgb(source), subject or Subject()
+        if is_large(original.size):
+            return_freed_memory()
         metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
-        chain = _Chain(original, subject, metrics, self._prepared(original, subject.face))
+        found = _Chain(original, subject, metrics, self._prepared(original, subject.face))
         with _threads(metrics.values(), original.size) as pool:
             for batch in _batches(restored, original.size, pool):
-                chain.measure(batch, pool)
-        return chain.scores(self.names, maps)
+                found.measure(batch, pool)
+        return found.scores(self.names, maps, footprints)
 
     def calibrate(
         self, source: AnyPicture, subject: Subject | None = None
@@ -145,7 +151,8 @@ class Scorer:
         """
         original = _rgb(source)
         face = Subject(subject.face) if subject else None
-        scores = self.score(original, [blank_card(original), *jpeg.saves(original)], face)
+        saves = jpeg.saves(original)
+        scores = self.score(original, chain((blank_card(original),), saves), face)
         found: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
@@ -203,10 +210,13 @@ class Scorer:
     def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
         """What the metrics have made of this source so far, by name; the latest are kept."""
         known = repr((source.size, face)).encode()
-        key = hashlib.sha256(known + source.tobytes()).digest()
+        key = math.prod(source.size), hashlib.sha256(known + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
         self._sources.move_to_end(key)
-        while len(self._sources) > self._kept:
+        while len(self._sources) > 1 and (
+            len(self._sources) > self._kept
+            or sum(pixels for pixels, _ in self._sources) > KEPT_PIXELS
+        ):
             self._sources.popitem(last=False)
         return features
 
@@ -222,6 +232,7 @@ class _Chain:
         features: dict[str, Features],
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
+        self.is_large = is_large(source.size)
         # The source's, by metric; what is lacking is added, and serves the next chain too.
         self.features = features
         self.distances: dict[str, list[float]] = {}
@@ -253,30 +264,43 @@ class _Chain:
                 measure = partial(metric.distances, self.features[name])
                 views = (metric.view(image, self.subject) for image in images)
                 self.distances[name] += _measured(metric, measure, views, pool)
+                if metric.holds_much and self.is_large:
+                    del self.features[name], measure
 
     def _losses(
         self, lpips: Lpips, images: list[Image.Image], pool: ThreadPoolExecutor
     ) -> list[Loss]:
         """LPIPS of the pictures; with the first ones, that of the blank card, for `place`."""
         measure = partial(lpips.losses, self.features["lpips"])
+        # By strips, each of all pictures at once: it goes through the network once for all.
+        how = measure if self.is_large else partial(_measured, lpips, measure, pool=pool)
         if "place" not in self.metrics or "place" in self.features:
-            return _measured(lpips, measure, images, pool)
-        card, *found = _measured(lpips, measure, [blank_card(self.source), *images], pool)
+            return how(images)
+        card, *found = how([blank_card(self.source), *images])
         self.features["place"] = card
         return found
 
-    def scores(self, names: Sequence[str], maps: bool) -> Scores:
+    def scores(
+        self,
+        names: Sequence[str],
+        maps: bool,
+        footprints: Sequence[Mask | None] | None = None,
+    ) -> Scores:
         """All that was found, with the metrics that are made of others."""
         places = undo = cells = because = None
         card: Any = self.features.get("place")  # None where there was no picture to measure
-        footprint = self.subject.footprint
+        where = [self.subject.footprint] * len(self.losses) if footprints is None else footprints
+        measured = list(zip(self.losses, where, strict=True)) if self.losses else []
         if card and card.distance < FLAT:
             self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
         elif "place" in self.metrics:
-            places = [worst_place(loss.cells, card.cells, footprint) for loss in self.losses]
+            places = [worst_place(loss.cells, card.cells, mask) for loss, mask in measured]
             self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
-            if footprint is not None and footprint.any():
-                undo = [kept_inside(loss.cells, card.cells, footprint) for loss in self.losses]
+            if any(mask is not None and mask.any() for mask in where):
+                undo = [
+                    None if mask is None else kept_inside(loss.cells, card.cells, mask)
+                    for loss, mask in measured
+                ]
             if maps:
                 cells = [lost_share(loss.cells, card.cells) for loss in self.losses]
             if "picture" in self.metrics:
@@ -317,7 +341,7 @@ def _threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Threa
     Two threads inside one convolution wait for each other; two pictures do not. It is the
     difference between keeping two processors busy and not, above all on a busy machine.
     """
-    count = min(_processors(), BATCH) if math.prod(size) <= LARGE_PIXELS else 1
+    count = 1 if is_large(size) else min(_processors(), BATCH)
     if not any(isinstance(metric, NetworkMetric) for metric in metrics):
         with ThreadPoolExecutor(count) as pool:
             yield pool
@@ -352,6 +376,11 @@ def _batches(
 ) -> Iterator[list[Image.Image]]:
     """The pictures decoded and at the source's size; the next batch is under way meanwhile."""
     rest = iter(pictures)
+    if is_large(size):
+        while few := [fit(_rgb(picture), size) for picture in islice(rest, LARGE_BATCH)]:
+            yield few
+            del few
+        return
 
     def start() -> Iterator[Image.Image] | None:
         few = list(islice(rest, BATCH))

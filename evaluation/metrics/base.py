@@ -44,7 +44,7 @@ class Subject:
 
     #: The one annotated face, if there is one.
     face: Box | None = None
-    #: The cells in which the first forward edit was made (evaluation.measuring.footprint).
+    #: The cells in which the first forward edit was made (evaluation.measuring.subject).
     footprint: Mask | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,6 +124,9 @@ class Metric:
 
 class DirectMetric(Metric, ABC):
     """A metric that measures pictures itself."""
+
+    #: Whether what it makes of a source is many times the picture: of a large one it is not held.
+    holds_much: ClassVar[bool] = False
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Why it has nothing to say of this subject; None when it has."""

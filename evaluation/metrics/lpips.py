@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,48 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.metrics.base import CELLS, Cells, Features, finite
+from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, moved
-from evaluation.torch_compat import ready_torchvision
+from evaluation.metrics.networks.memory import is_large
+
+# A large picture goes through the network by strips of about so many pixels. The layers see
+# every 4th, 8th and 16th row; what a strip's border spoils lies within 80 rows of it.
+STRIP_PIXELS, STRIDES, STEP, HALO = 600_000, (4, 8, 16, 16, 16), 16, 96
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Rows `top` to `bottom` of a picture, seen with the rows around them."""
+
+    top: int
+    bottom: int
+    height: int
+
+    @classmethod
+    def of(cls, size: tuple[int, int], pixels: int = STRIP_PIXELS) -> Iterator[Strip]:
+        """The strips of a picture of this size, from the top."""
+        width, height = size
+        rows = max(HALO, pixels // width // STEP * STEP)
+        for top in range(0, height, rows):
+            # A few rows below are no strip of their own: the last layers may have nothing of them.
+            last = height - top - rows < HALO
+            yield cls(top, height if last else top + rows, height)
+            if last:
+                return
+
+    def seen(self, image: Image.Image) -> Image.Image:
+        """The strip with its halo."""
+        return image.crop((0, self._first, image.width, min(self.height, self.bottom + HALO)))
+
+    def inner(self, layer: Any, stride: int) -> Any:
+        """The rows of a layer of what was seen that belong to the strip."""
+        begin = (self.top - self._first) // stride
+        end = None if self.bottom == self.height else (self.bottom - self._first) // stride
+        return layer[:, :, begin:end]
+
+    @property
+    def _first(self) -> int:
+        return max(0, self.top - HALO)
 
 
 @dataclass(frozen=True)
@@ -25,76 +64,99 @@ class Loss:
 
 
 class Lpips(NetworkMetric):
-    """The network of the `lpips` package; the source goes through its trunk only once."""
+    """The numbers of the `lpips` package; the source goes through the trunk only once."""
 
     name, label, version = "lpips", "LPIPS", "alex-0.1"
     looks_at = "perceived quality"
     higher_is_better = False
     # AlexNet's last pooling has nothing left of a smaller picture.
     smallest = 31
-    modules = {"torch": "torch", "lpips": "lpips", "safetensors": "safetensors"}
+    modules = {"torch": "torch", "safetensors": "safetensors"}
     weights = "lpips-alex"
 
     def load(self) -> Any:
-        import torch
         from safetensors.torch import load_file
 
-        ready_torchvision()
-        import lpips
-
-        file, _ = weights.locate(self.weights)
-        state = load_file(file)
-        # lpips holds its heads under two names.
-        state |= {f"lins.{n}.model.1.weight": state[f"lin{n}.model.1.weight"] for n in range(5)}
-        scaling = lpips.lpips.ScalingLayer().state_dict(prefix="scaling_layer.")
-        # A network on "meta" has no values at all, so none can stay random:
-        # what the file does not bring makes load_state_dict fail.
-        with torch.device("meta"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of lpips' way of asking torchvision for AlexNet
-            network = lpips.LPIPS(net="alex", pnet_rand=True, pretrained=False, verbose=False)
-        network.load_state_dict(state | scaling, strict=True, assign=True)
-        return network
+        return alex(load_file(weights.locate(self.weights)[0]))
 
     def shown(self, distance: float | None) -> float | None:
         return distance
+
+    def prepare(self, source: Image.Image) -> Features:
+        """The layers of a source; of a large one itself, whose layers would be too much to hold."""
+        if self.device == "cpu" and is_large(source.size):
+            return source
+        return super().prepare(source)
 
     def features(self, images: Sequence[Image.Image]) -> Features:
         """The unit-length activations of the five layers."""
         return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
+    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+        return [loss.distance for loss in self.losses(source, restored)]
+
     def losses(self, source: Features, restored: Sequence[Image.Image]) -> list[Loss]:
         """Distance and map of each restored picture, by one run of the network."""
 
         def compare(images: Sequence[Image.Image]) -> list[Loss]:
-            return self._losses(moved(source, self.device), images)
+            return _losses(self._maps(moved(source, self.device), images))
 
-        found: list[Loss] = self.in_batches(restored, compare)
+        if isinstance(source, Image.Image):
+            found = self._by_strips(source, restored)
+        else:
+            found = self.in_batches(restored, compare)
         finite(self, [loss.distance for loss in found])
         return found
 
     def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        return [loss.distance for loss in self._losses(source, images)]
+        return [loss.distance for loss in _losses(self._maps(source, images))]
 
-    def _losses(self, source: Features, images: Sequence[Image.Image]) -> list[Loss]:
-        from torch.nn.functional import interpolate
+    def _by_strips(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[Loss]:
+        """The same of large pictures, strip by strip."""
+        import torch
 
-        distances: Any = 0
-        cells: Any = 0
-        for layer, wanted, head in zip(
-            self._layers(images), source, self.network.lins, strict=True
-        ):
-            difference = layer.div_(_length(layer)).sub_(wanted).square_()
-            loss = head(difference)
-            distances = distances + loss.mean((1, 2, 3))
-            cells = cells + interpolate(loss, (CELLS, CELLS), mode="bilinear").squeeze(1)
+        found: list[list[Any]] = [[] for _ in restored]
+        for strip in Strip.of(source.size):
+            wanted = super().prepare(strip.seen(source))
+
+            def maps(images: Sequence[Image.Image], wanted: Any = wanted, s: Strip = strip) -> Any:
+                layers = zip(self._maps(wanted, images), STRIDES, strict=True)
+                return [[s.inner(layer, stride) for layer, stride in layers]]
+
+            for parts, image in zip(found, restored, strict=True):
+                parts += self.in_batches([strip.seen(image)], maps)
         return [
-            Loss(distance, map_.numpy())
-            for distance, map_ in zip(distances.tolist(), cells.cpu(), strict=True)
+            loss
+            for parts in found
+            for loss in _losses([torch.cat(rows, 2) for rows in zip(*parts, strict=True)])
+        ]
+
+    def _maps(self, source: Features, images: Sequence[Image.Image]) -> list[Any]:
+        """Of each layer, where the pictures differ from the source and how much."""
+        layers = zip(self._layers(images), source, self.network.lins, strict=True)
+        return [
+            head(layer.div_(_length(layer)).sub_(wanted).square_())
+            for layer, wanted, head in layers
         ]
 
     def _layers(self, images: Sequence[Image.Image]) -> Any:
         inputs = as_tensor(images, self.device).div_(127.5).sub_(1)
         return self.network.net(self.network.scaling_layer(inputs))
+
+
+def _losses(maps: Sequence[Any]) -> list[Loss]:
+    """The mean over all layers' maps, and the maps in cells."""
+    from torch.nn.functional import interpolate
+
+    distances: Any = 0
+    cells: Any = 0
+    for loss in maps:
+        distances = distances + loss.mean((1, 2, 3))
+        cells = cells + interpolate(loss, (CELLS, CELLS), mode="bilinear").squeeze(1)
+    return [
+        Loss(distance, map_.numpy())
+        for distance, map_ in zip(distances.tolist(), cells.cpu(), strict=True)
+    ]
 
 
 def _length(layer: Any) -> Any:

@@ -8,9 +8,11 @@ import numpy as np
 from PIL import Image
 
 from evaluation.metrics.base import DirectMetric, Features, finite
-from evaluation.metrics.ssim import WINDOW, Moments, Plane, centred
+from evaluation.metrics.ssim import WINDOW, Moments, Plane, centred, plane
 
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+# Rows halved at a time.
+BAND = 512
 
 
 class MsSsim(DirectMetric):
@@ -25,12 +27,13 @@ class MsSsim(DirectMetric):
     higher_is_better = True
     smallest = WINDOW * 2 ** (len(WEIGHTS) - 1)
     modules = {"cv2": "opencv-python-headless"}
+    holds_much = True
 
     def prepare(self, source: Image.Image) -> Features:
-        return [Moments.of(scale) for scale in _scales(centred(source))]
+        return [Moments.held(scale) for scale in _scales(plane(source))]
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        return finite(self, [1 - _similarity(source, centred(image)) for image in restored])
+        return finite(self, [1 - _similarity(source, plane(image)) for image in restored])
 
 
 def _similarity(source: Sequence[Moments], values: Plane) -> float:
@@ -48,7 +51,13 @@ def _scales(values: Plane) -> list[Plane]:
     scales = [values]
     while len(scales) < len(WEIGHTS):
         height, width = (side // 2 * 2 for side in scales[-1].shape[:2])
-        even = scales[-1][:height, :width]
-        half = cv2.resize(even, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
-        scales.append(np.asarray(half, dtype=np.float32))
+        bands = (
+            centred(scales[-1][top : min(top + BAND, height), :width])
+            for top in range(0, height, BAND)
+        )
+        halves = [
+            cv2.resize(band, (width // 2, len(band) // 2), interpolation=cv2.INTER_AREA)
+            for band in bands
+        ]
+        scales.append(np.concatenate(halves, dtype=np.float32))
     return scales

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.metrics.base import DirectMetric, Features, finite
+from evaluation.metrics.networks.memory import is_large
 
 Plane: TypeAlias = NDArray[np.float32]
 
@@ -33,39 +34,42 @@ class Ssim(DirectMetric):
     higher_is_better = True
     smallest = WINDOW
     modules = {"cv2": "opencv-python-headless"}
+    holds_much = True
 
     def prepare(self, source: Image.Image) -> Features:
-        return Moments.of(centred(source))
+        return Moments.held(plane(source))
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        similar = [source.compare(centred(image))[0].mean() for image in restored]
+        similar = [source.compare(plane(image))[0].mean() for image in restored]
         return finite(self, [1 - float(value) for value in similar])
 
 
 @dataclass(frozen=True)
 class Moments:
-    """A picture (minus OFFSET) with its local means and variances, borders cut off."""
+    """A picture (minus OFFSET) with its local means and variances, borders cut off.
+
+    Of a large picture they are not held: they are found anew for each comparison.
+    """
 
     values: Plane
-    mean: Plane
-    variance: Plane
+    mean: Plane | None = None
+    variance: Plane | None = None
 
     @classmethod
-    def of(cls, values: Plane) -> Moments:
-        mean = smooth(values)
-        variance = smooth(values * values)
-        variance -= mean * mean
-        return cls(values, mean, variance)
+    def held(cls, values: Plane) -> Moments:
+        height, width = values.shape[:2]
+        return cls(values) if is_large((width, height)) else cls(values, *moments(values))
 
     def compare(self, values: Plane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The mean similarity, and that of contrast and structure alone, per channel."""
         whole = np.zeros(3)
         structure = np.zeros(3)
-        height, width = self.mean.shape[:2]
+        height, width = (side - WINDOW + 1 for side in values.shape[:2])
         for top in range(0, height, ROWS):
             rows = slice(top, top + ROWS)
             seen = slice(top, min(top + ROWS, height) + WINDOW - 1)
-            light, form = self._compare_rows(rows, self.values[seen], values[seen])
+            here, there = centred(self.values[seen]), centred(values[seen])
+            light, form = self._compare_rows(rows, here, there)
             structure += form.sum(axis=(0, 1), dtype=np.float64)
             light *= form
             whole += light.sum(axis=(0, 1), dtype=np.float64)
@@ -73,13 +77,25 @@ class Moments:
 
     def _compare_rows(self, rows: slice, here: Plane, there: Plane) -> tuple[Plane, Plane]:
         """The maps of luminance and of contrast-and-structure similarity."""
-        mean, other = self.mean[rows], Moments.of(there)
+        if self.mean is None or self.variance is None:
+            mean, variance = moments(here)
+        else:
+            mean, variance = self.mean[rows], self.variance[rows]
+        other_mean, spread = moments(there)
         covariance = smooth(here * there)
-        covariance -= mean * other.mean
-        spread = self.variance[rows] + other.variance
-        bright, others = mean + OFFSET, other.mean + OFFSET
+        covariance -= mean * other_mean
+        spread += variance
+        bright, others = mean + OFFSET, other_mean + OFFSET
         light = _ratio(bright * others, bright * bright + others * others, C1)
         return light, _ratio(covariance, spread, C2)
+
+
+def moments(values: Plane) -> tuple[Plane, Plane]:
+    """Local means and variances, where the whole window lies inside."""
+    mean = smooth(values)
+    variance = smooth(values * values)
+    variance -= mean * mean
+    return mean, variance
 
 
 def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
@@ -91,10 +107,19 @@ def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
     return product
 
 
-def centred(image: Image.Image) -> Plane:
-    values = np.asarray(image, dtype=np.float32)
-    values -= OFFSET
-    return values
+def plane(image: Image.Image) -> Plane:
+    """The picture minus OFFSET; a large one as it is, to be centred a few rows at a time."""
+    values: Any = np.asarray(image)
+    return values if is_large(image.size) else centred(values)
+
+
+def centred(values: Any) -> Plane:
+    """The values minus OFFSET, where they are still those of a picture."""
+    if values.dtype != np.uint8:
+        return values
+    found: Plane = values.astype(np.float32)
+    found -= OFFSET
+    return found
 
 
 def smooth(values: Plane) -> Plane:

@@ -18,23 +18,38 @@ from evaluation.shell.run_scores import RunScores
 from evaluation.witnesses.panel import Verdict
 
 
-def audit_findings(folder: RunFolder, scorer: Scorer) -> list[Finding]:
-    """What every audit found that was answered, and whose chain came back to compare with."""
-    return [found for chain in folder.chains.values() for found in _of_chain(folder, chain, scorer)]
+def audit_findings(folder: RunFolder, scorer: Scorer) -> dict[tuple[str, int], Finding]:
+    """What every audit found that was answered, and whose chain came back to compare with.
+
+    By chain and trip.
+    """
+    return {
+        (slug, number): found
+        for slug, chain in folder.chains.items()
+        for number, found in _of_chain(folder, chain, scorer)
+    }
 
 
-def _of_chain(folder: RunFolder, chain: PlayedChain, scorer: Scorer) -> Iterator[Finding]:
+def _of_chain(
+    folder: RunFolder, chain: PlayedChain, scorer: Scorer
+) -> Iterator[tuple[int, Finding]]:
     pair = folder.pair(chain)
     for made in chain.audits:
         if not made.file or len(chain.trips) < made.number:
             continue
-        forward, backward = chain.trips[made.number - 1]
+        *_, sent, backward = chain.trips[made.number - 1]
         source = folder.source(chain)
-        before = folder.read(chain, chain.trips[made.number - 2][1]) if made.number > 1 else source
+        before = folder.read(chain, chain.trips[made.number - 2][-1]) if made.number > 1 else source
         audit = Audit(chain.case, chain.repeat, made.number, made.kind)
-        touch = Touch(audit, folder.secret, pair, before, folder.read(chain, forward))
+        touch = Touch(
+            audit,
+            folder.secret,
+            pair.of_return(made.number),
+            before,
+            folder.read(chain, sent),
+        )
         own, answer = folder.read(chain, backward), folder.read(chain, made)
-        yield find(made.kind, touch, source, own, answer, scorer)
+        yield made.number, find(made.kind, touch, source, own, answer, scorer)
 
 
 def judged_run(findings: Sequence[Finding], scores: RunScores) -> Audited:
@@ -45,7 +60,7 @@ def judged_run(findings: Sequence[Finding], scores: RunScores) -> Audited:
 
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
     """What an admin would see of this run, as plain data."""
-    findings = audit_findings(folder, scorer)
+    findings = list(audit_findings(folder, scorer).values())
     audited = judged_run(findings, scores)
     summary = next(iter(run_results(folder.suite, scores).values())).summary
     return {

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.shell.printing import note
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.chain_scores import ChainScores
 from evaluation.witnesses.judge.answers import AnswerFile
-from evaluation.witnesses.judge.hearing import hear_chain, with_judge
+from evaluation.witnesses.judge.hearing import ReadTrip, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 
 ANSWERS = "judge.jsonl"
@@ -75,13 +76,19 @@ def _judged(
     source, played = folder.source(chain), chain.trips
 
     def read(number: int) -> tuple[Picture, Picture, Picture]:
-        before = source if number == 1 else folder.read(chain, played[number - 2][1])
-        forward, backward = played[number - 1]
+        before = source if number == 1 else folder.read(chain, played[number - 2][-1])
+        forward, *_, backward = played[number - 1]
         return before, folder.read(chain, forward), folder.read(chain, backward)
 
-    heard = hear_chain(judge, source, len(played), read, folder.pair(chain), chain.slug)
+    return judged_chain(judge, source, read, folder.pair(chain), chain.slug, scored)
+
+
+def judged_chain(
+    judge: Judge, source: Picture, read: ReadTrip, pair: EditPair, about: str, scored: ChainScores
+) -> ChainScores:
+    """The scores of one chain with what the judge says of its trips."""
     trips = list(scored.trips)
-    for number, said in heard.items():
+    for number, said in hear_chain(judge, source, len(trips), read, pair, about).items():
         trip = trips[number - 1]
         trips[number - 1] = replace(trip, evidence=with_judge(trip.evidence, said))
     return replace(scored, trips=tuple(trips))

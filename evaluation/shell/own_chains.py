@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from evaluation.content.sources import pixel_sha256
@@ -19,9 +20,11 @@ from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics.base import Subject
 from evaluation.shell.calibration_cache import calibrated
+from evaluation.shell.judged_run import judged_chain
 from evaluation.shell.report import ReportedRun
 from evaluation.shell.run_folder import chain_slug
-from evaluation.shell.run_scores import RunScores, judged
+from evaluation.shell.run_scores import RunScores
+from evaluation.shell.run_scores import judged as judged_globally
 from evaluation.shell.uploaded_chain import (
     PAIR,
     SUFFIXES,
@@ -29,8 +32,10 @@ from evaluation.shell.uploaded_chain import (
     OwnChain,
     find_chain,
     read_picture,
+    read_trip,
 )
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
+from evaluation.witnesses.judge.judge import Judge
 
 
 @dataclass(frozen=True)
@@ -104,9 +109,21 @@ def score_runs(
             scores[slug] = replace(scored, picture=placed.picture, repeat=placed.repeat)
         used = {chain.picture: pictures[chain.picture] for chain in scores.values()}
         found[model] = RunScores(
-            own.suite.content_hash, scorer.provenance(), used, judged(scores, own.suite)
+            own.suite.content_hash, scorer.provenance(), used, judged_globally(scores, own.suite)
         )
     return found
+
+
+def judged(judge: Judge, own: OwnRuns, model: str, scores: RunScores) -> RunScores:
+    """A model's scores with what a judge says of its chains."""
+    chains = {}
+    for slug, scored in scores.chains.items():
+        placed = own.runs[model][slug]
+        source, read = read_picture(placed.chain.source), partial(read_trip, placed.chain)
+        about = f"{model}, {slug}"
+        chains[slug] = judged_chain(judge, source, read, placed.pair, about, scored)
+    provenance = {**scores.provenance, "judge": judge.summary()}
+    return replace(scores, chains=chains, provenance=provenance)
 
 
 def reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:

@@ -31,7 +31,8 @@ class Player:
     """Plays one run with one editor; `budget` and `price` (of one edit) are in USD.
 
     `max_edits` is how many edits may be asked for in all, tries of the same edit included.
-    `share` are the chains to play, where others are another machine's.
+    `share` are the chains to play, where others are another machine's; `until` says after
+    which trip a chain is left as it is for now, `is_over` how one ends that needs no more.
     """
 
     folder: RunFolder
@@ -43,6 +44,8 @@ class Player:
     max_edits: int | None = None
     audits: Sequence[Audit] = ()
     share: Collection[str] | None = None
+    until: Callable[[PlayedChain], int] | None = None
+    is_over: Callable[[PlayedChain], str] = lambda chain: ""
     on_half: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     on_interrupt: Callable[[], None] = lambda: None
@@ -71,6 +74,7 @@ class Player:
         After an interruption the edits in flight are finished and kept, since
         they are paid for; a second one drops them.
         """
+        self.stop.clear()
         todo = shuffled(self.folder.secret, (chain.slug for chain in self.waiting), str)
         pool = ThreadPoolExecutor(max_workers=max(1, self.parallel))
         futures = {pool.submit(self._play_chain, slug) for slug in todo}
@@ -126,43 +130,48 @@ class Player:
                 self.folder.end(slug, "failed", error.message)
                 return
             if half is None:
-                self.folder.end(slug, "completed")
+                if len(self.folder.chains[slug].trips) >= self.folder.suite.trips:
+                    self.folder.end(slug, "completed")
                 return
-            self.on_half(self.folder.add(slug, half))
+            chain = self.folder.add(slug, half)
+            self.on_half(chain)
             if is_blank(half.answer.picture.image):
                 self.folder.end(slug, "blank", f"the {half.direction} answer is one colour")
+                return
+            if outcome := self.is_over(chain):
+                self.folder.end(slug, outcome)
                 return
 
     def _halves(self, chain: PlayedChain) -> Iterator[Half]:
         """The edits the chain still lacks, each paid for when it is asked for."""
         folder, pair, position = self.folder, self.folder.pair(chain), self.folder.position(chain)
-        at: tuple[int, str] = (position.number, position.direction)
-        edit = self._edit(chain.slug, lambda: at)
+        at = (position.number, position.step)
+        edit = self._edit(chain.slug, lambda: (at[0], pair.trip(at[0]).steps[at[1]].name))
         for half in round_trips(
             edit,
             position,
-            forward=pair.forward,
-            backward=pair.backward,
-            trips=folder.suite.trips,
-            seed=chain_seeds(folder.secret, chain.case, chain.repeat),
+            pair,
+            trips=self.until(chain) if self.until else folder.suite.trips,
+            seed=chain_seeds(folder.secret, chain.case, chain.repeat, folder.arm.seeds),
             annotations=self._annotations(chain),
+            arm=folder.arm,
         ):
             yield half
-            at = following(half.number, half.direction)
+            at = following(pair, half.number, half.step)
 
     def _audit(self, slug: str) -> None:
-        """Where the next edit is the backward one of an audited trip, the audit before it."""
+        """Where the next edit is the last one of an audited trip, the audit before it."""
         chain = self.folder.chains[slug]
-        if len(chain.halves) % 2 == 0:
+        if not (made := chain.open_steps):
             return
-        audit = of_chain(self.audits, chain.case, chain.repeat).get(chain.halves[-1].number)
+        audit = of_chain(self.audits, chain.case, chain.repeat).get(made[-1].number)
         if audit is None or any(made.number == audit.number for made in chain.audits):
             return
-        position, pair = self.folder.position(chain), self.folder.pair(chain)
-        if position.before is None:
+        position, whole = self.folder.position(chain), self.folder.pair(chain)
+        if not position.returns(whole):
             return
-        secret = self.folder.secret
-        touch = Touch(audit, secret, pair, position.before, position.picture)
+        secret, pair = self.folder.secret, whole.of_return(position.number)
+        touch = Touch(audit, secret, pair, position.earlier[0], position.picture)
         edit, seed = self._edit(slug, lambda: (audit.number, "audit")), audit.seed(secret)
         ended: Answer | Refused | EditorError
         try:

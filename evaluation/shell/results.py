@@ -42,13 +42,17 @@ class MetricResult:
 def run_results(
     suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL
 ) -> dict[str, MetricResult]:
-    """The results of one run, the headline first; a metric that was not run is not there."""
+    """The results of one run, the headline first.
+
+    A metric that was not run is not there, nor one that chains were stopped before: what it
+    would say of them is not known.
+    """
     found = {}
     for metric in in_order(scores.metrics):
-        chains = scores.results(suite, metric)
+        chains = told(suite, scores, metric, level)
         if not chains:
             continue
-        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite))
+        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite, scores))
         found[metric] = _result(metric, suite.trips, placing, chains, level)
     return found
 
@@ -57,8 +61,19 @@ def compared(
     suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
 ) -> list[Placing]:
     """Several runs of one suite in the board's order, by a metric that all of them have."""
-    chains = {name: scores.results(suite, metric) for name, scores in runs.items()}
-    return board(chains, suite.trips, level, keys=keys(suite)) if all(chains.values()) else []
+    chains = {name: told(suite, scores, metric, level) for name, scores in runs.items()}
+    if not all(chains.values()):
+        return []
+    asked = {key for scores in runs.values() for key in keys(suite, scores)}
+    return board(chains, suite.trips, level, keys=asked)
+
+
+def told(
+    suite: Suite, scores: RunScores, metric: str, level: float = DEFAULT_LEVEL
+) -> list[ChainResult]:
+    """The run's chains; none where the end of one is not known by this metric."""
+    chains = scores.results(suite, metric)
+    return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
 
 
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
@@ -83,12 +98,12 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
     return []
 
 
-def keys(suite: Suite) -> list[tuple[str, str, int]]:
-    """Every chain that the suite asks for."""
+def keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
+    """Every chain that the run of these scores was asked for."""
     return [
         (case.picture, case.pair, repeat)
         for case in suite.cases
-        for repeat in range(suite.repeats_of(case))
+        for repeat in range(scores.repeats or suite.repeats_of(case))
     ]
 
 

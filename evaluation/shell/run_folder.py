@@ -5,6 +5,7 @@
     RUN/scores.json                               written by `convergebench score`
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
+    RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
     RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, where it was audited
 
 Files are written aside and renamed, a picture before the line that names it, so
@@ -14,6 +15,7 @@ whatever a crash leaves can be played on.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -26,17 +28,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
+from evaluation.content.shapes import BACKWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
-from evaluation.editors.base import Answer, Refused
+from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Half, Position, following
-from evaluation.run_secret import Direction, new_secret
+from evaluation.round_trips import Half, Position, history
+from evaluation.run_secret import new_secret
 
 FORMAT = 3
 
@@ -50,13 +54,13 @@ class PlayedHalf:
     """One edit of a chain as run.json tells it."""
 
     number: int
-    direction: Direction
+    direction: str
     file: str
     sha256: str
     mime: str
     width: int
     height: int
-    seed: int
+    seed: int | None
     seconds: float
     cost: float | None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -99,10 +103,17 @@ class PlayedChain:
         return chain_slug(self.case, self.repeat)
 
     @property
-    def trips(self) -> tuple[tuple[PlayedHalf, PlayedHalf], ...]:
-        """The trips that count, as (forward, backward); a blank answer ends the one before it."""
+    def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
+        """The trips that count, as (forward, ..., backward); a blank answer ends the one before."""
         halves = self.halves[:-1] if self.outcome == "blank" else self.halves
-        return tuple(zip(halves[::2], halves[1::2], strict=False))
+        ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
+        return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+
+    @property
+    def open_steps(self) -> tuple[PlayedHalf, ...]:
+        """The edits of a trip that is not over yet."""
+        over = sum(half.direction == BACKWARD for half in self.halves)
+        return tuple(half for half in self.halves if half.number > over)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -122,8 +133,9 @@ class RunFolder:
 
     def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
         self.path, self.header, self.suite = path, dict(header), suite
+        self.arm = Arm.from_dict(self.header.get("arm", {}))
         self._writing = threading.Lock()
-        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite)}
+        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite, self.arm)}
 
     @classmethod
     def create(
@@ -134,6 +146,7 @@ class RunFolder:
         editor: str,
         options: Mapping[str, Any],
         secret: str | None = None,
+        arm: Arm = DEFAULT,
     ) -> Self:
         """A new, empty run; RunFolderError where the folder holds something else."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -147,8 +160,10 @@ class RunFolder:
             "provenance": {},
             "suite": suite.to_dict(),
         }
+        if not arm.is_default:
+            header["arm"] = arm.to_dict()
         path.mkdir(parents=True, exist_ok=True)
-        _write_json(path / "run.json", header)
+        write_json(path / "run.json", header)
         return cls(path, header, suite)
 
     @classmethod
@@ -167,7 +182,7 @@ class RunFolder:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, KeyError, TypeError) as error:
+        except (SuiteError, ArmError, KeyError, TypeError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -196,7 +211,7 @@ class RunFolder:
             except OSError:
                 raise RunFolderError(f"another process is playing in {self.path}") from None
             # Somebody may have played on between our reading and our lock.
-            self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(self.suite)}
+            self.chains = {c.slug: self._read_chain(c) for c in _asked(self.suite, self.arm)}
             try:
                 yield
             finally:
@@ -206,11 +221,11 @@ class RunFolder:
         """Write run.json with every chain as it stands."""
         header = {k: v for k, v in self.header.items() if k != "chains"}
         chains = [asdict(chain) for chain in self.chains.values()]
-        _write_json(self.path / "run.json", header | {"chains": chains})
+        write_json(self.path / "run.json", header | {"chains": chains})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Keep something made of the run beside it."""
-        _write_json(self.path / name, data)
+        write_json(self.path / name, data)
 
     # Pictures.
 
@@ -249,20 +264,44 @@ class RunFolder:
             raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
         return picture
 
+    def edits_left(self, chain: PlayedChain) -> int:
+        """How many edits the chain still lacks."""
+        return self.pair(chain).edits(self.suite.trips) - len(chain.halves)
+
+    def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
+        """An answer as it arrived, checked against its hash and not decoded."""
+        file = self._folder(chain) / half.file
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise RunFolderError(f"{file}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return data
+
+    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
+        """What an audit sent."""
+        return _read_picture(self._folder(chain) / audit.sent)
+
     def pair(self, chain: PlayedChain) -> EditPair:
-        return self.suite.pair_by_slug[chain.pair]
+        """The chain's pair, in the words of the run's arm."""
+        return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
     def position(self, chain: PlayedChain) -> Position:
         """Where the chain goes on."""
-        if not chain.halves:
-            return Position(self.source(chain))
-        last = chain.halves[-1]
-        number, direction = following(last.number, last.direction)
-        picture = self.read(chain, last)
-        if direction == "forward":
-            return Position(picture, number)
-        before = self.read(chain, chain.halves[-2]) if number > 1 else self.source(chain)
-        return Position(picture, number, direction, before)
+        open_steps = chain.open_steps
+        begun = len(chain.halves) - len(open_steps)
+        start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
+        number = chain.halves[begun - 1].number + 1 if begun else 1
+        *earlier, picture = start, *(self.read(chain, half) for half in open_steps)
+        return Position(picture, number, tuple(earlier), self._history(chain))
+
+    def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
+        """What was said before, where the run's chains are conversations."""
+        if self.arm.session != CONVERSATION:
+            return ()
+        answers = (self.read(chain, half) for half in chain.halves)
+        return history(self.source(chain), answers, self.pair(chain), self.arm)
 
     # Playing.
 
@@ -352,7 +391,7 @@ class RunFolder:
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})
-        _write_json(self._folder(chain) / "chain.json", asdict(changed))
+        write_json(self._folder(chain) / "chain.json", asdict(changed))
         self.chains[chain.slug] = changed
         return changed
 
@@ -369,10 +408,10 @@ class RunFolder:
         return self.path / "chains" / chain.slug
 
 
-def _asked(suite: Suite) -> Iterator[PlayedChain]:
+def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
     """Every chain the suite asks for, none of them played yet."""
     for case in suite.cases:
-        for repeat in range(suite.repeats_of(case)):
+        for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.picture, case.pair, repeat)
 
 
@@ -393,7 +432,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return data
 
 
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+def write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """The data as a file, written aside and renamed."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 

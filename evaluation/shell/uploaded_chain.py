@@ -12,12 +12,14 @@ Three ways are understood, in this order:
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.content import catalog
 from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
@@ -122,6 +124,25 @@ def _from_manifest(folder: Path) -> OwnChain:
         tuple(trips),
         with_pair(PAIR, pair),
     )
+
+
+def known_pair(slug: str) -> EditPair:
+    """A pair of the benchmark's own, with what its witnesses look for."""
+    pairs = {row.slug: row.pair for row in catalog.edit_pairs()}
+    if slug not in pairs:
+        near = difflib.get_close_matches(slug, pairs, 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise ChainFolderError(f"there is no edit pair {slug!r}{hint}")
+    return pairs[slug]
+
+
+def read_trip(chain: OwnChain, number: int) -> tuple[Picture, Picture, Picture] | None:
+    """Before, edited and returned of a trip; None where the edited picture was not kept."""
+    forward, backward = chain.trips[number - 1]
+    if forward is None:
+        return None
+    before = chain.source if number == 1 else chain.trips[number - 2][1]
+    return read_picture(before), read_picture(forward), read_picture(backward)
 
 
 def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:

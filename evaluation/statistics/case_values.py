@@ -12,7 +12,7 @@ is a selection of them (`ranking.rank_scope`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.statistics.covariance import Design
-from evaluation.statistics.events import BROKEN, Case, ChainResult, Event, check, event
+from evaluation.statistics.events import (
+    BROKEN,
+    KNOWN,
+    Case,
+    ChainResult,
+    Event,
+    check,
+    events_of,
+)
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.survival import Floats, drops, in_order
 
@@ -29,7 +37,9 @@ from evaluation.statistics.survival import Floats, drops, in_order
 class CaseValues:
     """One run by one metric at one level, a row per case that was played.
 
-    `curve` has n = 0..N. AUC and curve are NaN where all chains of the run were lost.
+    `curve` has n = 0..N. AUC and curve are NaN where all chains of the run were lost, and
+    from where on one of them was stopped because its end was known: a mean of the others
+    would be one of the survivors.
     """
 
     cases: tuple[Case, ...]
@@ -62,7 +72,7 @@ def case_values(
     """The values of a run's cases; a case that we lost before its first trip has none."""
     check(chains, trips)
     played = [chain for chain in chains if chain.played]
-    return values_of(played, [event(chain, trips, level) for chain in played], trips)
+    return values_of(played, events_of(played, trips, level), trips)
 
 
 def values_of(chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> CaseValues:
@@ -73,13 +83,23 @@ def values_of(chains: Sequence[ChainResult], events: Sequence[Event], trips: int
     category = _codes([case.category for case in cases])
     curves = np.array([carried(chain, trips) for chain in chains]).reshape(-1, trips + 1)
     segments = _segments(chains, curves)
+    auc = _filled(_by_case(segments, rows, len(cases)), category).mean(axis=1)
+    curve = _filled(_by_case(curves, rows, len(cases)), category)
+    if (last := last_shown(chains, trips)) < trips:
+        auc[:], curve[:, last + 1 :] = np.nan, np.nan
     return CaseValues(
         cases=tuple(cases),
         trips=trips,
         usable=_usable(events, trips, rows, category),
-        auc=_filled(_by_case(segments, rows, len(cases)), category).mean(axis=1),
-        curve=_filled(_by_case(curves, rows, len(cases)), category),
+        auc=auc,
+        curve=curve,
     )
+
+
+def last_shown(chains: Iterable[ChainResult], trips: int) -> int:
+    """The last trip of which every chain tells what was kept: none was stopped before it."""
+    ends = (len(chain.retention) for chain in chains if chain.outcome == KNOWN)
+    return min(trips, min(ends, default=trips))
 
 
 def carried(chain: ChainResult, trips: int) -> Floats:
@@ -96,8 +116,10 @@ def carried(chain: ChainResult, trips: int) -> Floats:
     return curve
 
 
-def chain_auc(chain: ChainResult, trips: int) -> float:
-    """The AUC of one chain; what we lost of it counts 0."""
+def chain_auc(chain: ChainResult, trips: int) -> float | None:
+    """The AUC of one chain; what we lost of it counts 0. None where it was stopped: not known."""
+    if last_shown([chain], trips) < trips:
+        return None
     segments = _segments([chain], carried(chain, trips)[None])
     return float(np.nan_to_num(segments).mean())
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain as joined
 from typing import Any, Self
 
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
     half_errors,
     measure_trip,
 )
+from evaluation.metrics.base import Mask
 from evaluation.statistics.events import COMPLETED, Case
 from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
-#: One trip: what was edited (None where it was not kept) and what came back.
-TripPictures = tuple[Picture | None, Picture]
+#: One trip: the answers to its steps, what came back the last; the first is None where what was
+#: edited was not kept.
+TripPictures = tuple[Picture | None, ...]
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class ChainScores:
         return cls(**fields)
 
     def measured(
-        self, case: Case, metric: str, calibration: Calibration | None
+        self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """The chain by one metric; None where it was not run, or says nothing of this chain."""
+        """The chain of up to `until` trips by one metric; None where it says nothing of it."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -63,7 +64,14 @@ class ChainScores:
             )
         ]
         return measured_chain(
-            metric, case, self.repeat, self.outcome, trips, calibration.blank, calibration.ladder
+            metric,
+            case,
+            self.repeat,
+            self.outcome,
+            trips,
+            calibration.blank,
+            calibration.ladder,
+            until,
         )
 
 
@@ -73,28 +81,52 @@ def score_chain(
     trips: Iterable[TripPictures],
     pair: EditPair,
     picture: SourcePicture | None = None,
+    known: ChainScores | None = None,
 ) -> ChainScores:
-    """The scores of one chain, whoever played it; `picture` is what a suite says of its source."""
+    """The scores of one chain, whoever played it; `picture` is what a suite says of its source.
+
+    What is `known` of its first trips, by the same scorer, is not computed again.
+    """
     measures: list[TripMeasures] = []
     restored: list[str] = []
-    rest = iter(trips)
-    first = next(rest, None)
+    done = known.restored if known else ()
     face = scorer.only_face(source) if picture is None else None
-    subject = chain_subject(picture, source, first[0] if first else None, pair, face)
+    about = ChainSubject(picture, source, pair, face)
+    footprints: list[Mask | None] = []
 
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
-        for edited, back in joined([first] if first else [], rest):
-            measures.append(measure_trip(source, before, edited, back, pair, scorer.panel, subject))
+        for number, (edited, *between, back) in enumerate(trips, start=1):
+            if back is None or None in between:
+                raise ValueError(f"trip {number} lacks an answer")
+            middle = [picture for picture in between if picture]
+            subject = about.see(number, (before, edited, *middle, back))
+            place = len(restored)
             restored.append(back.sha256)
+            if tuple(restored) != done[: place + 1]:
+                measures.append(
+                    measure_trip(
+                        *(source, before, edited, back, pair, scorer.panel, subject),
+                        number=number,
+                        between=middle,
+                    )
+                )
+                footprints.append(subject.footprint)
+                yield back
             before = back
-            yield back
 
-    scores = scorer.score(source, measured_on_the_way(), subject)
+    scores = scorer.score(source, measured_on_the_way(), about.subject, footprints=footprints)
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)
     ]
+    distances = scores.distances
+    if known and (kept := len(restored) - len(measures)):
+        measures = [*known.trips[:kept], *measures]
+        distances = {
+            name: None if values is None else [*(known.distances[name] or ())[:kept], *values]
+            for name, values in distances.items()
+        }
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
         picture="",
@@ -102,7 +134,7 @@ def score_chain(
         repeat=0,
         outcome=COMPLETED,
         restored=tuple(restored),
-        distances={n: None if v is None else tuple(v) for n, v in scores.distances.items()},
+        distances={n: None if v is None else tuple(v) for n, v in distances.items()},
         trips=tuple(measures),
         signs=tuple(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"

@@ -12,9 +12,12 @@ from typing import NamedTuple
 from evaluation.statistics.levels import DEFAULT_LEVEL
 
 COMPLETED, LOST = "completed", "lost"
+# Not played to the end, because what is asked is known (evaluation.statistics.stopping).
+KNOWN, CONVERGED = "known", "converged"
+STOPPED = (KNOWN, CONVERGED)
 # The model's own doing: the chain ends, and so does the picture's use.
 BROKEN = ("refused", "blank", "failed")
-OUTCOMES = (COMPLETED, *BROKEN, LOST)
+OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
 #: What fell below the level, by the metric that says so; any other metric judges the whole.
 CROSSINGS = ("whole", "place", "colour", "identity")
@@ -63,7 +66,8 @@ class ChainResult:
 
     `outcome` other than "completed" means that trip len(retention) + 1 did not
     come back: "refused", "blank" and "failed" are the model's doing, "lost" is
-    ours. By trip: `change_seen` (by pixels), `made` and `undone` (by witnesses that
+    ours, "known" was not asked for. Of a "converged" chain the trips that were not played
+    repeat the last one. By trip: `change_seen` (by pixels), `made` and `undone` (by witnesses that
     may gate), `edits_made` and `edits_undone` (by all witnesses, which end nothing), None
     where it was not judged; `reframed`. The forward half of a trip
     that never came back may still be judged. `because` = by trip, which part of a
@@ -115,6 +119,13 @@ class ChainResult:
         """False for a chain that we lost before its first trip: it says nothing."""
         return self.outcome != LOST or bool(self.retention)
 
+    def tells(self, trips: int, level: float = DEFAULT_LEVEL) -> bool:
+        """False where it was stopped before this metric fell to the level: its end is not known."""
+        if self.outcome != KNOWN:
+            return True
+        found = event(self, trips, level)
+        return found.cause is not None or found.time >= trips
+
     @property
     def gate(self) -> tuple[int, str] | None:
         """The first trip whose edit was not made, or not undone, and which of these."""
@@ -161,7 +172,27 @@ def event(chain: ChainResult, trips: int, level: float = DEFAULT_LEVEL) -> Event
         return Event(float(last), gate[1])
     if last == trips:
         return Event(float(trips), None)
-    return Event(float(last), None if chain.outcome == LOST else chain.outcome)
+    return Event(float(last), chain.outcome if chain.outcome in BROKEN else None)
+
+
+class NotKnown(ValueError):
+    """Chains that were stopped before the event that is asked for."""
+
+
+def events_of(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> list[Event]:
+    """The first passage of each; NotKnown where one was stopped before it.
+
+    To censor such a chain would be wrong: it was stopped because of what it had shown.
+    """
+    silent = [chain for chain in chains if not chain.tells(trips, level)]
+    if silent:
+        raise NotKnown(
+            f"{len(silent)} of {len(chains)} chains were stopped before they fell to {level:g} "
+            f"by this metric, such as {silent[0].case}"
+        )
+    return [event(chain, trips, level) for chain in chains]
 
 
 def check(chains: Sequence[ChainResult], trips: int) -> None:
@@ -174,7 +205,7 @@ def check(chains: Sequence[ChainResult], trips: int) -> None:
     if twice:
         raise ValueError(f"the same chain twice: {twice[0]} (and {len(twice) - 1} more)")
     for chain in chains:
-        if chain.outcome == COMPLETED and len(chain.retention) < trips:
+        if chain.outcome in (COMPLETED, CONVERGED) and len(chain.retention) < trips:
             raise ValueError(
-                f"{chain.case}: completed, but {len(chain.retention)} of {trips} trips"
+                f"{chain.case}: {chain.outcome}, but {len(chain.retention)} of {trips} trips"
             )

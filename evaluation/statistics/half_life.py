@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.statistics.case_values import CaseValues, values_of
-from evaluation.statistics.events import CAUSES, COMPLETED, OUTCOMES, ChainResult, check, event
+from evaluation.statistics.events import (
+    CAUSES,
+    COMPLETED,
+    CONVERGED,
+    OUTCOMES,
+    ChainResult,
+    check,
+    events_of,
+)
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.survival import Survival
 
@@ -23,7 +31,8 @@ LONGEST = 0.5 / math.log(2) + 1e-12
 class Summary:
     """What a set of chains says at one level; ready for JSON: no NaN, no infinity.
 
-    `usable_trips` None = nothing was measured. `half_life` None = longer than `trips`
+    `usable_trips` None = nothing was measured. `auc` None, and `curve` from some trip on:
+    chains were stopped there, because their end was known. `half_life` None = longer than `trips`
     ("> N"), `median` None = fewer than half of the cases ended. At n = 0..N: `curve` =
     mean retention, `survival` = share of cases still usable, `incidence` = share ended by
     each cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first
@@ -93,7 +102,7 @@ def summary_and_values(
 ) -> tuple[Summary, CaseValues]:
     """The summary with the values of the cases it is the mean of."""
     check(chains, trips)
-    events = [event(chain, trips, level) for chain in chains]
+    events = events_of(chains, trips, level)
     played = [chain for chain in chains if chain.played]
     of_played = [found for chain, found in zip(chains, events, strict=True) if chain.played]
     values = values_of(played, of_played, trips)
@@ -102,7 +111,10 @@ def summary_and_values(
     usable = survival.usable_trips(trips) if played else None
     incidence = survival.incidence(numbers)
     causes = Counter(found.cause for found in events)
-    ends = Counter(c.outcome if len(c.retention) < trips else COMPLETED for c in chains)
+    ends = Counter(
+        c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
+        for c in chains
+    )
 
     def share(flags: Iterable[Sequence[bool | None]]) -> float | None:
         judged = [flag for of_chain in flags for flag in of_chain[:trips] if flag is not None]
@@ -142,4 +154,4 @@ def survival_steps(
 ) -> tuple[list[float], list[float]]:
     """The whole survival curve for drawing: its times, and the share that is usable from each on."""
     played = [chain for chain in chains if chain.played]
-    return Survival.of(played, [event(chain, trips, level) for chain in played], trips).steps()
+    return Survival.of(played, events_of(played, trips, level), trips).steps()

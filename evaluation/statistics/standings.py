@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from evaluation.measuring.jpeg import jpeg_equivalent
@@ -17,7 +17,7 @@ from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.picture import WholePicture
 from evaluation.statistics.breakdown import scopes
-from evaluation.statistics.case_values import CaseValues, chain_auc
+from evaluation.statistics.case_values import CaseValues, chain_auc, last_shown
 from evaluation.statistics.covariance import Interval
 from evaluation.statistics.diagnostics.curve_shape import curve_shape
 from evaluation.statistics.diagnostics.dynamics import dynamics, summarise_dynamics
@@ -26,6 +26,8 @@ from evaluation.statistics.diagnostics.repeats import repeat_spread
 from evaluation.statistics.events import (
     BROKEN,
     COMPLETED,
+    CONVERGED,
+    KNOWN,
     LOST,
     Case,
     ChainResult,
@@ -80,13 +82,18 @@ def measured_chain(
     trips: Sequence[ScoredTrip],
     blank: float | None,
     ladder: Mapping[str, float] | Mapping[int, float],
+    until: int,
 ) -> MeasuredChain | None:
     """A chain by one metric; None where the metric could not score what was scored.
 
-    `trips` come in order. A `blank` of None: the metric has no calibration for this picture.
+    `trips` come in order; those that a converged chain did not play, up to `until`, repeat
+    its last one. A `blank` of None: the metric has no calibration for this picture.
     Of a chain that the metric does not apply to (identity where there is no face) nobody
     asks: it is no part of the metric's standings, nor of what makes a run complete.
     """
+    if outcome == CONVERGED and trips:
+        rest = range(trips[-1].number + 1, until + 1)
+        trips = [*trips, *(replace(trips[-1], number=number) for number in rest)]
     distances: list[float] = []
     kept: list[float] = []
     for trip in trips:
@@ -144,18 +151,20 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
     """Retention, AUC and events of one chain, rounded as they are kept."""
     result = chain.result
     events = {level: event(result, trips, level) for level in LEVELS}
+    auc = chain_auc(result, trips)
+    unknown = "stopped" if result.outcome == KNOWN else "lost"
     return {
         "labels": list(chain.labels(trips)),
         "retention": [round(q, 5) for q in result.retention],
         "because": list(result.because),
         "gate": result.gate,
         "distances": [round(d, 6) for d in chain.distances],
-        "auc": round(chain_auc(result, trips), 5),
+        "auc": None if auc is None else round(auc, 5),
         "recovered": any(e.recovered for e in events.values()),
         "events": {
             f"{level:g}": {
                 "time": round(e.time, 4),
-                "cause": e.cause or ("lost" if e.time < trips else "censored"),
+                "cause": e.cause or (unknown if e.time < trips else "censored"),
             }
             for level, e in events.items()
         },
@@ -187,9 +196,12 @@ def chain_of_numbers(
     )
 
 
-def is_complete(chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]]) -> bool:
-    """Has a run played every (picture, pair, repeat) that the metric applies to?"""
-    return bool(wanted) and set(wanted) <= {c.result.key for c in chains if c.result.played}
+def is_complete(
+    chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]], trips: int
+) -> bool:
+    """Is the end of every (picture, pair, repeat) that the metric applies to known?"""
+    results = (chain.result for chain in chains)
+    return bool(wanted) and set(wanted) <= {r.key for r in results if r.played and r.tells(trips)}
 
 
 @dataclass(frozen=True)
@@ -208,15 +220,20 @@ class ComputedStanding:
 def standings(
     metric: str, chains: Sequence[MeasuredChain], trips: int
 ) -> Iterator[ComputedStanding]:
-    """Every standing of a run by this metric; none where nothing was played."""
+    """Every standing of a run by this metric; none where nothing was played.
+
+    Nor at a level that some chain was stopped before: there the metric is not known.
+    """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
         return
+    told = [n for n in LEVELS if all(result.tells(trips, n) for result in results)]
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
-        for level in LEVELS:
+        for level in told:
             summary, values = summary_and_values(part, trips, level)
-            if summary.usable_trips is None or summary.auc is None:
+            stopped = last_shown(part, trips) < trips
+            if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
             numbers = _numbers(summary, Bounds.of(values))
             if scope == "all":
@@ -279,14 +296,14 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
     if metric not in METRICS:
         return []
     scale = metric_class(metric)()
-    shown: list[float | None] = [None]
-    for number in range(1, trips + 1):
+    shown: list[float | None] = [None] * (trips + 1)
+    for number in range(1, last_shown((chain.result for chain in chains), trips) + 1):
         distances = [
             chain.distances[number - 1] if number <= len(chain.distances) else chain.blank
             for chain in chains
             if number <= len(chain.distances) or chain.result.outcome in BROKEN
         ]
-        shown.append(scale.shown(statistics.fmean(distances)) if distances else None)
+        shown[number] = scale.shown(statistics.fmean(distances)) if distances else None
     return _rounded(shown)
 
 
@@ -296,16 +313,20 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues
         dynamics(
             list(chain.steps),
             chain.end,
-            chain.result.retention[-1] if chain.result.retention else None,
+            # Where a chain that was stopped would end, nobody has seen.
+            chain.result.retention[-1]
+            if chain.result.retention and chain.result.outcome != KNOWN
+            else None,
         )
         for chain in chains
         if chain.steps
     ]
+    last = last_shown((chain.result for chain in chains), summary.trips)
     design = values.design
     drawn = design.draws(values.curve, SHAPE_DRAWS) if design.enough else None
     curves = [] if drawn is None else (design.mean(values.curve) + drawn).tolist()
     return {
-        "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= summary.trips},
+        "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(moved)),
         "shape": asdict(curve_shape(summary.curve, curves)),
         "labels": label_counts(chain.labels(summary.trips) for chain in chains),

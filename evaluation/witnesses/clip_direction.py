@@ -7,7 +7,8 @@ from functools import cached_property
 from evaluation.metrics.clip import Clip
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness
 
-# The cosine that edits of good data sets have at least; one of nothing is about 0.
+# The cosine that edits of good data sets are said to have at least; one of nothing is about 0.
+# Never measured here, where no CLIP can be had: it is heard, and gates nothing.
 TOWARDS = 0.1
 
 
@@ -17,7 +18,10 @@ class ClipDirection(Witness):
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
     can = "any pair that describes its picture before and after the edit in words"
-    cannot = "small things, counts, left and right; it runs only where somebody supplies CLIP"
+    cannot = (
+        "small things, counts, left and right; it runs only where somebody supplies CLIP, and how "
+        "often it errs was not measured"
+    )
     weights = Clip.weights
     modules = Clip.modules
     looks_with = "clip"

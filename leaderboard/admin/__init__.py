@@ -2,9 +2,35 @@
 
 from django.contrib import admin
 
-from leaderboard.admin import entries, pairs, pictures, runs, submissions, suites, tokens
+from leaderboard.admin import (
+    entries,
+    experiments,
+    pairs,
+    pictures,
+    runs,
+    studies,
+    submissions,
+    subscriptions,
+    suites,
+    tokens,
+    votes,
+)
+from leaderboard.admin.uploads import brought_runs
 
-__all__ = ["entries", "pairs", "pictures", "runs", "submissions", "suites", "tokens"]
+__all__ = [
+    "brought_runs",
+    "entries",
+    "experiments",
+    "pairs",
+    "pictures",
+    "runs",
+    "studies",
+    "submissions",
+    "subscriptions",
+    "suites",
+    "tokens",
+    "votes",
+]
 
 # Lists fit a small screen without it; the first page and the crumbs lead everywhere.
 admin.site.enable_nav_sidebar = False

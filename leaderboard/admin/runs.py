@@ -26,12 +26,17 @@ from leaderboard.standings import refresh_ranks
 
 
 class RunForm(forms.ModelForm):
-    """An admin's word on flags needs a reason, which is public."""
+    """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
             raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
+        run = self.instance
+        if cleaned.get("cleared") and run.source == Run.Source.EXTERNAL and not run.verified:
+            raise forms.ValidationError(
+                {"cleared": "It was played elsewhere and did not recompute wholly: it cannot rank."}
+            )
         return cleaned
 
 
@@ -49,7 +54,7 @@ class RunAdmin(admin.ModelAdmin):
         *("publish", "withdraw"),
     )
     fieldsets = (
-        (None, {"fields": ("editing_model", "suite", "cost_estimate")}),
+        (None, {"fields": ("editing_model", "suite", "stop_after", "cost_estimate")}),
         ("Budget", {"fields": ("budget_calls", "budget_usd", "spent")}),
         (
             "State",
@@ -66,7 +71,13 @@ class RunAdmin(admin.ModelAdmin):
             },
         ),
         ("Review", {"fields": ("where", "flag_list", "hint_list", "cleared", "decision")}),
-        ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
+        (
+            "Provenance",
+            {
+                "fields": ("source", "verified", "metrics", "provenance"),
+                "classes": ("collapse",),
+            },
+        ),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
     )
     change_only = ("budget_calls", "budget_usd", "published", "cleared", "decision")
@@ -228,7 +239,8 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
-        return str(run.editing_model.estimate(run.edits_total, run.chains_total))
+        known = run.editing_model.estimate(run.edits_total, run.chains_total, run.stop_after)
+        return str(known)
 
     @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:

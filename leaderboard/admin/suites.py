@@ -80,6 +80,11 @@ class SuiteForm(NoticesConflicts):
         required=False,
         help_text="Said on purpose, it may have few pictures, pairs or categories.",
     )
+    shapes = forms.BooleanField(
+        label="Chain shapes",
+        required=False,
+        help_text="Takes pairs whose trips have more than two steps, and no others.",
+    )
 
     class Meta:
         model = Suite
@@ -149,7 +154,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
             {
                 "fields": (
                     *("cases", "repeated", "seed", "kinds", "made", "categories"),
-                    *("must_pictures", "must_pairs", "narrow", "preview"),
+                    *("must_pictures", "must_pairs", "narrow", "shapes", "preview"),
                 )
             },
         ),
@@ -157,7 +162,10 @@ class SuiteAdmin(SimpleHistoryAdmin):
     frozen_fieldsets = (
         (None, {"fields": ("title", "slug", "version", "status", "content_hash", "frozen_at")}),
         ("Play", {"fields": ("trips", "size", "repeats", "case_count", "changes")}),
-        ("How it is shown", {"fields": ("description", "importance", "next_steps", "seen_at")}),
+        (
+            "How it is shown",
+            {"fields": ("description", "importance", "stop_after", "next_steps", "seen_at")},
+        ),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:

@@ -15,6 +15,7 @@ from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,
     ChainOut,
+    ExperimentOut,
     ModelOut,
     Problem,
     PublishedFigureOut,
@@ -37,6 +38,9 @@ from leaderboard.models import (
     Suite,
     Trip,
 )
+from leaderboard.pages.explore.experiments import ExperimentView
+from leaderboard.pages.explore.experiments import settings as arm_settings
+from leaderboard.pages.explore.experiments import views as experiment_views
 
 #: An id in an address; larger numbers than a database can hold are simply not found.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -181,7 +185,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     rows = (
         Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
         .select_related("chain", "edited", "restored")
-        .prefetch_related("scores__metric")
+        .prefetch_related("scores__metric", "chain__steps__picture")
     )
     return rows.order_by("chain__repeat", "number", "pk")
 
@@ -196,6 +200,47 @@ def published_figures(request: HttpRequest, metric: str = Query("", max_length=2
     """Numbers that others published, each with its source: the context lines of the charts."""
     rows = PublishedFigure.objects.order_by("model_name", "metric", "trip", "pk")
     return rows.filter(metric=metric) if metric else rows
+
+
+@router.get("/experiments", response={200: list[ExperimentOut], **PROBLEMS})
+@paginate(Page)
+def experiments(request: HttpRequest) -> Any:
+    """The same suite played in several ways, and what that changes."""
+    return [_experiment(view) for view in experiment_views(AnonymousUser())]
+
+
+@router.get(
+    "/experiments/{slug}",
+    response={200: ExperimentOut, **PROBLEMS},
+    url_name="experiment",
+)
+def experiment(request: HttpRequest, slug: Slug) -> Any:
+    for view in experiment_views(AnonymousUser(), slug):
+        return _experiment(view)
+    raise HttpError(404, "There is no such experiment.")
+
+
+def _experiment(view: ExperimentView) -> dict[str, Any]:
+    experiment, told = view.experiment, view.words_of_arms
+    names = ("slug", "title", "question", "repeats", "started_at")
+    return {name: getattr(experiment, name) for name in names} | {
+        "suite": experiment.suite.key,
+        "url": experiment.get_absolute_url(),
+        "arms": [
+            {"name": arm.name, "in_words": told[arm.name], "settings": arm_settings(arm.core)}
+            for arm in view.arms
+        ],
+        "results": [
+            {
+                "model": one.model.slug,
+                "finding": one.finding,
+                "runs": {name: run.pk for name, run in one.runs.items()},
+                "metrics": one.results,
+            }
+            for one in view.models
+            if one.results
+        ],
+    }
 
 
 def _models() -> QuerySet[EditingModel]:

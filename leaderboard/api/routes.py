@@ -9,7 +9,7 @@ from ninja.errors import Throttled
 from ninja.throttling import AuthRateThrottle
 
 from evaluation import __version__
-from leaderboard.api import results, submissions
+from leaderboard.api import people, results, submissions
 
 DESCRIPTION = """
 Every number of the board, with the curves, trips, scores and pictures behind it, and
@@ -55,6 +55,7 @@ api = NinjaAPI(
     throttle=[AuthRateThrottle("300/m")],
 )
 api.add_router("", results.router)
+api.add_router("", people.router)
 api.add_router("/submissions", submissions.router)
 
 

@@ -16,7 +16,7 @@ from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
 from leaderboard.links import absolute
-from leaderboard.models import Run, Standing, Trip
+from leaderboard.models import Run, Standing, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_status
 from leaderboard.pages.progress import progress
@@ -53,7 +53,7 @@ class StandingOut(Schema):
     half_life_interval: Interval | None = Field(description="95 %; None: too few pictures.")
     usable_trips: float
     usable_trips_interval: Interval | None
-    auc: float
+    auc: float | None = Field(description="None: chains were stopped, their end known.")
     auc_interval: Interval | None
     rank: int | None = Field(description="Models that cannot be told apart share a rank.")
     rank_low: int | None
@@ -177,6 +177,10 @@ class CaseOut(Schema):
     kind: str
     forward: str
     backward: str
+    steps: list[list[list[str]]] = Field(
+        description="The trips of a chain shape, each its steps: name, letter, prompt. Empty: "
+        "forward, then backward."
+    )
     licence: str = Field(alias="picture.licence")
     attribution: str = Field(alias="picture.attribution")
     source: PictureOut | None = Field(alias="picture.stored")
@@ -189,6 +193,9 @@ class RunOut(Schema):
     suite: str = Field(alias="suite.key")
     state: str
     reason: str = Field(alias="reason_text")
+    arm: dict[str, Any] = Field(
+        description="How an experiment played it; empty: as the suite says. Never ranked."
+    )
     source: str
     verified: bool | None
     current: bool = Field(description="Stands for its model on the board.")
@@ -209,6 +216,10 @@ class RunOut(Schema):
     decision: str = Field(description="What that person decided, and why.")
     edits_done: int
     edits_total: int
+    stop_after: int = Field(
+        description="Trips that chains are played on after their end is known; 0: to the end."
+    )
+    edits_saved: int = Field(description="Not asked for: the end of their chains was known.")
     calls: int
     spent_usd: float
     seconds_per_edit: float | None
@@ -284,6 +295,15 @@ class ChainOut(Schema):
     url: Url = Field(alias="get_absolute_url")
 
 
+class StepOut(Schema):
+    """An answer between the first and the last of its trip."""
+
+    place: int
+    name: str
+    picture: PictureOut | None
+    seconds: float | None
+
+
 class TripOut(Schema):
     repeat: int = Field(alias="chain.repeat")
     number: int
@@ -299,12 +319,53 @@ class TripOut(Schema):
     because: str
     worst_place: list[float] | None
     undo: float | None
+    steps: list[dict[str, Any]] = Field(
+        description="What each step of a chain shape did; empty for a round trip."
+    )
+    between: list[StepOut] = Field(
+        description="The answers between the first and the last of a chain shape's trip."
+    )
     distances: dict[str, float]
+
+    @staticmethod
+    def resolve_between(trip: Trip) -> list[TripStep]:
+        return [step for step in trip.chain.steps.all() if step.number == trip.number]
 
     @staticmethod
     def resolve_distances(trip: Trip) -> dict[str, float]:
         scores = trip.scores.all()
         return {f"{one.metric.name}@{one.metric.version}": one.distance for one in scores}
+
+
+class ArmOut(Schema):
+    name: str
+    in_words: str = Field(description="How the suite is played in it.")
+    settings: dict[str, Any] = Field(description="What it sets, as a file for the shell has it.")
+
+
+class ExperimentResultOut(Schema):
+    """What an experiment says of one model."""
+
+    model: str = Field(description="Slug of the editing model.")
+    finding: str
+    runs: dict[str, int] = Field(description="The run of each arm.")
+    metrics: dict[str, Any] = Field(
+        description="By metric: effects with intervals, rank test, sensitivity by category, reruns."
+    )
+
+
+class ExperimentOut(Schema):
+    """The same suite played in several ways; the first arm is what the others are compared with."""
+
+    slug: str
+    title: str
+    question: str
+    suite: str
+    repeats: int = Field(description="How often each case is played; 0: as the suite says.")
+    started_at: datetime | None
+    arms: list[ArmOut]
+    results: list[ExperimentResultOut]
+    url: Url
 
 
 class PublishedFigureOut(Schema):

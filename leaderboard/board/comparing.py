@@ -66,7 +66,11 @@ def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Cont
 def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
     chains, kept = _results([row.run.pk for row in rows], filters)
     trips, level = filters.suite.trips, filters.level
-    values = {run: case_values(own, trips, level) for run, own in chains.items()}
+    values = {
+        run: case_values(own, trips, level)
+        for run, own in chains.items()
+        if all(chain.tells(trips, level) for chain in own)
+    }
     measured = [row for row in rows if row.run.pk in values]
     if len(measured) < 2:
         return None
@@ -102,7 +106,8 @@ def _results(
         chains[run].append(
             chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)
         )
-        areas[case][run].append(result["auc"])
+        if result["auc"] is not None:
+            areas[case][run].append(result["auc"])
     kept = {
         case: {run: sum(values) / len(values) for run, values in by_run.items()}
         for case, by_run in areas.items()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
@@ -72,9 +72,10 @@ def board_on(suite: Suite, day: datetime.date) -> list[Past]:
     """The suite's board as it was when that day ended: ranked models, then the others."""
     midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
     end = timezone.make_aware(midnight, datetime.UTC)
-    rows = _public_records().filter(run__suite=suite, at__lt=end).order_by("at", "pk")
-    last = {row.run.editing_model_id: row for row in rows}
-    there = [Past(row) for row in last.values() if row.kind != Kind.LEFT]
+    # The database picks them: of records there are ever more.
+    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=end).order_by()
+    last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
+    there = [Past(row) for row in _public_records().filter(pk__in=last).exclude(kind=Kind.LEFT)]
     return sorted(
         there,
         key=lambda past: (past.record.rank is None, -past.record.usable_trips, past.model.name),

@@ -27,6 +27,7 @@ from leaderboard.models import (
 )
 
 IMPORTANCE = {draft.slug: draft.importance for draft in suite_builder.SHIPPED}
+STOP_AFTER = {draft.slug: draft.stop_after for draft in suite_builder.SHIPPED}
 
 
 @dataclass
@@ -46,6 +47,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
         fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
         fields |= {name: list(fields[name]) for name in ("kinds", "absent", "present")}
         fields["variants"] = [vars(variant) for variant in pair.variants]
+        fields["steps"] = [vars(step) for step in pair.steps]
         if EditPair.objects.get_or_create(slug=pair.slug, defaults=fields)[1]:
             loaded.count("edit pairs")
 
@@ -53,6 +55,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
 _PAIR_FIELDS = (
     *("title", "category", "forward", "backward", "change", "reversibility", "operator", "object"),
     *("source_text", "target_text", "kinds", "absent", "present", "place", "type", "witness"),
+    *("shape", "against"),
     *("status", "notes"),
 )
 
@@ -140,6 +143,7 @@ def store_suite(
     row.title, row.description = suite.title, suite.description
     row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
     row.importance = row.importance or IMPORTANCE.get(suite.slug, 0)
+    row.stop_after = row.stop_after or STOP_AFTER.get(suite.slug, 0)
     row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
     row.definition, row.content_hash = suite.to_dict(), suite.content_hash
     row.save()
@@ -173,6 +177,11 @@ def store_suite(
             backward=pair.backward,
             position=position,
             repeats=suite.repeats_of(case),
+            edits=suite.edits_of(case),
+            steps=[
+                [[step.name, step.letter, step.prompt] for step in trip.steps]
+                for trip in (pair.cycle if pair.shape else ())
+            ],
         )
         for position, case in enumerate(suite.cases)
         for pair in [suite.pair_by_slug[case.pair]]

@@ -14,7 +14,7 @@ from leaderboard.models.runs import RunState
 
 def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     """Every case across the finished runs of real models (yardsticks too while there are none)."""
-    runs = suite.runs.filter(state=RunState.FINISHED, complete=True)
+    runs = suite.runs.as_the_suite_says().filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)
     chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
     run_by_all = set(METRICS).intersection(*(scored_metrics(pinned) for _, pinned in chosen))

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from django.core.files.storage import default_storage
 from django.db.models import Count, Prefetch, Sum
 
 from evaluation.bundle import format as bundles
+from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import standings
@@ -25,23 +26,16 @@ from leaderboard.models import (
     StoredImage,
     SuitePicture,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import RunState
+from leaderboard.people import vote_rows
 
 MODEL_FIELDS = (
     *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
     *("licence", "homepage", "paper_url", "code_url", "is_reference"),
 )
-STANDING_FIELDS = (
-    *("level", "scope", "half_life", "half_life_low", "half_life_high", "has_interval"),
-    *("usable_trips", "usable_trips_low", "usable_trips_high", "auc", "auc_low", "auc_high"),
-    *("median", "usable_by_trip", "curve", "survival", "incidence", "counts"),
-)
 AUDIT_FIELDS = ("number", "kind", "outcome", "words", "seed", "seconds", "finding")
-#: Of a standing's details, those that need no other rows to be understood.
-DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
-#: Options that are nobody else's business: where a private endpoint is, and what it is sent.
-PRIVATE = ("url", "headers", "api_key", "extra")
 
 #: Of each half: what it cost, and in how many attempts.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
@@ -49,8 +43,7 @@ Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
     """The bundle of a finished run, with its pictures or without; same run, same bytes."""
-    document = bundles.sealed(_document(run, pictures=pictures))
-    bundles.write(file, document, _pictures(run) if pictures else ())
+    writing.write(file, _document(run, pictures=pictures), _pictures(run) if pictures else ())
 
 
 def pictures_size(run: Run) -> int:
@@ -67,13 +60,14 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
     model = run.editing_model
     metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
+    votes = vote_rows.of_run(run)
     return {
         "format": bundles.FORMAT,
         "pictures": pictures,
         "suite": {"definition": run.suite.definition},
         "model": {name: getattr(model, name) for name in MODEL_FIELDS}
         | {
-            "options": {k: v for k, v in model.options.items() if k not in PRIVATE},
+            "options": writing.public(model.options),
             "price_per_edit": _text(model.price_per_edit),
         },
         "run": {
@@ -88,15 +82,18 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "decision": run.decision,
             "marks_kept": run.marks_kept,
             "loss_under_audit": run.loss_under_audit,
+            "stop_after": run.stop_after,
             "changed_elsewhere": run.changed_elsewhere,
+            **({"orders": run.orders} if run.orders else {}),
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
             "calls": run.calls,
             "spent_usd": str(run.spent_usd),
             "method_version": METHOD_VERSION,
-        },
+        }
+        | ({"arm": run.arm} if run.arm_digest else {}),
         "sources": [
-            {"slug": picture.slug} | _file(picture.stored)
+            {"slug": picture.slug} | writing.file_row(picture.stored)
             for picture in _sources(run)
             if picture.stored
         ],
@@ -104,6 +101,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
         "chains": _chains(run, metrics),
         "audits": _audits(run),
         "standings": _standings(run),
+        **({"votes": votes} if votes else {}),
     }
 
 
@@ -131,7 +129,8 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
     scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
     trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
     chains = run.chains.select_related("case").prefetch_related(
-        Prefetch("trips", trips.order_by("number"))
+        Prefetch("trips", trips.order_by("number")),
+        Prefetch("steps", TripStep.objects.select_related("picture")),
     )
     ledger = _ledger(run)
     return [
@@ -141,42 +140,50 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
             "outcome": chain.outcome or "lost",
             "outcome_text": chain.outcome_text,
             "results": chain.results,
-            "trips": [_trip(trip, chain, metrics, ledger) for trip in chain.trips.all()],
+            "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
         }
         for chain in chains
     ]
 
 
 def _trip(
-    trip: Trip, chain: Chain, metrics: dict[int, MetricVersion], ledger: Ledger
+    trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
-    def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
+    case = chain.case
+    words = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+    prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
+
+    def half(
+        name: str,
+        stored: StoredImage | None,
+        seed: int | None,
+        seconds: float | None,
+        notes: dict[str, Any],
+    ) -> dict[str, Any] | None:
         if stored is None:
             return None
-        seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
-        notes = trip.edited_notes if direction == "forward" else trip.restored_notes
-        notes = {name: value for name, value in notes.items() if name != KEPT_AT}
-        seed = trip.edited_seed if direction == "forward" else trip.restored_seed
-        cost, attempts = ledger[chain.pk, trip.number, direction]
+        notes = {key: value for key, value in notes.items() if key != KEPT_AT}
+        cost, attempts = ledger[chain.pk, trip.number, name]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, "seed": seed, **_file(stored), **facts}
+        row = {"prompt": prompts.get(name, ""), "seed": seed, **writing.file_row(stored), **facts}
+        return row if name in (FORWARD, BACKWARD) else {"name": name, **row}
 
-    return {
-        "number": trip.number,
-        "forward": half("forward", trip.edited, chain.case.forward),
-        "backward": half("backward", trip.restored, chain.case.backward),
-        "reframed": trip.reframed,
-        "change_seen": trip.change_seen,
-        "change_measure": trip.change_measure,
-        "step": trip.step,
-        "from_source": trip.from_source,
-        "because": trip.because,
-        "worst_place": trip.worst_place,
-        "undo": trip.undo,
-        "evidence": trip.evidence,
-        "damage": trip.damage,
-        "scores": {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
-    }
+    steps = [step for step in chain.steps.all() if step.number == trip.number]
+    made = [half(step.name, step.picture, step.seed, step.seconds, step.notes) for step in steps]
+    return writing.trip_line(
+        trip.number,
+        half(FORWARD, trip.edited, trip.edited_seed, trip.edited_seconds, trip.edited_notes),
+        half(
+            BACKWARD,
+            trip.restored,
+            trip.restored_seed,
+            trip.restored_seconds,
+            trip.restored_notes,
+        ),
+        trip,
+        {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
+        [row for row in made if row],
+    )
 
 
 def _audits(run: Run) -> list[dict[str, Any]]:
@@ -190,8 +197,8 @@ def _audits(run: Run) -> list[dict[str, Any]]:
             | {
                 "case": audit.chain.case.slug,
                 "repeat": audit.chain.repeat,
-                "sent": _file(audit.sent) if audit.sent else None,
-                "answer": _file(audit.answer) if audit.answer else None,
+                "sent": writing.file_row(audit.sent) if audit.sent else None,
+                "answer": writing.file_row(audit.answer) if audit.answer else None,
                 "cost": cost,
                 "attempts": attempts,
             }
@@ -210,17 +217,7 @@ def _ledger(run: Run) -> Ledger:
 
 def _standings(run: Run) -> list[dict[str, Any]]:
     rows = run.standings.select_related("metric").order_by("metric__name", "level", "scope")
-    return [
-        {"metric": row.metric.name}
-        | {name: getattr(row, name) for name in STANDING_FIELDS}
-        | {"details": {k: v for k, v in row.details.items() if k in DETAILS}}
-        for row in rows
-    ]
-
-
-def _file(stored: StoredImage) -> dict[str, Any]:
-    names = ("sha256", "mime", "width", "height", "bytes")
-    return {name: getattr(stored, name) for name in names}
+    return [writing.standing_line(row.metric.name, vars(row)) for row in rows]
 
 
 def _stored(run: Run) -> list[StoredImage]:
@@ -230,6 +227,7 @@ def _stored(run: Run) -> list[StoredImage]:
         *run.suite.pictures.values_list("stored", flat=True),
         *trips.values_list("edited", flat=True),
         *trips.values_list("restored", flat=True),
+        *TripStep.objects.filter(chain__run=run).values_list("picture", flat=True),
         *audits.values_list("sent", flat=True),
         *audits.values_list("answer", flat=True),
     }
@@ -239,8 +237,8 @@ def _stored(run: Run) -> list[StoredImage]:
 
 def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
     for stored in _stored(run):
-        with default_storage.open(stored.name) as file:
-            yield bundles.picture_name(stored.sha256, stored.mime), file.read()
+        data = stored.data()
+        yield bundles.picture_name(stored.sha256, stored.kept_mime), data
 
 
 def _text(value: Any) -> str | None:

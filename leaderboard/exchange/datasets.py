@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.core.files.storage import default_storage
-from django.db.models import Prefetch
+from django.db.models import Prefetch, Q
 from django.utils import timezone
 
-from leaderboard.models import Chain, Run, StoredImage, Suite, Trip
+from leaderboard.models import Chain, Run, StoredImage, Suite, Trip, Vote
+from leaderboard.people import vote_rows
 
 #: A preference is worth telling where a metric parts the two by this much of the picture.
 MARGIN = 0.05
@@ -27,6 +27,11 @@ Written on {date} from {runs} public runs of {suites}.
 - `preferences.jsonl`: {preferences:,} lines: two returns for the same source, of which `better`
   keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
   whether they come from one chain or from two models after the same trip.
+- `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
+  `answer` is `first`, `second` or `cannot say`; of one return `yes` or `no` (still usable); of a
+  rating 0 to 5. Each line has both models, what every metric keeps of both (`…_kept`), what
+  witnesses and judges say (`…_evidence`), the voter as a hash with a weight by the stated rule, and
+  its role: `gold` has a known answer, `repeat` is the voter's own pair again; leave both out of fits.
 - `pictures/`: named by the SHA-256 of their bytes, exactly as used and as answered.
 
 Licences. Each line names the licence and attribution of its source picture; a degraded
@@ -34,7 +39,7 @@ picture is derived from it, under the same licence. It was made by the model tha
 names, whose terms may ask for more.
 
 Provenance. Each line names run, model, secret, suite and the suite's content hash; metric
-versions are in `runs.json`. These are machine scores: no person was asked which is better.
+versions are in `runs.json`. `preferences.jsonl` is by machine scores; `votes.jsonl` is by people.
 """
 
 
@@ -47,6 +52,7 @@ class Counts:
     runs: int = 0
     degraded: int = 0
     preferences: int = 0
+    votes: int = 0
     pictures: int = 0
 
 
@@ -105,9 +111,29 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
                     pair = {"better": better.facts, "worse": worse.facts, "from": source}
                     preferences.write(_line(about | pair))
                     counts.preferences += 1
+    counts.votes = _write_votes(out, found, kept)
     counts.pictures = len(kept)
     _write_about(out, found, counts)
     return counts
+
+
+def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
+    """Write people's votes on the returns of these runs, with their pictures; how many."""
+    both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
+    votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
+    number = 0
+    with (out / "votes.jsonl").open("w", encoding="utf-8") as file:
+        for row in vote_rows.rows(votes):
+            names = [row[side] for side in ("source", "first_picture", "second_picture")]
+            stored = StoredImage.objects.in_bulk([name for name in names if name])
+            _keep(out, kept, *stored.values())
+            files = {
+                side: _name(stored[name]) if name in stored else None
+                for side, name in zip(("source", "first", "second"), names, strict=True)
+            }
+            file.write(_line(row | {"pictures": files}))
+            number += 1
+    return number
 
 
 def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
@@ -172,6 +198,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
         "category": case.category,
         "forward": case.forward,
         "backward": case.backward,
+        "steps": case.steps,
         "suite": suite.key,
         "suite_hash": suite.content_hash,
         "title": picture.title,
@@ -184,8 +211,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
 def _keep(out: Path, kept: set[str], *pictures: StoredImage | None) -> None:
     for stored in pictures:
         if stored is not None and stored.pk not in kept:
-            with default_storage.open(stored.name) as file:
-                (out / _name(stored)).write_bytes(file.read())
+            (out / _name(stored)).write_bytes(stored.data())
             kept.add(stored.pk)
 
 
@@ -197,6 +223,7 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
         suites=", ".join(suites),
         degraded=counts.degraded,
         preferences=counts.preferences,
+        votes=counts.votes,
         margin=MARGIN,
     )
     (out / "README.md").write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from django.contrib.sitemaps import Sitemap as BaseSitemap
 from django.db.models import QuerySet
 from django.urls import reverse
 
-from leaderboard.models import Case, EditingModel, Run, Suite
+from leaderboard.models import Case, EditingModel, Experiment, Run, Suite
 
 if TYPE_CHECKING:
     Sitemap: TypeAlias = BaseSitemap[Any]
@@ -27,9 +27,12 @@ class Pages(Sitemap):
             "categories",
             "value",
             "gallery",
+            "experiments",
             "news",
             "tour",
             "robustness",
+            "vote",
+            "agreement",
             "suites",
             "methodology",
             "about",
@@ -62,6 +65,16 @@ class Suites(Sitemap):
         return item.updated_at
 
 
+class Experiments(Sitemap):
+    """Experiments that anybody may look at."""
+
+    def items(self) -> QuerySet[Experiment]:
+        return Experiment.objects.public().order_by("pk")
+
+    def lastmod(self, item: Experiment) -> datetime.datetime:
+        return item.updated_at
+
+
 class Cases(Sitemap):
     """The cases of suites that somebody played."""
 
@@ -74,5 +87,6 @@ SITEMAPS: dict[str, type[Sitemap] | Sitemap] = {
     "pages": Pages,
     "models": Models,
     "suites": Suites,
+    "experiments": Experiments,
     "cases": Cases,
 }

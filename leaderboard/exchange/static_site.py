@@ -26,11 +26,12 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.exchange.sitemaps import SITEMAPS
+from leaderboard.visitors import OWN_REQUEST
 
 #: Where links lead that only a server can follow.
 ELSEWHERE = "/snapshot/"
 ALIVE = re.compile(
-    r"/(submit|submissions|subscribe|subscriptions|try|admin|api|livez|readyz|metrics|accounts)(/|$)"
+    r"/(submit|submissions|subscribe|subscriptions|try|vote|admin|api|livez|readyz|metrics|accounts)(/|$)"
 )
 ATTRIBUTE = re.compile(r'(\s(?:href|src|srcset|action|poster|data-[\w-]+)=)"([^"]*)"')
 PICTURE = re.compile(r"/pictures/(thumbnail|copy|original|jpeg)/[0-9a-f]{64}(/\d+)?$")
@@ -73,6 +74,7 @@ class Freezer:
         self.tables: dict[str, str] = {}
         self.host = host or urlsplit(settings.SITE_URL).netloc or "localhost"
         self.client = Client(headers={"host": self.host})
+        self.client.defaults[OWN_REQUEST] = "yes"
         self.seen: set[str] = set()
         self.todo: deque[str] = deque()
         self.found = Frozen()

@@ -2,9 +2,14 @@
 
 from leaderboard.models.audits import Audit
 from leaderboard.models.board_records import BoardRecord
-from leaderboard.models.chains import Call, Chain, Score, Trip
+from leaderboard.models.chains import Call, Chain, Score, Trip, TripStep
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
+from leaderboard.models.experiments import Experiment, ExperimentArm, ExperimentResult
 from leaderboard.models.judge_answers import JudgeAnswer
+from leaderboard.models.people.questions import Question
+from leaderboard.models.people.results import PeopleReport, PeopleStanding
+from leaderboard.models.people.studies import Study
+from leaderboard.models.people.votes import Vote, Voter
 from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.quotas import Use
@@ -20,12 +25,13 @@ from leaderboard.models.standings import (
 from leaderboard.models.subscriptions import Delivery, Subscription
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
-from leaderboard.models.uploaded_chains import UploadedChain, UploadedPicture
+from leaderboard.models.uploads import BroughtRun, UploadedChain, UploadedPicture
 
 __all__ = [
     "ApiToken",
     "Audit",
     "BoardRecord",
+    "BroughtRun",
     "Calibration",
     "Call",
     "Case",
@@ -34,24 +40,34 @@ __all__ = [
     "Delivery",
     "EditPair",
     "EditingModel",
+    "Experiment",
+    "ExperimentArm",
+    "ExperimentResult",
     "JudgeAnswer",
     "MetricVersion",
     "Pace",
+    "PeopleReport",
+    "PeopleStanding",
     "PublishedFigure",
+    "Question",
     "Run",
     "Score",
     "SecurityEvent",
     "SourceImage",
     "Standing",
     "StoredImage",
+    "Study",
     "Submission",
     "Subscription",
     "Suite",
     "SuitePicture",
     "SuiteReport",
     "Trip",
+    "TripStep",
     "UploadedChain",
     "UploadedPicture",
     "Use",
+    "Vote",
+    "Voter",
     "visible_pictures",
 ]

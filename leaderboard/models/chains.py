@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,11 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         """Chains to play that nobody plays: never begun, put back, or left by a dead worker."""
         lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
+
+    def ready(self) -> ChainQuerySet:
+        """But those that must be scored before it is known whether they go on."""
+        scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
+        return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
 
     def in_flight(self) -> ChainQuerySet:
         """Chains that a living worker plays."""
@@ -60,7 +66,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         # take the last free place.
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
-        chosen = self.free().filter(run=run).exclude(pk__in=list(besides))
+        chosen = self.free().ready().filter(run=run).exclude(pk__in=list(besides))
         chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
@@ -135,6 +141,9 @@ class Chain(models.Model):
     score_lease_until = models.DateTimeField(null=True)
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
+    known_at = models.PositiveSmallIntegerField(
+        null=True, help_text="The trip by which its end is known, at every level."
+    )
     # By the headline at the default level, for pages that choose among all chains.
     cause = models.CharField(
         max_length=20, blank=True, help_text="What ended it; censored: usable to the end."
@@ -200,8 +209,26 @@ class Chain(models.Model):
         return [name for name in self.labels.split("|") if name]
 
 
+class TripQuerySet(models.QuerySet["Trip"]):
+    def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
+        """All answers of these chains, each chain's in order."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
+        steps = TripStep.objects.filter(chain__in=chains).select_related("picture")
+        for step in steps.order_by("place"):
+            between[step.chain_id, step.number].append(step.picture)
+        trips = self.filter(chain__in=chains).select_related("edited", "restored")
+        for trip in trips.order_by("number"):
+            all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
+            found[trip.chain_id] += [picture for picture in all_steps if picture]
+        return found
+
+
 class Trip(models.Model):
-    """Trip n of a chain: Yn (edited) and Xn (restored)."""
+    """Trip n of a chain: Yn (edited) and Xn (restored), the answers to its first and last step.
+
+    Of a trip of more steps the others are `TripStep` rows.
+    """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
     number = models.PositiveSmallIntegerField()
@@ -235,8 +262,13 @@ class Trip(models.Model):
     damage = models.JSONField(
         default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
     )
+    steps = models.JSONField(
+        default=list, help_text="What each step made of the picture; none of a round trip."
+    )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = TripQuerySet.as_manager()
 
     class Meta:
         ordering = ("number",)
@@ -244,6 +276,40 @@ class Trip(models.Model):
 
     def __str__(self) -> str:
         return f"trip {self.number} of {self.chain_id}"
+
+
+class TripStepQuerySet(models.QuerySet["TripStep"]):
+    def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
+        """By chain, the answers of the trip it is in the middle of; `played` are its whole trips."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        for step in self.filter(chain__in=played).select_related("picture").order_by("place"):
+            if step.number == played[step.chain_id] + 1 and step.picture:
+                found[step.chain_id].append(step.picture)
+        return found
+
+
+class TripStep(models.Model):
+    """An answer between the first and the last of a trip that has more than two steps."""
+
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
+    number = models.PositiveSmallIntegerField(help_text="Of the trip.")
+    place = models.PositiveSmallIntegerField(help_text="Which of the trip's steps, from 2 on.")
+    name = models.CharField(max_length=8)
+    picture = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    seed = models.PositiveIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    notes = models.JSONField(default=dict)
+
+    objects = TripStepQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("number", "place")
+        constraints = [
+            models.UniqueConstraint(fields=("chain", "number", "place"), name="trip_step")
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.name} of trip {self.number} of {self.chain_id}"
 
 
 class Score(models.Model):

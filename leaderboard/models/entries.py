@@ -32,6 +32,7 @@ class EditingModel(models.Model):
         LOCAL = "local", "Local weights"
         ENDPOINT = "endpoint", "Submitted endpoint"
         REFERENCE = "reference", "Reference editor"
+        ELSEWHERE = "elsewhere", "Played elsewhere"
 
     class Status(models.TextChoices):
         PUBLISHED = "published", "Published"
@@ -80,7 +81,7 @@ class EditingModel(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("model", args=[self.slug])
 
-    def estimate(self, edits: int, chains: int) -> Estimate:
+    def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
         """What a run of so many edits would take, by what edits of this model took so far."""
         done: dict[str, Any] = {"edits": 0}
         if self.pk:
@@ -100,13 +101,15 @@ class EditingModel(models.Model):
             in_flight=self.max_in_flight,
             calls_per_minute=self.calls_per_minute,
             chains=chains,
+            stop_after=stop_after,
         )
 
     def estimate_on(self, suite: Suite) -> Estimate:
         """What a run on this suite would take, its audits with it; yardsticks have none."""
-        cases, chains = suite.case_and_chain_count
+        cases, chains, edits = suite.counts
         audits = 0 if self.is_reference else audit_count(cases, settings.AUDITS)
-        return self.estimate(2 * suite.trips * chains + audits, chains)
+        stop_after = 0 if self.is_reference else suite.stop_after
+        return self.estimate(edits + audits, chains, stop_after)
 
     @property
     def weights_name(self) -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
+from django.core.files.storage import Storage, default_storage, storages
 from django.db import models
 from django.db.models.functions import Now
 from django.urls import reverse
@@ -13,6 +14,8 @@ from PIL import Image
 
 from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
+#: Where a row has a field called bytes.
+Data: TypeAlias = bytes
 #: What a web process decodes itself: of a run's picture that no worker has copied yet.
 MAX_WEB_PIXELS = 4_500_000
 
@@ -57,6 +60,13 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
+    packed_sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Kept as lossless WebP of the same pixels with this hash, not as answered.",
+    )
+    packed_bytes = models.PositiveIntegerField(default=0)
+    cold = models.BooleanField(default=False, help_text="Its bytes lie in cold storage.")
     # When it was last stored. What is young is spared by garbage collection, and a row that is
     # made young again cannot be taken away by one under way: it waits, looks again, and spares it.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -68,7 +78,12 @@ class StoredImage(models.Model):
 
     @property
     def name(self) -> str:
-        """Where the bytes as answered lie in storage."""
+        """Where its bytes lie in storage: as answered, or packed."""
+        return self.copy_name if self.packed_sha256 else self.original_name
+
+    @property
+    def original_name(self) -> str:
+        """Where the bytes as answered lie, as long as they are kept."""
         return f"originals/{self.sha256[:2]}/{self.sha256}.{EXTENSIONS[self.mime]}"
 
     @property
@@ -93,10 +108,34 @@ class StoredImage(models.Model):
         """The bytes as answered, as a download only."""
         return reverse("picture", args=["original", self.sha256])
 
+    @property
+    def kept_mime(self) -> str:
+        """What the bytes in storage are."""
+        return "image/webp" if self.packed_sha256 else self.mime
+
+    @property
+    def storage(self) -> Storage:
+        """Where its bytes are."""
+        return storages["cold"] if self.cold else default_storage
+
+    def data(self) -> Data:
+        """Its bytes in storage; FileNotFoundError where they are gone."""
+        try:
+            with self.storage.open(self.name) as file:
+                return file.read()  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            # Packed or moved since this row was read?
+            before = self.name, self.cold
+            self.refresh_from_db(fields=["packed_sha256", "packed_bytes", "cold"])
+            if (self.name, self.cold) == before:
+                raise
+            with self.storage.open(self.name) as file:
+                return file.read()  # type: ignore[no-any-return]
+
     def read(self) -> Picture:
-        """The picture as it arrived."""
-        with default_storage.open(self.name) as file:
-            return Picture(file.read(), self.mime, self.width, self.height)
+        """The picture as it arrived, or the same pixels where it is packed."""
+        data = self.data()
+        return Picture(data, self.kept_mime, self.width, self.height)
 
     def read_thumbnail(self) -> Image.Image:
         """The small copy, which was made here."""

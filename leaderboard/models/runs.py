@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import new_secret
+from evaluation.statistics.stopping import MOST
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
 
@@ -55,13 +59,19 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a chain ended; all but completed and lost are the model's own doing."""
+    """How a chain ended; all but WELL and lost are the model's own doing."""
 
     COMPLETED = "completed", "Completed"
+    KNOWN = "known", "Stopped: known"
+    CONVERGED = "converged", "Stopped: nothing changes any more"
     REFUSED = "refused", "Refused"
     BLANK = "blank", "Blank picture"
     FAILED = "failed", "No usable answer"
     LOST = "lost", "Lost through our fault"
+
+
+#: Ends with which nothing is wrong: every trip that was asked for came back.
+WELL = (Outcome.COMPLETED, Outcome.KNOWN, Outcome.CONVERGED)
 
 
 def after(seconds: float) -> Any:
@@ -119,6 +129,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
 
+    def as_the_suite_says(self) -> RunQuerySet:
+        """Runs that can stand for their model: those of an experiment's arms are played otherwise."""
+        return self.filter(arm_digest="")
+
     def publish(self) -> int:
         """Show these finished runs to everybody; how many were not shown before."""
         rows = self.filter(state=RunState.FINISHED, published=False)
@@ -160,6 +174,19 @@ class Run(models.Model):
         editable=False,
         help_text="Those that were public before chains were played again, the latest first.",
     )
+    arm = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="How an experiment plays it, where that is not the suite's own way.",
+    )
+    arm_digest = models.CharField(
+        max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."
+    )
+    stop_after = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(MOST)],
+        help_text="Trips that a chain is played on after its end is known; 0: to the end.",
+    )
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
     budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     calls = models.PositiveIntegerField(default=0, editable=False)
@@ -190,10 +217,12 @@ class Run(models.Model):
         default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
     )
     cleared = models.BooleanField(
-        default=False, help_text="An admin looked at the flags and lets the run rank."
+        default=False,
+        help_text="An admin looked at the flags, or at a run that was played elsewhere, and lets "
+        "it rank.",
     )
     decision = models.CharField(
-        max_length=500, blank=True, help_text="Why an admin decided so on the flags; public."
+        max_length=500, blank=True, help_text="Why an admin decided so; public."
     )
     marks_kept = models.FloatField(
         null=True, editable=False, help_text="Median share of painted marks that came back."
@@ -204,11 +233,19 @@ class Run(models.Model):
     changed_elsewhere = models.FloatField(
         null=True, editable=False, help_text="Median share that an edit changes beside its place."
     )
+    orders = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="Pictures of two chain shapes laid beside each other.",
+    )
     # Progress, cheap to poll: kept up by whoever writes trips and scores.
     chains_total = models.PositiveIntegerField(default=0, editable=False)
     chains_done = models.PositiveIntegerField(default=0, editable=False)
     edits_total = models.PositiveIntegerField(default=0, editable=False)
     edits_done = models.PositiveIntegerField(default=0, editable=False)
+    edits_saved = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Not asked for: the end of their chains was known."
+    )
     trips_scored = models.PositiveIntegerField(default=0, editable=False)
     edit_seconds = models.FloatField(default=0, editable=False)
     median_seconds = models.FloatField(
@@ -218,6 +255,9 @@ class Run(models.Model):
         null=True, editable=False, help_text="95 % of the edits took no longer."
     )
     last_error = models.CharField(max_length=500, blank=True, editable=False)
+    packed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When its answers were packed and moved."
+    )
     progress_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -240,6 +280,11 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    @cached_property
+    def core_arm(self) -> Arm:
+        """How the run is played."""
+        return Arm.from_dict(self.arm)
 
     @property
     def trips_total(self) -> int:
@@ -297,13 +342,18 @@ class Run(models.Model):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the run takes part in the ranks of its suite."""
-        return (
-            self.complete
-            and not self.editing_model.is_reference
-            and self.source == self.Source.OURS
-            and (self.cleared or not self.flags)
-        )
+        """Whether the run takes part in the ranks of its suite.
+
+        One that was played elsewhere only by an admin's word, and only where every number of it
+        was recomputed: that shows what its pictures are worth, not whose they are. An arm of an
+        experiment never.
+        """
+        if self.source == self.Source.EXTERNAL:
+            admitted = self.cleared and self.verified is True
+        else:
+            admitted = self.source == self.Source.OURS and (self.cleared or not self.flags)
+        listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
+        return listed and admitted
 
     @property
     def unranked_reason(self) -> str:
@@ -323,6 +373,11 @@ class Run(models.Model):
         return ""
 
     @property
+    def brought_by(self) -> str:
+        """Who brought a run that was played elsewhere; empty where an operator imported it."""
+        return str(self.provenance.get("brought_by", "")) if self.provenance else ""
+
+    @property
     def public_state(self) -> str:
         """Where a run that has ended stands for readers, in a sentence without its full stop."""
         if self.withdrawn_at and not self.published:
@@ -331,14 +386,18 @@ class Run(models.Model):
             return self.get_state_display()
         if not self.published:
             return "Finished, not public yet"
+        if self.arm_digest:
+            return "Published as an arm of an experiment, which is never ranked"
         if self.editing_model.is_reference:
             return "Published as a yardstick, which is never ranked"
-        if self.source != self.Source.OURS:
+        if self.source != self.Source.OURS and not self.is_ranked:
             return "Published, not ranked: it was played elsewhere"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
             return "Published; a newer run stands for the model on the board"
+        if self.source == self.Source.EXTERNAL:
+            return "Published and ranked by an admin's word: it was played elsewhere"
         return "Published and ranked"
 
     @property
@@ -349,6 +408,11 @@ class Run(models.Model):
     @property
     def seconds_per_edit(self) -> float | None:
         return self.edit_seconds / self.edits_done if self.edits_done else None
+
+    @property
+    def usd_saved(self) -> float | None:
+        """What the edits that were not needed would have cost, where the price is known."""
+        return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None
 
     @property
     def usd_per_edit(self) -> float | None:

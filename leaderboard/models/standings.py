@@ -72,7 +72,7 @@ class Standing(models.Model):
     usable_trips = models.FloatField()
     usable_trips_low = models.FloatField(null=True)
     usable_trips_high = models.FloatField(null=True)
-    auc = models.FloatField()
+    auc = models.FloatField(null=True, help_text="None: chains were stopped, their end known.")
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
     has_interval = models.BooleanField(default=False)

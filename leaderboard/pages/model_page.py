@@ -30,6 +30,8 @@ REGIMES = {
 }
 OUTCOMES = {
     "completed": "played to the end",
+    "known": "stopped, their end known",
+    "converged": "stopped, nothing changed any more",
     "refused": "refused",
     "blank": "ended by a blank picture",
     "failed": "ended without a usable answer",
@@ -287,6 +289,8 @@ def reproduce(run: Run) -> str:
     """The line to type in a shell to play this run again; empty where nobody else can."""
     model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
+        return ""
+    if run.arm_digest:  # its experiment's page has the file that plays it
         return ""
     play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
     secret = (

@@ -53,7 +53,7 @@ class Tries:
 
 def tries(model: EditingModel, suite: Suite) -> Tries:
     """Runs on the suite, and submissions for it, whatever became of them."""
-    ours = Run.objects.filter(suite=suite, source=Run.Source.OURS)
+    ours = Run.objects.as_the_suite_says().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
     runs = [
         (pk == model.pk, host_of(url or ""), who.casefold())

@@ -53,6 +53,8 @@ def _done(run: Run) -> float:
     if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
         return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, run.edits_done // 2))
     made = run.edits_done / edits if edits else 0.0
+    if run.stop_after:  # so do chains that are stopped
+        made = max(made, run.chains_done / max(1, run.chains_total))
     scored = run.trips_scored / trips if trips else 0.0
     return min(1.0, 0.9 * made + 0.1 * scored)
 

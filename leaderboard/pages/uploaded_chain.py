@@ -16,7 +16,7 @@ from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.images import ImageError, Picture
 from leaderboard import queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedPicture, Use
-from leaderboard.models.uploaded_chains import MAX_PICTURE_PIXELS
+from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 from leaderboard.visitors import network_of
 
 MAX_PICTURES = 101

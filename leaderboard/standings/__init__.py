@@ -1,5 +1,14 @@
 """Standings of the site's runs, and what is said of a suite's whole board."""
 
+from leaderboard.standings.experiments import refresh_experiments
+from leaderboard.standings.known import known_at
 from leaderboard.standings.stored import pinned_metrics, rebuild, refresh_ranks, suite_cases
 
-__all__ = ["pinned_metrics", "rebuild", "refresh_ranks", "suite_cases"]
+__all__ = [
+    "known_at",
+    "pinned_metrics",
+    "rebuild",
+    "refresh_experiments",
+    "refresh_ranks",
+    "suite_cases",
+]

@@ -43,6 +43,7 @@ from leaderboard.models import (
     Standing,
     Suite,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings.records import record
@@ -69,23 +70,34 @@ def rebuild(run: Run) -> None:
             results[chain.pk][metric.name] = chain_numbers(one, trips)
         if not _is_selective(metric.name):
             played = run.suite.cases.values_list("picture__slug", "pair_slug", "repeats")
-            wanted = {(picture, pair, n) for picture, pair, times in played for n in range(times)}
-            complete = complete or is_complete([one for _, one in measured], wanted)
+            wanted = {
+                (picture, pair, n)
+                for picture, pair, times in played
+                for n in range(run.core_arm.repeats_of(times))
+            }
+            complete = complete or is_complete([one for _, one in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
         chain.sum_up()
     summed = ["results", "cause", "usable_trips", "auc", "labels"]
     Chain.objects.bulk_update(chains, summed, batch_size=200)
-    median, p95 = latency(trip for chain in chains for trip in chain.trips.all())
+    between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
+    median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
     Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
     run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
 
 
-def latency(trips: Iterable[Trip]) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile of what the edits of these trips took, in seconds."""
+def latency(
+    trips: Iterable[Trip], between: Iterable[float | None] = ()
+) -> tuple[float | None, float | None]:
+    """The median and the 95th percentile of what the edits of these trips took, in seconds.
+
+    `between` is what those took that are neither the first nor the last of their trip.
+    """
     both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
-    taken = [seconds for pair in both for seconds in pair if seconds is not None]
+    told = (*between, *(seconds for pair in both for seconds in pair))
+    taken = [seconds for seconds in told if seconds is not None]
     if not taken:
         return None, None
     median, p95 = np.percentile(taken, (50, 95))
@@ -189,6 +201,7 @@ def _measure(
             ],
             calibration.blank if calibration else None,
             calibration.ladder if calibration else {},
+            run.suite.trips,
         )
         if one is None:
             return None
@@ -277,10 +290,10 @@ def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, An
 def _choose_current(suite: Suite) -> None:
     """The newest finished public run of each model stands for it; nothing else does.
 
-    One that was played elsewhere only where there is none of ours.
+    One that was played elsewhere only where there is none of ours, an experiment's arm never.
     """
     newest: dict[int, int] = {}
-    finished = suite.runs.counted().filter(state=RunState.FINISHED)
+    finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
     finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):

@@ -14,10 +14,12 @@ from django.core.exceptions import ValidationError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import can_be_stored
 from leaderboard import endpoints
-from leaderboard.models import ApiToken, EditingModel, Submission, Suite
+from leaderboard.imports.models import taken_name
+from leaderboard.models import ApiToken, Submission, Suite
 from leaderboard.submissions import workflow
-from leaderboard.text import can_be_stored, plain_text, secret_names, skeleton
+from leaderboard.text import plain_text, secret_names, skeleton
 
 MAX_KEY = 500
 
@@ -231,12 +233,11 @@ class SubmissionForm(EndpointForm):
         name = self.cleaned_data["name"]
         if len(skeleton(name)) < 2:
             raise ValidationError("A name needs at least two letters or digits.")
-        for known in EditingModel.objects.values_list("name", flat=True):
-            if skeleton(known) == skeleton(name):
-                raise ValidationError(
-                    f"“{known}” is on the site already. Choose a name of your own; if it is your "
-                    "model, write to us and we mark it as verified."
-                )
+        if known := taken_name(name):
+            raise ValidationError(
+                f"“{known}” is on the site already. Choose a name of your own; if it is your "
+                "model, write to us and we mark it as verified."
+            )
         return name
 
     def clean_api_key(self) -> str:

@@ -80,6 +80,23 @@ def has_ended(submission: Submission, run: Run | None) -> bool:
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
 
+#: Which of the five steps of the submit page a state is; 0 where it leads no further.
+STEPS = {
+    Submission.State.PROBING: 2,
+    Submission.State.PROBE_FAILED: 2,
+    Submission.State.REVIEW: 3,
+    Submission.State.ASKED: 3,
+    Submission.State.APPROVED: 4,
+}
+
+
+def step(submission: Submission, run: Run | None) -> int:
+    """The step that the submission is at, from 1 to 5; 0 where it has ended otherwise."""
+    if run and run.state == RunState.FINISHED and submission.state == Submission.State.APPROVED:
+        return 5
+    return STEPS.get(Submission.State(submission.state), 0)
+
+
 def what_next(submission: Submission, run: Run | None) -> str:
     """What happens next, in a sentence."""
     if run and submission.state == Submission.State.APPROVED:
@@ -113,15 +130,20 @@ def estimate(submission: Submission) -> Estimate:
     return model.estimate_on(submission.suite)
 
 
+#: What is said where chains are stopped.
+FEWER = " Fewer where pictures wear out early: a chain ends soon after its end is known."
+
+
 def cost(submission: Submission) -> str:
     """What a run will cost the submitter: calls, money where a price was given, and time."""
     known = estimate(submission)
     money = "" if known.usd is None else f", {known.usd:,.2f} USD at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
-        f"{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
+        f"{'At most ' if known.stop_after else ''}{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
         f"{at_once} at once that takes about {duration(known.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
+        f"{FEWER if known.stop_after else ''}"
     )
 
 

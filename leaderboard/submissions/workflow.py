@@ -12,10 +12,10 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.text import slugify
 
 from evaluation import jobs
 from leaderboard import endpoints, queue
+from leaderboard.imports.models import free_slug
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
 from leaderboard.notifications import notify_submitter
 from leaderboard.visitors import network_of
@@ -94,7 +94,7 @@ def approve(
 ) -> Run:
     """Make the model and start its run; the key moves to the model."""
     move(submission, State.APPROVED, reviewed_by=by, reviewed_at=timezone.now())
-    model = submission.editing_model or EditingModel(slug=_free_slug(submission.name))
+    model = submission.editing_model or EditingModel(slug=free_slug(submission.name))
     model.name = submission.name
     model.provider = model.organisation = submission.organisation
     model.editor, model.access = "endpoint", EditingModel.Access.ENDPOINT
@@ -118,10 +118,5 @@ def run_of(submission: Submission) -> Run | None:
     model = submission.editing_model
     if model is None:
         return None
-    return next((run for run in model.runs.all() if run.suite_id == submission.suite_id), None)
-
-
-def _free_slug(name: str) -> str:
-    base = slugify(name)[:70] or "model"
-    taken = set(EditingModel.objects.filter(slug__startswith=base).values_list("slug", flat=True))
-    return next(s for s in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if s not in taken)
+    own = (r for r in model.runs.all() if r.suite_id == submission.suite_id and not r.arm_digest)
+    return next(own, None)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Q
+from django.urls import reverse
 
 from leaderboard import formatting, queue
 from leaderboard.models import BoardRecord, Delivery, Run, Submission, Subscription
 
 Kind = BoardRecord.Kind
+#: Lines of one message; the rest is on the page it leads to.
+MOST_LINES = 50
 
 
 def sentence(row: BoardRecord) -> str:
@@ -48,19 +51,32 @@ def tell_of_records(records: Iterable[BoardRecord]) -> None:
     models = {row.run.editing_model_id for row in told}
     suites = {row.run.suite_id for row in told}
     wanted = Q(editing_model__in=models) | Q(suite__in=suites)
-    messages = [
-        Delivery(
-            subscription=follower,
-            key=f"record-{row.pk}",
-            title=sentence(row)[:300],
-            url=row.run.editing_model.get_absolute_url(),
-        )
-        for follower in Subscription.objects.active().filter(wanted)
-        for row in told
-        if row.run.editing_model_id == follower.editing_model_id
-        or row.run.suite_id == follower.suite_id
-    ]
+    messages = []
+    for follower in Subscription.objects.active().filter(wanted):
+        own = [
+            row
+            for row in told
+            if row.run.editing_model_id == follower.editing_model_id
+            or row.run.suite_id == follower.suite_id
+        ]
+        messages.append(_news(follower, own))
     _write(messages)
+
+
+def _news(follower: Subscription, rows: Sequence[BoardRecord]) -> Delivery:
+    """One message about all that changed at once: a new leader moves every rank below it."""
+    # What is new first, then who moved.
+    rows = sorted(rows, key=lambda row: row.kind == Kind.MOVED)
+    first, *others = (sentence(row) for row in rows)
+    more = f", and {formatting.count(len(others), 'other change')}" if others else ""
+    url = rows[0].run.editing_model.get_absolute_url() if not others else reverse("news")
+    return Delivery(
+        subscription=follower,
+        key=f"record-{min(row.pk for row in rows)}",
+        title=f"{first[: 300 - len(more)]}{more}",
+        text="\n".join(others[:MOST_LINES]),
+        url=url,
+    )
 
 
 def tell_of_submission(submission: Submission) -> None:

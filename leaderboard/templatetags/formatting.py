@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
 from evaluation.statistics import levels
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, Head
-from leaderboard.models import Standing
+from leaderboard.models import PeopleStanding, Standing
 
 if TYPE_CHECKING:
     from evaluation.statistics.comparison import Difference
@@ -40,7 +37,7 @@ def of(number: int, one: str) -> str:
 
 
 @register.filter
-def half_life_interval(standing: Standing, trips: int) -> str:
+def half_life_interval(standing: Standing | PeopleStanding, trips: int) -> str:
     """The interval of a standing's half-life; empty where none was computed."""
     if not standing.has_interval:
         return ""
@@ -53,17 +50,14 @@ def usable_interval(standing: Standing) -> str:
 
 
 @register.filter
+def people_interval(people: PeopleStanding) -> str:
+    """The interval of the share of pairs won, in percent."""
+    return formatting.interval(people.share_low, people.share_high, 100, 0)
+
+
+@register.filter
 def rank_interval(standing: Standing) -> str:
     return formatting.ranks(standing.rank_low, standing.rank_high)
-
-
-@register.simple_tag
-def board_cell(row: BoardRow, head: Head) -> SafeString:
-    """The cell of a column that is a number and no more."""
-    text, mark = head.column.cell(row)
-    return format_html(
-        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.short, text
-    )
 
 
 @register.filter

@@ -33,6 +33,9 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
     cases = Case.objects.select_related("picture__stored").filter(suite=run.suite)
     case = get_object_or_404(cases, pk=case_id)
+    case.forward, case.backward = run.core_arm.prompts_of(
+        case.pair_slug, case.forward, case.backward
+    )
     chains = list(run.chains.filter(case=case).order_by("repeat"))
     chain = _chosen(chains, request.GET.get("repeat", ""))
     if chain is None:
@@ -40,7 +43,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     names = strips.metrics_of(chain)
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
-    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric))
+    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric), case)
     # A run may lack cases of its suite: the way leads on to those that it has.
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
@@ -189,7 +192,7 @@ def _goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
     life = strips.lived(chain, metric)
     if life is None:
         return (False, (False, 0.0), 0.0)
-    return (True, life.order, chain.results[metric].get("auc", 0.0))
+    return (True, life.order, chain.results[metric].get("auc") or 0.0)
 
 
 def _line(

@@ -47,8 +47,9 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         return withdrawn(request, Run.objects.filter(editing_model__slug=slug))
     runs = list(
         Run.objects.visible_to(request.user)
+        .as_the_suite_says()
         .filter(editing_model=model)
-        .select_related("suite")
+        .select_related("suite", "people")
         .defer("suite__definition")
         .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     )

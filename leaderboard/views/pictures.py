@@ -7,6 +7,7 @@ ask again after a few minutes.
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TypeVar
 
 from django.contrib.auth.models import AnonymousUser
@@ -55,10 +56,10 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     """The picture in this form; FileNotFoundError where its bytes are gone."""
     if form == "original":
         return FileResponse(
-            default_storage.open(stored.name),
+            BytesIO(stored.data()),
             as_attachment=True,
             filename=stored.name.rsplit("/", 1)[-1],
-            content_type=stored.mime,
+            content_type=stored.kept_mime,
         )
     name = stored.copy_name if form == "copy" else stored.thumbnail_name
     try:

@@ -63,7 +63,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "board_query": f"suite={suite.key}",
         "shell_name": shell_name(suite),
         "cases": cases,
-        "edits": sum(case.repeats for case in cases) * suite.trips * 2,
+        "edits": sum(case.repeats * case.edits for case in cases),
         "pictures": _pictures(suite, pictures, cases),
         "pairs": _pairs(suite, cases),
         "balance": _balance(cases),
@@ -71,7 +71,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "people": people.distribution(suite.core.pictures) if suite.definition else {},
         "licences": Counter(picture.licence for picture in pictures).most_common(),
         "versions": versions,
-        "runs": Run.objects.public().filter(suite=suite).count(),
+        "runs": Run.objects.public().as_the_suite_says().filter(suite=suite).count(),
         "power": _power(suite),
     }
     return render(request, "leaderboard/suite.html", context)
@@ -149,7 +149,7 @@ def _counted(suites: Any) -> Any:
         .annotate(
             case_count=count(Case.objects.filter(of_suite)),
             picture_count=count(SuitePicture.objects.filter(of_suite)),
-            run_count=count(Run.objects.public().filter(of_suite)),
+            run_count=count(Run.objects.public().as_the_suite_says().filter(of_suite)),
         )
     )
 

@@ -67,6 +67,7 @@ SHIPPED = (
         slug="lite",
         version=2,
         importance=20,
+        stop_after=3,
         title="Lite",
         description="A first ranking for little money: forty cases of eight categories, a third "
         "of them played twice to see how much chance there is in a result.",
@@ -89,6 +90,7 @@ SHIPPED = (
     Draft(
         slug="standard",
         importance=30,
+        stop_after=3,
         title="Standard",
         description="The suite of the board: people, things and places, photographed, painted, "
         "rendered and generated, with eight categories of edits, each of the same weight.",
@@ -111,6 +113,7 @@ SHIPPED = (
     Draft(
         slug="portraits",
         importance=15,
+        stop_after=3,
         title="Portraits",
         description="People only, since that is what people edit, and where a small change "
         "makes another person.",
@@ -147,6 +150,27 @@ SHIPPED = (
         picture_slugs=(
             *("brick", "grass", "gravel", "tissue", "retina", "hubble-deep-field"),
             *("chelsea", "china", "flower", "kitchen-shelf", "cupcakes", "garden-path"),
+        ),
+    ),
+    Draft(
+        slug="shapes",
+        importance=3,
+        title="Chain shapes",
+        description="Trips of more than two edits: four quarter turns, two things that come and go "
+        "in either order, three things one by one, a session of three turns. Few pictures and "
+        "pairs: it shows how models fail there, and ranks nobody.",
+        trips=4,
+        size=256,
+        narrow=True,
+        shapes=True,
+        picture_slugs=(
+            *("astronaut", "snowman", "camera"),
+            *("globe", "robot", "concert-poster", "beach"),
+        ),
+        shares=_even(
+            objects={"object": 6, "scene": 5},
+            text={"object": 2, "scene": 2},
+            geometry={"face": 2, "scene": 1},
         ),
     ),
     Draft(

@@ -68,5 +68,5 @@ class Ark(HostedEditor):
         if self.size_rule and self.size_rule.word:
             payload["size"] = self.size_rule.word
         elif self.size_rule:
-            payload["size"] = "{}x{}".format(*self.size_rule.nearest(request.picture.size))
+            payload["size"] = "{}x{}".format(*self.size_rule.nearest(request.wanted))
         return payload | dict(self.params)

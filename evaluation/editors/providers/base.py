@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import httpx2
 import tenacity
 
-from evaluation.editors.base import Answer, Editor, Refused
+from evaluation.editors.base import AS_USUAL, Answer, Editor, EditSettings, Refused
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
@@ -34,8 +34,9 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.payloads import KEPT_AT, decoded, from_base64, type_note
-from evaluation.editors.sizes import SizeRule
+from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
+from evaluation.http.addresses import is_private
 from evaluation.http.hosted_client import Limits, Wire
 from evaluation.http.outside_json import parse_json
 from evaluation.http.reply import Reply
@@ -60,6 +61,13 @@ class Request:
     prompt: str
     seed: int | None
     key: str = field(repr=False)
+    settings: EditSettings = AS_USUAL
+
+    @property
+    def wanted(self) -> Size:
+        """The size to ask for: the picture's own, or one of its shape."""
+        tier = self.settings.size
+        return at_tier(self.picture.size, tier) if tier else self.picture.size
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,20 @@ class HostedEditor(Editor):
 
     # What it gets.
 
+    @property
+    def tiers(self) -> Collection[str]:
+        return self.size_rule.tiers if self.size_rule else ()
+
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        return self.edit_so(picture, prompt, seed, AS_USUAL)
+
+    def edit_so(
+        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+    ) -> Answer:
         if missing := self.missing():
             raise configuration(f"{self.provider}: " + "; ".join(missing))
         picture, notes = self._acceptable(picture)
-        request = Request(picture, prompt, seed, self._key())
+        request = Request(picture, prompt, seed, self._key(), settings)
         started = time.monotonic()
         with self.wire.call(self.timeout) as limits:
             try:
@@ -248,7 +265,9 @@ class HostedEditor(Editor):
         """What is at an answered address; sends no credentials."""
         if not isinstance(url, str) or not url:
             raise bad_answer("the answer holds no picture")
-        if not is_https(url) and origin(url) != origin(self.url):
+        # Some providers run models of strangers, whose answers name any address.
+        elsewhere = origin(url) != origin(self.url)
+        if elsewhere and (not is_https(url) or is_private(url)):
             raise bad_answer(f"the picture is at an address we do not fetch from: {origin(url)}")
         return self._patiently(lambda: self._picture_at(url))
 

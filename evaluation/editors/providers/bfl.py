@@ -56,7 +56,7 @@ class BlackForestLabs(HostedEditor):
         if self.size_rule and self.size_rule.ratios:
             payload["aspect_ratio"] = self.size_rule.nearest_ratio(request.picture.size)
         elif self.size_rule:
-            payload["width"], payload["height"] = self.size_rule.nearest(request.picture.size)
+            payload["width"], payload["height"] = self.size_rule.nearest(request.wanted)
         return payload | dict(self.params)
 
     def _result(self, url: str, request: Request, notes: dict[str, Any]) -> dict[str, Any]:

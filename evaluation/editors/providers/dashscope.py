@@ -50,7 +50,7 @@ class DashScope(HostedEditor):
         if request.seed is not None:
             parameters["seed"] = request.seed
         if self.size_rule:
-            parameters["size"] = "{}*{}".format(*self.size_rule.nearest(request.picture.size))
+            parameters["size"] = "{}*{}".format(*self.size_rule.nearest(request.wanted))
         content = [{"image": data_uri(request.picture)}, {"text": request.prompt}]
         return {
             "model": self.model,

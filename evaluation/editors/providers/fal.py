@@ -74,7 +74,7 @@ class Fal(HostedEditor):
         elif self.size_rule and self.size_rule.word:
             payload[self.size_field] = self.size_rule.word
         elif self.size_rule:
-            width, height = self.size_rule.nearest(request.picture.size)
+            width, height = self.size_rule.nearest(request.wanted)
             payload[self.size_field] = {"width": width, "height": height}
         return payload | dict(self.params)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,12 +17,16 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.sizes import TIERS
 from evaluation.errors import EditorError
 from evaluation.http.guarded_sockets import trusted_authorities
 from evaluation.http.reply import Reply
 from evaluation.images import Picture
 
-TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
+#: An inline request holds 20 MB, of which base64 leaves three quarters; the oldest turns go first.
+MAX_HISTORY_BYTES = 12 * 2**20
+#: What Google takes for a picture of a model's turn that is not, byte for byte, the model's own.
+NO_SIGNATURE = b"skip_thought_signature_validator"
 REFUSALS = {
     f"{prefix}{reason}"
     for prefix in ("", "IMAGE_")
@@ -42,6 +46,8 @@ class Gemini(HostedEditor):
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
     url_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
     package: ClassVar[str] = "google-genai"
+    takes_temperature: ClassVar[bool] = True
+    takes_history: ClassVar[bool] = True
     meanings: ClassVar[Meanings] = meanings(
         key=r"API_KEY_INVALID|API key (not valid|expired|not found)",
         credit=r"credits are depleted|BILLING_DISABLED",
@@ -51,6 +57,10 @@ class Gemini(HostedEditor):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._sdk: Any = None
+
+    @property
+    def tiers(self) -> Collection[str]:
+        return self.image_sizes
 
     def _client(self, key: str) -> Any:
         from google import genai
@@ -73,15 +83,12 @@ class Gemini(HostedEditor):
             return self._sdk
 
     def _ask(self, request: Request) -> Edited:
-        from google.genai import errors, types
+        from google.genai import errors
 
-        png = types.Part.from_bytes(data=request.picture.png(), mime_type="image/png")
-        config = self._config(request)
+        config, contents = self._config(request), _contents(request)
         models = self._client(request.key).models
         try:
-            response = models.generate_content(
-                model=self.model, contents=[png, request.prompt], config=config
-            )
+            response = models.generate_content(model=self.model, contents=contents, config=config)
         # The SDK's words for an answer that is not of the shape it knows.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
@@ -92,10 +99,12 @@ class Gemini(HostedEditor):
 
         options: dict[str, Any] = {
             "response_modalities": ["IMAGE"],
-            "image_config": types.ImageConfig(**self._image_config(request.picture)),
+            "image_config": types.ImageConfig(**self._image_config(request)),
             "seed": request.seed,
             **self.params,
         }
+        if request.settings.temperature is not None:
+            options["temperature"] = request.settings.temperature
         if self.thoughts:
             options["thinking_config"] = types.ThinkingConfig(include_thoughts=True)
         try:
@@ -103,11 +112,14 @@ class Gemini(HostedEditor):
         except ValueError as error:
             raise configuration(f"the row's params do not fit: {shorten(str(error))}") from error
 
-    def _image_config(self, picture: Picture) -> dict[str, Any]:
+    def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}
+        picture = request.picture
         if self.size_rule:
             config["aspect_ratio"] = self.size_rule.nearest_ratio(picture.size)
-        if self.image_sizes:
+        if request.settings.size:
+            config["image_size"] = request.settings.size
+        elif self.image_sizes:
             side = math.log(picture.width * picture.height) / 2
             config["image_size"] = min(
                 self.image_sizes, key=lambda tier: abs(math.log(TIERS[tier]) - side)
@@ -149,6 +161,38 @@ class Gemini(HostedEditor):
             if isinstance(delay, str) and delay.endswith("s"):
                 return retry_after({"retry-after": delay.removesuffix("s")})
         return super()._wait(reply, body)
+
+
+def _contents(request: Request) -> list[Any]:
+    """The picture with its prompt, or the conversation with the prompt as its next turn.
+
+    A chat has every picture once: the user's where it is new, else the model's last answer. They
+    are sent as clean as any picture of ours, so without the signatures of the model's own bytes.
+    """
+    from google.genai import types
+
+    def png(picture: Picture, **about: Any) -> Any:
+        part = types.Part.from_bytes(data=picture.png(), mime_type="image/png")
+        return part.model_copy(update=about)
+
+    history = request.settings.history
+    if history is None:
+        return [png(request.picture), request.prompt]
+    kept, size = [], 0
+    for turn in reversed(history):
+        size += sum(len(p.png()) for p in (turn.sent, turn.answer) if p)
+        if size > MAX_HISTORY_BYTES:
+            break
+        kept.append(turn)
+    contents = []
+    for turn in reversed(kept):
+        said = [png(turn.sent)] if turn.sent else []
+        contents.append(types.UserContent([*said, turn.prompt]))
+        contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
+    # What the model answered last, it has; any other picture is sent.
+    known = kept[0].answer.png() if kept else b""
+    said = [] if request.picture.png() == known else [png(request.picture)]
+    return [*contents, types.UserContent([*said, request.prompt])]
 
 
 def _notes(response: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class OpenAIImages(HostedEditor):
 
         options = {"output_format": "png", **self.params}
         if self.size_rule:
-            options["size"] = "{}x{}".format(*self.size_rule.nearest(request.picture.size))
+            options["size"] = "{}x{}".format(*self.size_rule.nearest(request.wanted))
         try:
             response = self._client(request.key).images.edit(
                 model=self.model,

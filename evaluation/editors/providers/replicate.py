@@ -72,7 +72,7 @@ class Replicate(HostedEditor):
         elif self.size_rule and self.size_rule.word:
             payload[self.ratio_field] = self.size_rule.word
         elif self.size_rule:
-            payload["width"], payload["height"] = self.size_rule.nearest(request.picture.size)
+            payload["width"], payload["height"] = self.size_rule.nearest(request.wanted)
         return payload | dict(self.params)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,25 +43,38 @@ class Graph:
         import torch
 
         known: dict[str, Any] = dict(inputs)
+        order = self._order(outputs, known)
+        # A value is let go once all have it that need it: together they are many times the input.
+        waiting = Counter(need for name in order for need in self._needs(name))
+        waiting.update(outputs)
         with torch.inference_mode():
-            for name in outputs:
-                self._settle(name, known)
+            for name in order:
+                node = self.nodes[name]
+                sources = node.get("input", ())
+                known[name] = self._value(node, [_pick(known, source) for source in sources])
+                for need in self._needs(name):
+                    waiting[need] -= 1
+                    if not waiting[need]:
+                        known.pop(need)
         return [known[name] for name in outputs]
 
-    def _settle(self, name: str, known: dict[str, Any]) -> None:
-        """Compute a node after all it needs; without recursion, for graphs are deep."""
-        waiting = [name]
+    def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
+        """The nodes that lead to these, each after all it needs; without recursion."""
+        settled, order = set(given), list[str]()
+        waiting = list(reversed(outputs))
         while waiting:
-            node = self.nodes[waiting[-1]]
-            needs = [_node_name(source) for source in node.get("input", ())]
-            if lacking := [need for need in needs if need not in known]:
+            name = waiting[-1]
+            if lacking := [need for need in self._needs(name) if need not in settled]:
                 waiting += lacking
                 continue
             waiting.pop()
-            if node["name"] not in known:
-                known[node["name"]] = self._value(
-                    node, [_pick(known, s) for s in node.get("input", ())]
-                )
+            if name not in settled:
+                settled.add(name)
+                order.append(name)
+        return order
+
+    def _needs(self, name: str) -> set[str]:
+        return {_node_name(source) for source in self.nodes[name].get("input", ())}
 
     def _value(self, node: Mapping[str, Any], values: list[Any]) -> Any:
         operation = node["op"]

@@ -20,7 +20,7 @@ of it; where both came to an end by different pictures, that is refused."""
 EPILOG = """\
 example:
   convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
-SAME = ("editor", "options", "secret")
+SAME = ("editor", "options", "arm", "secret", "stop_after")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +35,14 @@ def run(args: argparse.Namespace) -> int:
     ended = sum(bool(chain.outcome) for chain in merged.chains.values())
     if args.json:
         say_json(
+            "merge",
             {
                 "run": str(merged.path),
                 "runs": [str(share.path) for share in shares],
                 "chains": len(merged.chains),
                 "ended": ended,
                 "complete": merged.complete,
-            }
+            },
         )
         return 0
     say(f"{merged.path}: {ended} of {len(merged.chains)} chains")
@@ -65,6 +66,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         editor=first.header["editor"],
         options=first.header["options"],
         secret=first.secret,
+        arm=first.arm,
     )
     for slug, share in taken.items():
         if share.chains[slug].halves or share.chains[slug].outcome:
@@ -74,7 +76,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
     merged = RunFolder.open(out)
     ends = [str(share.header.get("ended", "")) for share in shares]
-    for name in ("name", "slug", "provenance"):
+    for name in ("name", "slug", "stop_after", "provenance"):
         if name in first.header:
             merged.header[name] = first.header[name]
     merged.header["begun"] = min(str(share.header["begun"]) for share in shares)

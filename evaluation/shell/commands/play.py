@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
@@ -19,7 +20,9 @@ from evaluation.estimate import Estimate, estimate
 from evaluation.retries import Attempt, Limits
 from evaluation.run_secret import new_secret
 from evaluation.shell.commands.editors import add_choice, chosen_editors
+from evaluation.shell.commands.score import new_scorer
 from evaluation.shell.commands.suites import find_suite
+from evaluation.shell.hooks import HOOKS, Hooks
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.printing import (
     CommandError,
@@ -32,7 +35,9 @@ from evaluation.shell.printing import (
     table,
 )
 from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.stopped_run import Rounds, saved, stop_after
 from evaluation.shell.suite_parts import Shard, part_of
+from evaluation.statistics.stopping import MOST
 
 HELP = "play an editor on a suite: forward and backward, again and again"
 DESCRIPTION = """\
@@ -92,6 +97,11 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
+    add_terms(parser)
+
+
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say how far a run may go."""
     money = parser.add_argument_group("what it may cost")
     money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
     money.add_argument(
@@ -104,6 +114,18 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         help="pause before more edits are asked for, tries included",
     )
     money.add_argument("--yes", action="store_true", help="do not ask before it costs money")
+    parser.add_argument(
+        "--stop-after",
+        type=_stop_after,
+        metavar="K",
+        help="score while playing, and stop a chain K trips after its end is known at every level "
+        "(3 is a good number): usable trips and half-life stay what a full run gives",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="NAMES",
+        help=f"tell the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
+    )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
 
@@ -118,6 +140,7 @@ class Terms:
     price: float | None = None
     max_edits: int | None = None
     shard: Shard | None = None
+    stop_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +150,7 @@ class Played:
     folder: RunFolder
     spent: float
     paused: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -141,14 +165,17 @@ class Played:
             "edits": self.folder.edits_done,
             "outcomes": self.outcomes,
             "spent": round(self.spent, 4),
+            "saved_edits": saved(self.folder),
             "paused": self.paused,
         }
 
 
 def run(args: argparse.Namespace) -> int:
     runs = play_all(args)
+    for played in runs:
+        played.hooks.end(None)
     if args.json:
-        say_json({"runs": [p.to_dict() for p in runs]} if args.models else runs[0].to_dict())
+        say_played(runs, many=bool(args.models))
     elif args.models:
         head = ["run", "edits", "chains", "spent"]
         say(
@@ -163,9 +190,19 @@ def run(args: argparse.Namespace) -> int:
         say(f"next: convergebench report {' '.join(str(p.folder.path) for p in runs)}")
     elif not runs[0].paused:
         say(f"{runs[0].folder.path}: {runs[0].folder.edits_done} edits, {_counts(runs[0])}")
+        if not_asked := saved(runs[0].folder):
+            say(f"{not_asked} edits were not asked for: the end of their chains was known")
         say(f"next: convergebench score {runs[0].folder.path}")
     pause_if_any(runs)
     return 0
+
+
+def say_played(runs: list[Played], *, many: bool) -> None:
+    """What was played and spent, as JSON."""
+    if many:
+        say_json("play-models", {"runs": [p.to_dict() for p in runs]})
+    else:
+        say_json("play", runs[0].to_dict())
 
 
 def pause_if_any(runs: list[Played]) -> None:
@@ -180,13 +217,19 @@ def pause_if_any(runs: list[Played]) -> None:
 def play_all(args: argparse.Namespace) -> list[Played]:
     """Play with everybody who was named; one who pauses does not stop the next."""
     suite = part_of(find_suite(args.suite), args.trips, args.cases, args.limit)
-    terms = Terms(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard)
+    terms = Terms(
+        *(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard),
+        args.stop_after or 0,
+    )
+    Hooks.of(args.log)  # one that is not here is told before anything is paid
     chosen = chosen_editors(args)
     for _, record in chosen:
         check_budget(record, terms)
     # All folders first: a wrong one is told before anything is paid.
     folders = [
-        open_run(_out(args, record, suite), suite, record, _secret(args, record, suite))
+        open_run(
+            _out(args, record, suite), suite, record, _secret(args, record, suite), terms.stop_after
+        )
         for _, record in chosen
     ]
     return [
@@ -202,13 +245,24 @@ def _played(
     terms: Terms,
     args: argparse.Namespace,
 ) -> Played:
+    hooks = Hooks.of(args.log)
     with folder.playing():
         player = new_player(folder, editor, record, terms)
+        hooks.begin(folder)
+        paused = ""
         try:
-            play_on(player, record, ask=lambda expected: _ask(expected, record, args))
+            play_on(
+                player,
+                record,
+                ask=lambda expected: ask_first(expected, record, args),
+                on_trip=hooks.on_trip,
+            )
         except Paused as pause:
-            return Played(folder, player.spent, str(pause))
-    return Played(folder, player.spent)
+            paused = str(pause)
+        except BaseException:
+            hooks.end(None)
+            raise
+    return Played(folder, player.spent, paused, hooks)
 
 
 def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
@@ -235,6 +289,13 @@ def _shard(text: str) -> Shard:
         return Shard.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _stop_after(text: str) -> int:
+    number = at_least_one(text)
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"at most {MOST}")
+    return number
 
 
 def check_budget(record: dict[str, Any], terms: Terms) -> None:
@@ -277,7 +338,7 @@ def play_on(
     folder = player.folder
     if not player.waiting:
         return
-    expected = _estimate(player, record)
+    expected = expected_of(player, record)
     note(f"{record['name']}: {expected}")
     if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
         note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
@@ -287,7 +348,7 @@ def play_on(
 
 
 def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], None]) -> None:
-    left = sum(2 * folder.suite.trips - len(chain.halves) for chain in player.waiting)
+    left = sum(folder.edits_left(chain) for chain in player.waiting)
     done = folder.edits_done
     bar = progress(done + left, folder.name, "edit", initial=done)
 
@@ -297,7 +358,7 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
 
     def played(chain: PlayedChain) -> None:
         bar.update()
-        if len(chain.halves) % 2 == 0:
+        if not chain.open_steps:
             on_trip(chain)
         if player.spent:
             bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
@@ -307,30 +368,48 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
         "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
     )
     try:
-        player.play()
+        if stop_after(folder):
+            Rounds(player, new_scorer(None)).play()
+        else:
+            player.play()
     finally:
         bar.close()
 
 
-def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None) -> RunFolder:
+def open_run(
+    out: Path,
+    suite: Suite,
+    record: dict[str, Any],
+    secret: str | None,
+    stop: int = 0,
+    arm: Arm = DEFAULT,
+) -> RunFolder:
     """The run to go on with, or a new one; CommandError where it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
-            out, suite, editor=record["editor"], options=record["options"], secret=secret
+            out, suite, editor=record["editor"], options=record["options"], secret=secret, arm=arm
         )
         folder.header |= {"name": record["name"], "slug": record["slug"]}
+        folder.header["stop_after"] = stop
         folder.save()
         return folder
     folder = RunFolder.open(out)
     mine = {"editor": record["editor"], "options": record["options"]}
     if secret:
         mine["secret"] = secret
+    if stop:
+        mine["stop_after"] = stop
     for name, value in mine.items():
         if folder.header.get(name) != value:
             raise CommandError(
                 f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
                 "choose another --out"
             )
+    if folder.arm != arm:
+        raise CommandError(
+            f"{out} is a run of another arm ({folder.arm}), not of this one ({arm}): settings never "
+            "mix in a run; choose another --out"
+        )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
             f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
@@ -339,10 +418,10 @@ def open_run(out: Path, suite: Suite, record: dict[str, Any], secret: str | None
     return folder
 
 
-def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
+def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
-    folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
-    edits = sum(2 * trips - len(chain.halves) for chain in waiting)
+    folder, waiting = player.folder, player.waiting
+    edits = sum(folder.edits_left(chain) for chain in waiting)
     done = [h.seconds for chain in folder.chains.values() for h in chain.halves]
     each = sum(done) / len(done) if done else (0.2 if record["free"] else None)
     price = 0.0 if record["free"] else record["price"]
@@ -353,10 +432,11 @@ def _estimate(player: Player, record: dict[str, Any]) -> Estimate:
         player.parallel,
         calls_per_minute=record["calls_per_minute"],
         chains=max(1, len(waiting)),
+        stop_after=stop_after(folder),
     )
 
 
-def _ask(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
+def ask_first(expected: Estimate, record: dict[str, Any], args: argparse.Namespace) -> None:
     """Where it costs money, ask first."""
     if args.yes or record["free"] or record.get("own") or (expected.usd or ASK_FROM) < ASK_FROM:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from evaluation.shell.judged_run import ANSWERS, add_judge, asked_judge, judged_
 from evaluation.shell.printing import CommandError, note, progress, say, say_json, table
 from evaluation.shell.results import MetricResult, run_results, shown
 from evaluation.shell.run_folder import RunFolder
-from evaluation.shell.run_scores import RunScores, score_run
+from evaluation.shell.run_scores import RunScores, read_scores, score_run
 from evaluation.statistics.levels import life, lost
 
 HELP = "score the trips of a run folder"
@@ -55,13 +54,14 @@ def run(args: argparse.Namespace) -> int:
     results = run_results(folder.suite, scores)
     if args.json:
         say_json(
+            "score",
             {
                 "run": str(args.run),
                 "name": folder.name,
                 "complete": folder.complete,
                 "results": {name: result.to_dict() for name, result in results.items()},
                 "scores": scores.to_dict(),
-            }
+            },
         )
         return 0
     if not folder.complete:
@@ -112,16 +112,6 @@ def scored(
     return scores
 
 
-def read_scores(folder: RunFolder) -> RunScores | None:
-    """The scores that lie in the folder; None where there are none of use."""
-    try:
-        data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
-        scores = RunScores.from_dict(data)
-    except (OSError, ValueError):
-        return None
-    return scores if scores.suite == folder.suite.content_hash else None
-
-
 def results_table(results: dict[str, MetricResult]) -> str:
     if not results:
         return "No metric says anything of these chains: their sources are of one colour."
@@ -149,6 +139,11 @@ def results_table(results: dict[str, MetricResult]) -> str:
         + ", ".join(f"{count} {name}" for name, count in summary.outcomes.items() if count),
         '"after n" is retention: 1 = identical, 0 = no better than a blank card',
     ]
+    if summary.outcomes["known"]:
+        lines.append(
+            "chains were stopped once their end was known: usable trips and half-life are those of "
+            "a full run; AUC, the end of the curve and metrics that fall later are not known"
+        )
     return "\n".join(lines)
 
 

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evaluation.content.operators import OPERATORS
-from evaluation.content.suites import Suite
+from evaluation.content.suites import EditPair, Suite
 from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
 from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.commands.score import add_metrics, new_scorer, ranks_table, results_table
-from evaluation.shell.own_chains import find_runs, is_chain, reported, score_runs
+from evaluation.shell.judged_run import ANSWERS, add_judge, asked_judge, judged_chain, told
+from evaluation.shell.own_chains import find_runs, is_chain, judged, reported, score_runs
 from evaluation.shell.printing import progress, say, say_json, table
 from evaluation.shell.report import Report, ReportedRun
 from evaluation.shell.results import ranks, run_results
 from evaluation.shell.run_scores import RunScores
-from evaluation.shell.uploaded_chain import OwnChain, find_chain, read_picture, with_pair
+from evaluation.shell.uploaded_chain import (
+    OwnChain,
+    find_chain,
+    known_pair,
+    read_picture,
+    read_trip,
+    with_pair,
+)
 from evaluation.statistics.chain_scores import TripPictures, score_chain
+from evaluation.witnesses.judge.judge import Judge
 
 HELP = "score a folder of pictures: your own chain, or many"
 DESCRIPTION = """\
@@ -48,6 +58,8 @@ examples:
   convergebench score-chain my-chains                FOLDER/CHAIN/I0_source.png, ...
   convergebench score-chain my-models                FOLDER/MODEL/CHAIN/I0_source.png, ...
   convergebench score-chain my-flips --operator flip_horizontal
+  convergebench score-chain my-chain --pair glasses  witnesses look for it; or --object glasses
+  convergebench score-chain my-chain --judge gpt-4o  and so does a model; its key is in JUDGE_KEY
   convergebench score-chain frames --in-turn --json > scores.json"""
 
 
@@ -67,6 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
     parser.add_argument(
+        "--pair", metavar="SLUG", help="the edit is this pair of the benchmark's, such as glasses"
+    )
+    parser.add_argument(
         "--object", help="what is added and removed, such as glasses: witnesses look for it"
     )
     parser.add_argument("--forward", default="", help="the forward prompt, for the report")
@@ -74,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder of the report (NAME-report)")
     parser.add_argument("--no-report", action="store_true", help="only the numbers")
     add_metrics(parser)
+    add_judge(parser)
     parser.add_argument(
         "--json", action="store_true", help="print distances, retention and events as JSON"
     )
@@ -82,10 +98,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     names = ("forward", "backward", "change", "operator", "object")
     said = {name: getattr(args, name) for name in names}
+    known = known_pair(args.pair) if args.pair else None
+
+    def changed(pair: EditPair) -> EditPair:
+        return with_pair(known or pair, said)
+
+    judge = asked_judge(args, args.folder / ANSWERS)
     if args.folder.is_dir() and not is_chain(args.folder):
-        return _many(args, said)
+        return _many(args, changed, judge)
     chain = find_chain(args.folder, in_turn=args.in_turn)
-    chain = replace(chain, pair=with_pair(chain.pair, said), name=args.name or chain.name)
+    chain = replace(chain, pair=changed(chain.pair), name=args.name or chain.name)
     source = read_picture(chain.source)
     suite = chain.suite(source)
     scorer = new_scorer(args.metrics)
@@ -97,10 +119,15 @@ def run(args: argparse.Namespace) -> int:
                 bar.update()
 
     scored = score_chain(scorer, source, trips(), chain.pair)
-    slug = suite.cases[0].slug
+    slug, provenance = suite.cases[0].slug, scorer.provenance()
+    if judge:
+        read = partial(read_trip, chain)
+        scored = judged_chain(judge, source, read, chain.pair, chain.name, scored)
+        provenance |= {"judge": judge.summary()}
+        told(judge)
     scores = RunScores(
         suite=suite.content_hash,
-        provenance=scorer.provenance(),
+        provenance=provenance,
         pictures={"source": calibrated(scorer, source, Subject(scorer.only_face(source)))},
         chains={slug: replace(scored, picture="source")},
     )
@@ -109,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         out = args.out or Path(f"{chain.name}-report".replace("/", "-"))
         page = Report(suite, [_reported(chain, scores)]).write(out)
     if args.json:
-        say_json(_as_json(chain, suite, scores, page))
+        say_json("score-chain", _as_json(chain, suite, scores, page))
         return 0
     say(_trip_table(scores, slug))
     say()
@@ -119,17 +146,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _many(args: argparse.Namespace, said: dict[str, Any]) -> int:
+def _many(
+    args: argparse.Namespace, changed: Callable[[EditPair], EditPair], judge: Judge | None
+) -> int:
     """A folder of chains, or of models with their chains."""
     own = find_runs(
         args.folder,
         in_turn=args.in_turn,
         name=args.name or "",
-        changed=lambda pair: with_pair(pair, said),
+        changed=changed,
     )
     scorer = new_scorer(args.metrics)
     with progress(own.trips, "scoring", "trip") as bar:
         scores = score_runs(own, scorer, bar.update)
+    if judge:
+        scores = {model: judged(judge, own, model, found) for model, found in scores.items()}
+        told(judge)
     page = None
     results = {model: run_results(own.suite, found) for model, found in scores.items()}
     if all(results.values()) and not args.no_report:
@@ -139,6 +171,7 @@ def _many(args: argparse.Namespace, said: dict[str, Any]) -> int:
     board = ranks(own.suite, scores)
     if args.json:
         say_json(
+            "score-chains",
             {
                 "suite": own.suite.to_dict(),
                 "runs": {
@@ -154,7 +187,7 @@ def _many(args: argparse.Namespace, said: dict[str, Any]) -> int:
                 },
                 "ranks": board,
                 "report": str(page) if page else None,
-            }
+            },
         )
         return 0
     for model, found in results.items():

@@ -48,8 +48,14 @@ class ReportedRun:
 class Report:
     """Builds the page; `write` puts it into a folder."""
 
-    def __init__(self, suite: Suite, runs: Sequence[ReportedRun]) -> None:
-        self.suite, self.runs = suite, _named_apart(runs)
+    def __init__(
+        self,
+        suite: Suite,
+        runs: Sequence[ReportedRun],
+        experiment: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`experiment`: where the runs are arms of one, what is said of it."""
+        self.suite, self.runs, self.experiment = suite, _named_apart(runs), experiment
 
     def write(self, folder: Path) -> Path:
         """Writes index.html and the charts as PNG; returns the page's path."""
@@ -79,7 +85,9 @@ class Report:
             "suite": self.suite,
             "title": self.title,
             "runs": self.runs,
+            "experiment": self.experiment,
             "metric": metric_class(self.metric),
+            "labels": {name: metric_class(name).label for name in self.metrics},
             "cards": self.cards() if len(self.runs) == 1 else [],
             "board": self.board(),
             "charts": self.drawn,
@@ -92,6 +100,8 @@ class Report:
 
     @property
     def title(self) -> str:
+        if self.experiment:
+            return str(self.experiment["title"])
         names = [run.name for run in self.runs]
         what = names[0] if len(names) == 1 else f"{len(names)} editors"
         return f"{what} on {self.suite.title}"
@@ -250,6 +260,9 @@ class Report:
                 "title": self.suite.picture_by_slug[case.picture].title,
                 "forward": pair.forward,
                 "backward": pair.backward,
+                "shape": [s.prompt for trip in pair.cycle for s in trip.steps]
+                if pair.shape
+                else [],
                 "rows": [row for run in self.runs if (row := self._strip(run, slug))],
             }
 
@@ -260,9 +273,10 @@ class Report:
         kept = run.scores.retention(chain, self.metric) or ()
         cells = [_cell("source", run.source(slug), "")]
         for number in (n for n in ticks(self.suite.trips) if n <= len(chain.trips)):
-            edited, restored = run.trip(slug, number)
+            edited, *between, restored = run.trip(slug, number)
             if number == 1 and edited is not None:
                 cells.append(_cell("edited", edited, _seen(chain, 1)))
+                cells += [_cell(f"step {k}", p, "") for k, p in enumerate(between, start=2) if p]
             cells.append(_cell(f"after {number}", restored, _number(kept[number - 1], 2)))
         ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
         return {"run": run.name, "cells": cells, "ending": ending}
@@ -277,7 +291,8 @@ class Report:
                 "header": {
                     name: value
                     for name, value in run.header.items()
-                    if name in ("editor", "options", "secret", "begun", "ended", "folder") and value
+                    if name in ("editor", "options", "arm", "secret", "begun", "ended", "folder")
+                    and value
                 },
                 "editor": run.header.get("provenance", {}).get("editor", {}),
                 "metrics": {

@@ -30,6 +30,17 @@ class RepeatSpread:
     friedman_statistic: float | None
     friedman_p: float | None
 
+    @property
+    def icc(self) -> float | None:
+        """Intraclass correlation: the share of a chain's variance that its case explains.
+
+        1: a rerun gives the same; 0: cases are told apart by nothing but luck.
+        """
+        if self.rerun is None or self.case is None:
+            return None
+        whole = self.rerun**2 + self.case**2
+        return self.case**2 / whole if whole else None
+
 
 def repeat_spread(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL

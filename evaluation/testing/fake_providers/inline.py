@@ -54,7 +54,14 @@ class FakeGemini(FakeProvider):
         return request.method == "POST" and request.path.endswith(":generateContent")
 
     def read(self, request: Received) -> Asked:
-        picture, text = request.json["contents"][0]["parts"]
+        contents = request.json["contents"]
+        for content in contents:
+            for part in content["parts"]:
+                if content["role"] == "model" and not part.get("thoughtSignature"):
+                    raise ValueError("an answer of the model lacks its signature")
+        # The picture that was said last, by whomever: a chat goes on with it.
+        pictures = [p for c in contents for p in c["parts"] if "inlineData" in p]
+        picture, text = pictures[-1], contents[-1]["parts"][-1]
         config = request.json["generationConfig"]
         if config["responseModalities"] != ["IMAGE"]:
             raise ValueError("only pictures are spoken here")

@@ -116,7 +116,10 @@ class FakeJudge:
         if case == "nonsense":
             return 200, b'{"choices": []}', {}
         refused = case == "refusal"
-        return 200, _wrapped(body, self._said(case, body), refused), {}
+        answer = _wrapped(body, self._said(case, body), refused)
+        if case == "uncounted":
+            answer.pop("usage", None)
+        return 200, answer, {}
 
     def _said(self, case: str, body: dict[str, Any]) -> str:
         if case == "refusal":

@@ -91,7 +91,7 @@ class Zoo:
             calibrations: dict[str, dict[str, Calibration | None]] = self._calibrations
             scores = score_run(run, self.scorer, calibrations=calibrations)  # type: ignore[arg-type]
             summary = run_results(self.suite, scores)["picture"].summary
-            audited = judged_run(audit_findings(run, self.scorer), scores)
+            audited = judged_run(list(audit_findings(run, self.scorer).values()), scores)
         return {
             "usable_trips": _rounded(summary.usable_trips),
             "half_life": shown(summary.half_life, self.suite.trips),

@@ -150,11 +150,12 @@ def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
         ("MAX_ENTRIES", 1, "entries"),
         ("MAX_BYTES", 1000, "the limit is 1,000"),
         ("MAX_TOTAL", 1000, "unpacks to"),
-        ("MAX_DIRECTORY", 10, "too many entries"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(bundles, limit, value)
             assert words in refused(path)
+    with pytest.raises(BundleError, match="too many entries"):
+        bundles.read(path, max_directory=10)
     content = path.read_bytes().replace(
         struct.pack("<II", 3000, 3000), struct.pack("<II", 9000, 9000)
     )

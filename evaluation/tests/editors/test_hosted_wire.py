@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from evaluation.content.catalog import editing_models
+from evaluation.editors.base import EditSettings, Turn
 from evaluation.editors.rows import find_row, load_row
-from evaluation.images import Picture
+from evaluation.images import Picture, clean_wire
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider
 from evaluation.testing.fake_providers.inline import FakeOpenAI
 
@@ -28,7 +29,12 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
     """Edits one picture with the editor of a shipped row, against its fake."""
     running: list[FakeProvider] = []
 
-    def one_edit(slug: str, picture: Picture = PICTURE, seed: int | None = 7) -> FakeProvider:
+    def one_edit(
+        slug: str,
+        picture: Picture = PICTURE,
+        seed: int | None = 7,
+        settings: EditSettings | None = None,
+    ) -> FakeProvider:
         row = dict(find_row(editing_models(), slug))
         fake = FAKES[row["editor"]]().__enter__()
         running.append(fake)
@@ -37,7 +43,10 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
         local = {key: fake.options[key] for key in ("base_url", "timeout", "poll_every")}
         row["options"] = row["options"] | local
         editor = load_row(row)
-        editor.edit(picture, PROMPT, seed=seed)
+        if settings:
+            editor.edit_so(picture, PROMPT, seed, settings)
+        else:
+            editor.edit(picture, PROMPT, seed=seed)
         editor.close()
         assert fake.edits == 1
         return fake
@@ -65,6 +74,53 @@ def test_gemini_with_thoughts_and_a_tier_of_size(send: Send) -> None:
         imageConfig={"aspectRatio": "4:3", "imageSize": "512"},
         thinkingConfig={"include_thoughts": True},
     )
+
+
+def test_gemini_is_asked_for_a_temperature_and_a_tier_where_an_arm_sets_them(send: Send) -> None:
+    settings = EditSettings(temperature=0.0, size="2K")
+    (request,) = send("gemini-3.1-flash-image", settings=settings).asked
+    assert request.json == gemini_body(
+        imageConfig={"aspectRatio": "4:3", "imageSize": "2K"},
+        thinkingConfig={"include_thoughts": True},
+        temperature=0.0,
+    )
+
+
+def test_gemini_goes_on_with_a_conversation_and_sends_no_picture_twice(send: Send) -> None:
+    first, second = (
+        clean_wire(Picture.from_image(PICTURE.image.transpose(turn)))
+        for turn in (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180)
+    )
+    history = (Turn("Add a hat.", first, PICTURE), Turn("Remove the hat.", second))
+    (request,) = send(
+        "gemini-3.1-flash-image", second, settings=EditSettings(history=history)
+    ).asked
+
+    def said(content: dict[str, Any]) -> list[str | bytes]:
+        return [
+            part["text"] if "text" in part else base64.urlsafe_b64decode(part["inlineData"]["data"])
+            for part in content["parts"]
+        ]
+
+    contents = request.json["contents"]
+    assert [content["role"] for content in contents] == ["user", "model", "user", "model", "user"]
+    assert [said(content) for content in contents] == [
+        [PICTURE.data, "Add a hat."],
+        [first.data],
+        ["Remove the hat."],
+        [second.data],
+        [PROMPT],
+    ]
+    # A picture that the model did not answer itself goes along.
+    (request,) = send("gemini-3.1-flash-image", settings=EditSettings(history=history)).asked
+    assert said(request.json["contents"][-1]) == [PICTURE.data, PROMPT]
+
+
+def test_a_free_size_is_asked_for_at_the_tier_and_in_the_shape_of_the_picture(send: Send) -> None:
+    (request,) = send("seedream-4-0", settings=EditSettings(size="2K")).asked
+    width, height = (int(side) for side in request.json["size"].split("x"))
+    assert width / height == pytest.approx(4 / 3, rel=0.02)
+    assert width * height == pytest.approx(2048**2, rel=0.05)
 
 
 def test_nano_banana_takes_a_ratio_only(send: Send) -> None:

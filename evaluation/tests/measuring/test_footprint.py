@@ -7,9 +7,8 @@ from skimage import data
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.measuring.footprint import MOST, footprint
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.subject import MOST, chain_subject, footprint
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
@@ -63,7 +62,7 @@ def test_the_hair_under_a_hat_is_undo_and_a_lost_corner_is_not():
     )
     assert blind.places[0].kept < 0.3
     assert seeing.places[0].kept > 0.5
-    assert seeing.undo[0] < 0.5 < seeing.undo[1]
+    assert seeing.undo[0] < 0.6 < seeing.undo[1]
     assert seeing.places[1] == blind.places[1]
     assert blind.undo is None
 

@@ -6,17 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import evaluation
+from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import MetricError
+from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics.clip import Clip
-from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.lpips import Strip
+from evaluation.metrics.networks import memory
+from evaluation.metrics.networks.base import NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
 from evaluation.testing.reference_pictures import small, worn
+from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
 
 torch = pytest.importorskip("torch")
@@ -218,6 +223,76 @@ def test_code_in_a_weights_file_is_never_run(tmp_path, monkeypatch, tiny_weights
     with pytest.raises(MetricError):
         TinyClip().prepare(small())
     assert not marker.exists()
+
+
+# LPIPS without its package, and of large pictures
+
+
+def pair_of_pictures(size):
+    image = small(*size)
+    return image, worn(image, 15)
+
+
+def lpips_or_skip():
+    metric = load_metric("lpips")
+    if missing := metric.missing():
+        pytest.skip("; ".join(missing))
+    return metric
+
+
+def test_our_network_gives_what_the_package_of_its_authors_gives():
+    import torch
+    from safetensors.torch import load_file
+
+    metric = lpips_or_skip()
+    ready_torchvision()
+    theirs = pytest.importorskip("lpips").LPIPS(net="alex", pnet_rand=True, verbose=False).eval()
+    state = load_file(weights.locate("lpips-alex")[0])
+    lacking = theirs.load_state_dict(state, strict=False)
+    assert not lacking.unexpected_keys
+    image, noisy = pair_of_pictures((160, 120))
+    one, other = (as_tensor([i], "cpu").div(127.5).sub(1) for i in (image, noisy))
+    with torch.no_grad():
+        wanted = float(theirs(one, other))
+        assert float(metric.network(one, other)) == pytest.approx(wanted, rel=1e-5)
+    assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx([wanted], rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [(500, 430), (300, 500)])
+def test_by_strips_lpips_is_the_same_everywhere(size, monkeypatch):
+    metric = lpips_or_skip()
+    image, noisy = pair_of_pictures(size)
+    (whole,) = metric.losses(metric.prepare(image), [noisy])
+    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    monkeypatch.setattr(Strip.of.__func__, "__defaults__", (size[0] * 128,))
+    assert len(list(Strip.of(size))) >= 3
+    same, strips = metric.losses(metric.prepare(image), [image, noisy])
+    assert same.distance == 0
+    assert strips.distance == pytest.approx(whole.distance, rel=1e-5)
+    assert np.abs(strips.cells - whole.cells).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["ssim", "ms_ssim", "psnr"])
+def test_a_large_picture_has_the_same_numbers_with_less_held(name, monkeypatch):
+    metric = load_metric(name)
+    image, noisy = pair_of_pictures((420, 300))
+    wanted = metric.distances(metric.prepare(image), [noisy])
+    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_scoring_large_pictures_gives_the_same_and_keeps_little(monkeypatch):
+    names = ["psnr", "ssim", "ms_ssim", "colour"]
+    names += [] if load_metric("lpips").missing() else ["lpips", "place", "picture"]
+    image, noisy = pair_of_pictures((420, 300))
+    wanted = Scorer(names).score(image, [noisy] * 6)
+    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    scorer = Scorer(names)
+    found = scorer.score(image, [noisy] * 6)
+    for name in names:
+        assert found.distances[name] == pytest.approx(wanted.distances[name], rel=1e-4), name
+    (kept,) = scorer._sources.values()
+    assert not {"ssim", "ms_ssim"} & kept.keys()
 
 
 # torchvision beside another torch

@@ -14,7 +14,7 @@ from evaluation.statistics.half_life import half_life
 from evaluation.statistics.power import Lifetimes
 from evaluation.statistics.ranking import Bounds
 from evaluation.testing.chains import chain, made_up_cases
-from evaluation.testing.equal_models import simulate
+from evaluation.testing.simulations.equal_models import simulate
 
 #: Cases, pictures, pairs, categories and trips of a self-test, a short suite and the board's.
 DESIGNS = [(24, 10, 12, 4, 10), (40, 16, 24, 6, 10), (300, 97, 36, 8, 20)]

@@ -48,7 +48,7 @@ def measured(case, distances, outcome="completed", metric="lpips", repeat=0, **b
         trip(number, distance, **{name: values[number - 1] for name, values in by_trip.items()})
         for number, distance in enumerate(distances, 1)
     ]
-    return measured_chain(metric, case, repeat, outcome, trips, 1.0, LADDER)
+    return measured_chain(metric, case, repeat, outcome, trips, 1.0, LADDER, TRIPS)
 
 
 def a_run(strength=1.0, cases=None, repeats=1):
@@ -150,13 +150,13 @@ def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
 
 def test_a_trip_that_never_came_back_is_still_judged_forward():
     trips = [trip(1, 0.1), trip(2, None, change_seen=False, scored=False)]
-    found = measured_chain("lpips", CASE, 0, "refused", trips, 1.0, LADDER)
+    found = measured_chain("lpips", CASE, 0, "refused", trips, 1.0, LADDER, 5)
     assert event(found.result, 5, 0.5).cause == "not_made"
 
 
 def test_a_metric_that_could_not_score_what_was_scored_has_no_chain():
     assert measured(CASE, [0.1, None, 0.2]) is None
-    assert measured_chain("lpips", CASE, 0, "completed", [trip(1, 0.1)], None, {}) is None
+    assert measured_chain("lpips", CASE, 0, "completed", [trip(1, 0.1)], None, {}, 1) is None
 
 
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost"])
@@ -206,10 +206,10 @@ def test_a_run_is_complete_by_the_cases_that_the_metric_applies_to():
     faces = [case for case in cases if case.kind == "face"]
     run = a_run(cases=faces)
     wanted = [(case.picture, case.pair, 0) for case in faces]
-    assert is_complete(run, wanted)
-    assert not is_complete(run[1:], wanted)
-    assert not is_complete(run, [(case.picture, case.pair, 0) for case in cases])
-    assert not is_complete(run, [])
+    assert is_complete(run, wanted, TRIPS)
+    assert not is_complete(run[1:], wanted, TRIPS)
+    assert not is_complete(run, [(case.picture, case.pair, 0) for case in cases], TRIPS)
+    assert not is_complete(run, [], TRIPS)
     assert of_all(run, metric="identity").numbers["counts"]["cases"] == len(faces)
 
 
@@ -217,7 +217,7 @@ def test_a_case_lost_before_its_first_trip_leaves_a_run_incomplete():
     run = a_run()
     wanted = [c.result.key for c in run]
     unplayed = measured(run[0].result.case, [], "lost")
-    assert not is_complete([unplayed, *run[1:]], wanted)
+    assert not is_complete([unplayed, *run[1:]], wanted, TRIPS)
     assert of_all([unplayed, *run[1:]]).numbers["counts"]["lost"] == 1
     assert list(standings("lpips", [unplayed], TRIPS)) == []
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 from PIL import Image, ImageDraw
@@ -200,6 +201,30 @@ def test_it_stops_at_its_budget(fake, budget):
     assert "budget" in judge.silent
 
 
+def test_a_slow_one_holds_up_a_run_for_its_time_and_no_longer(fake):
+    judge = Judge(fake.client(), budget_seconds=0.0)
+    assert judge.look(TRIP_MADE) is None
+    assert "time" in judge.silent
+    judge = Judge(fake.client(), budget_seconds=60)
+    first = judge.look(TRIP_MADE)
+    kept = judge.answers.all()
+    for key, one in list(kept.items()):
+        judge.answers.keep(key, replace(one, seconds=40))
+    assert judge.look(TRIP_MADE) == first  # what is known is told
+    assert judge.look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
+    assert "time of 60 seconds" in judge.silent
+
+
+def test_one_that_does_not_say_what_it_counted_is_taken_to_have_counted_much(fake):
+    fake.always = "uncounted"
+    judge = Judge(fake.client(), budget_usd=0.012)
+    pictures = [picture((n, 0, n + 5, 9)) for n in range(5)]
+    for edited in pictures:
+        judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT))
+    assert 0 < len(fake.asked) < 4
+    assert "budget" in judge.silent
+
+
 def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
     judge = Judge(fake.client())
     read = []
@@ -228,11 +253,31 @@ def test_a_form_that_is_not_kept_to_is_no_answer():
     assert CLOSER.read('{"note": {}} {"closer": "second", "why": "}{"}').closer == "second"
 
 
+@pytest.mark.parametrize("letter", ["\\u0000", "\\ud800"])
+def test_what_no_database_takes_is_not_kept_of_an_answer(fake, tmp_path, letter):
+    """Written out, or as JSON writes it: a judge's words must not keep a run from ending."""
+    said = '{"made": "yes", "undone": "yes", "else_changed": "yes", "what_else": "%s"}'
+    with pytest.raises(Unreadable):
+        TRIP.read(said % letter)
+    raw = json.loads(f'"{letter}"')
+    fake._said = lambda case, body: f"{raw} {said % 'the sky'}"
+    file = tmp_path / "judge.jsonl"
+    judge = Judge(fake.client(), AnswerFile(file))
+    assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal pictures
+    assert raw not in file.read_text(encoding="utf-8")
+
+
 def test_settings_that_do_not_fit_are_named():
     assert JudgeOptions.from_settings({}) is None
-    options = JudgeOptions.from_settings({"JUDGE_MODEL": "m", "JUDGE_USD": "2.5", "JUDGE_KEY": KEY})
+    priced = {"JUDGE_USD": "2.5", "JUDGE_PRICE_IN": "0.1"}
+    options = JudgeOptions.from_settings({"JUDGE_MODEL": "m", "JUDGE_KEY": KEY, **priced})
     assert (options.budget_usd, options.budget_calls, options.kind) == (2.5, None, "chat")
     assert KEY not in repr(options)
-    for wrong in ({"JUDGE_KIND": "telnet"}, {"JUDGE_USD": "much"}, {"JUDGE_CALLS": "-1"}):
+    for wrong in (
+        {"JUDGE_KIND": "telnet"},
+        {"JUDGE_USD": "much"},
+        {"JUDGE_CALLS": "-1"},
+        {"JUDGE_USD": "2"},  # without a price it would hold nothing back
+    ):
         with pytest.raises(WitnessError, match=next(iter(wrong))):
             JudgeOptions.from_settings({"JUDGE_MODEL": "m", **wrong})

@@ -36,6 +36,8 @@ from evaluation.packages import package_version
 MAX_BODY = 2**20
 MAX_TOKENS = 600
 MOST_TOKENS = 1e8
+# More than any of them counts for a picture of the size that is shown.
+PICTURE_TOKENS = 4000
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,11 @@ class Client(ABC):
                 fault = Fault.TIMEOUT if late else Fault.UNREACHABLE
                 why = f"within {self.timeout:g} s" if late else f"({shorten(str(error))})"
                 raise EditorError(f"the judge did not answer {why}", fault=fault) from error
-        return Said(said.text, said.refused, said.cost, time.monotonic() - began)
+        cost = said.cost
+        if cost is None and any(self.prices):
+            # It does not say what it counted: more than it can have been, so that budgets hold.
+            cost = self._cost(len(text.encode()) + PICTURE_TOKENS * len(pictures), MAX_TOKENS)
+        return Said(said.text, said.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
         self.wire.close()

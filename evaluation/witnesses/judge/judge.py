@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from PIL import Image
 from evaluation.content.suites import EditPair
 from evaluation.editors.failures import shorten
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import storable
 from evaluation.images import Picture, encode_png
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 from evaluation.witnesses.judge import questions
@@ -52,6 +54,8 @@ class JudgeOptions:
     price_out: float = 0.0
     budget_usd: float | None = None
     budget_calls: int | None = None
+    #: A slow judge holds a run up for so long at most.
+    budget_seconds: float = 3600.0
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> JudgeOptions | None:
@@ -74,7 +78,13 @@ class JudgeOptions:
                 raise WitnessError(f"{name} is {value!r}: it should be a number from 0 on")
             return found
 
-        calls = number("JUDGE_CALLS")
+        calls, usd = number("JUDGE_CALLS"), number("JUDGE_USD")
+        if usd is not None and not (number("JUDGE_PRICE_IN") or number("JUDGE_PRICE_OUT")):
+            raise WitnessError(
+                "JUDGE_USD holds only where prices are known: set JUDGE_PRICE_IN and "
+                "JUDGE_PRICE_OUT (USD per million tokens), or JUDGE_CALLS"
+            )
+        seconds = number("JUDGE_SECONDS")
         return cls(
             model=values["JUDGE_MODEL"],
             kind=kind,
@@ -83,8 +93,9 @@ class JudgeOptions:
             timeout=number("JUDGE_TIMEOUT") or cls.timeout,
             price_in=number("JUDGE_PRICE_IN") or 0.0,
             price_out=number("JUDGE_PRICE_OUT") or 0.0,
-            budget_usd=number("JUDGE_USD"),
+            budget_usd=usd,
             budget_calls=None if calls is None else int(calls),
+            budget_seconds=cls.budget_seconds if seconds is None else seconds,
         )
 
     def client(self) -> Client:
@@ -123,11 +134,15 @@ class Judge(Witness):
         *,
         budget_usd: float | None = None,
         budget_calls: int | None = None,
+        budget_seconds: float = JudgeOptions.budget_seconds,
     ) -> None:
         self.client, self.answers = client, answers or InMemory()
         self.budget_usd, self.budget_calls = budget_usd, budget_calls
+        self.budget_seconds = budget_seconds
         self.silent = ""
         self._failures = 0
+        #: What was waited for without an answer.
+        self._lost_seconds = 0.0
 
     @classmethod
     def of(cls, options: JudgeOptions, answers: Answers | None = None) -> Judge:
@@ -136,6 +151,7 @@ class Judge(Witness):
             answers,
             budget_usd=options.budget_usd,
             budget_calls=options.budget_calls,
+            budget_seconds=options.budget_seconds,
         )
 
     @property
@@ -246,10 +262,12 @@ class Judge(Witness):
         if client is None or self.missing():
             raise self._silenced("; ".join(self.missing()))
         pictures = [_png(picture) for picture in shown]
+        began = time.monotonic()
         try:
             said = _patiently(lambda: client.ask(text, pictures, question.schema))
         except EditorError as error:
             self._failures += 1
+            self._lost_seconds += time.monotonic() - began
             if error.permanent or self._failures >= FAILURES:
                 raise self._silenced(str(error)) from error
             raise Silent(str(error)) from error
@@ -260,17 +278,22 @@ class Judge(Witness):
                 question.read(said.text)
             except Unreadable:
                 outcome = UNREADABLE
-        text = said.text.replace("\0", "")[:4000]
+        text = storable(said.text)[:4000]
         return Kept(question.name, self.version, outcome, text, said.cost, said.seconds, about)
 
     def _check_budget(self) -> None:
         if self.silent:
             raise Silent(self.silent)
-        spent = self.summary()
-        if self.budget_calls is not None and spent["calls"] >= self.budget_calls:
+        kept = self._own_answers()
+        if self.budget_calls is not None and len(kept) >= self.budget_calls:
             raise self._silenced(f"all {self.budget_calls:,} calls of its budget are used")
-        if self.budget_usd is not None and spent["usd"] >= self.budget_usd:
+        if self.budget_usd is not None and _usd(kept) >= self.budget_usd:
             raise self._silenced(f"its budget of USD {self.budget_usd:g} is used up")
+        if self._lost_seconds + sum(one.seconds for one in kept) >= self.budget_seconds:
+            raise self._silenced(f"its time of {self.budget_seconds:g} seconds is used up")
+
+    def _own_answers(self) -> list[Kept]:
+        return [one for one in self.answers.all().values() if one.version == self.version]
 
     def _silenced(self, why: str) -> Silent:
         self.silent = why
@@ -280,7 +303,7 @@ class Judge(Witness):
 
     def summary(self) -> dict[str, Any]:
         """Calls, cost, how its answers came out, and how it prefers the first picture."""
-        kept = [one for one in self.answers.all().values() if one.version == self.version]
+        kept = self._own_answers()
         outcomes = Counter(one.outcome for one in kept)
         control = [_read(questions.CONTROL, one) for one in kept]
         checked = [told.made for told in control if told]
@@ -289,7 +312,7 @@ class Judge(Witness):
         return {
             "version": self.version,
             "calls": len(kept),
-            "usd": sum(one.cost or 0.0 for one in kept),
+            "usd": _usd(kept),
             "outcomes": dict(outcomes),
             "controls": len(checked),
             "controls_failed": checked.count("yes"),
@@ -315,6 +338,10 @@ class Preference:
         if (self.forwards, self.backwards) == ("second", "first"):
             return "other"
         return "same"
+
+
+def _usd(kept: Sequence[Kept]) -> float:
+    return sum(one.cost or 0.0 for one in kept)
 
 
 def _read(question: Question[A], kept: Kept) -> A | None:

@@ -34,5 +34,5 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         self.stdout.write(
             f"{options['out']}: {counts.degraded:,} degraded pictures and "
-            f"{counts.preferences:,} preferences of {counts.runs} runs, {counts.pictures:,} files."
+            f"{counts.preferences:,} preferences, {counts.votes:,} votes of {counts.runs} runs, {counts.pictures:,} files."
         )

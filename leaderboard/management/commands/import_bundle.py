@@ -20,12 +20,20 @@ VERIFIED = {
 
 
 class Command(BaseCommand):
-    help = "Import a run bundle: recomputed, marked as external, never ranked. Safe to repeat."
+    help = (
+        "Import a run bundle: recomputed, marked as played elsewhere, ranked by an admin's word "
+        "alone. Refused where a number differs. Safe to repeat."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument(
             "--model", default="", metavar="SLUG", help="The model it is of, if not the stated one."
+        )
+        parser.add_argument(
+            "--anyway",
+            action="store_true",
+            help="Import it also where numbers differ: it says so, and can never rank.",
         )
         parser.add_argument(
             "--unpublished", action="store_true", help="Keep it from the pages for now."
@@ -38,6 +46,7 @@ class Command(BaseCommand):
                     bundle,
                     model_slug=options["model"],
                     publish=not options["unpublished"],
+                    anyway=options["anyway"],
                     look=self._look,
                 )
         except (bundles.BundleError, OSError) as error:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from leaderboard.models import Run, Suite
 from leaderboard.models.runs import RunState
-from leaderboard.standings import rebuild, refresh_ranks
+from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
 
 
 class Command(BaseCommand):
@@ -27,3 +27,5 @@ class Command(BaseCommand):
             rebuild(run)
         for suite in Suite.objects.startable().filter(runs__isnull=False).distinct():
             refresh_ranks(suite)
+        for run in runs.filter(experiment_arms__isnull=False).distinct():
+            refresh_experiments(run)

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation import jobs
 from evaluation.content.suites import find_suite
 from evaluation.editors import EditorError, load_editor
+from evaluation.statistics.stopping import MOST
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
 
@@ -24,6 +25,14 @@ class Command(BaseCommand):
         parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
         parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
         parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
+        parser.add_argument(
+            "--stop-after",
+            type=int,
+            choices=range(MOST + 1),
+            metavar="K",
+            help="End chains so many trips after their end is known; 0 plays all of them, "
+            "without it runs begin as the suite says and yardsticks are played to the end.",
+        )
         parser.add_argument(
             "--missing",
             action="store_true",
@@ -41,7 +50,7 @@ class Command(BaseCommand):
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:
             gone = set(ENDED_STATES) - {RunState.FINISHED}
-            there = Run.objects.filter(suite=suite).exclude(state__in=gone)
+            there = Run.objects.as_the_suite_says().filter(suite=suite).exclude(state__in=gone)
             chosen = chosen.exclude(pk__in=there.values("editing_model"))
         for model in chosen.order_by("pk"):
             # Whoever names a model hears from its run what it misses; a yardstick can wait.
@@ -52,15 +61,15 @@ class Command(BaseCommand):
                 run = jobs.start(
                     model,
                     suite,
+                    stop_after=options["stop_after"],
                     budget_calls=options["budget_calls"],
                     budget_usd=options["budget_usd"],
                 )
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
-                self.stdout.write(
-                    f"Run {run.pk}: {run}, {model.estimate(run.edits_total, run.chains_total)}."
-                )
+                known = model.estimate(run.edits_total, run.chains_total, run.stop_after)
+                self.stdout.write(f"Run {run.pk}: {run}, {known}.")
 
 
 def _missing(model: EditingModel) -> list[str]:

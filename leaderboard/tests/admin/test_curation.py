@@ -163,7 +163,9 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
 
     page = reverse("admin:leaderboard_suite_change", args=[suite.pk])
     assert 'name="trips"' not in curator.get(page).content.decode()
-    curator.post(page, {"description": "Better words", "importance": "3", "trips": "99"})
+    curator.post(
+        page, {"description": "Better words", "importance": "3", "stop_after": "3", "trips": "99"}
+    )
     fresh = Suite.objects.get(pk=suite.pk)
     assert (fresh.description, fresh.importance, fresh.trips) == ("Better words", 3, 3)
 

@@ -71,6 +71,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
     found = crawl(
         client,
         *("/tour/", "/embed/board/", "/embed/chart/", "/embed/chart/?chart=value"),
+        *("/vote/", "/vote/?mode=usable", "/agreement/", f"{api}votes", f"{api}agreement"),
         *("/gallery/", "/value/", "/value/figure.json", "/new/", "/new/feed.atom", "/new/board/"),
         *("/", "/suites/", "/sitemap.xml", "/compare/", "/categories/", "/changelog/", "/submit/"),
         *(f"{api}{name}" for name in ("leaderboard", "models", "suites", "runs")),

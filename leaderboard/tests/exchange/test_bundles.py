@@ -312,6 +312,19 @@ def test_no_document_breaks_the_check(packed, data):
         assert list(verify(bundle))
 
 
+@pytest.mark.parametrize("letter", ["\0", "\ud800"])
+def test_a_text_that_no_database_takes_is_refused_before_anything_is_made_of_it(packed, letter):
+    with bundles.read(packed.numbers) as bundle:
+        document = json.loads(json.dumps(bundle.raw))
+    document["suite"]["definition"]["title"] += letter
+    path = rewritten(packed.numbers, {bundles.DOCUMENT: json.dumps(document).encode()})
+    with (
+        pytest.raises(bundles.BundleError, match="half of a character"),
+        bundles.read(path) as bundle,
+    ):
+        list(verify(bundle))
+
+
 # Importing
 
 
@@ -353,7 +366,9 @@ def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client
     def better(document: dict[str, Any]) -> None:
         document["chains"][0]["trips"][0]["scores"]["ssim"] *= 0.5
 
-    said = imported(altered(path, better), "--model", "liar")
+    with pytest.raises(CommandError, match="picture-0--flip, trip 1, digest: the line was altered"):
+        imported(altered(path, better), "--model", "liar")
+    said = imported(altered(path, better), "--model", "liar", "--anyway")
     assert "picture-0--flip, trip 1, digest" in said
     verified = Run.objects.filter(source=Run.Source.EXTERNAL).order_by("pk")
     assert list(verified.values_list("verified", flat=True)) == [None, False]
@@ -372,7 +387,7 @@ def test_a_strangers_calibration_is_never_taken(packed):
         for row in document["calibrations"]:
             row["blank"] *= 10
 
-    imported(altered(path, harsher, sealed=True))
+    imported(altered(path, harsher, sealed=True), "--anyway")
     assert Run.objects.get().verified is False
     assert max(Calibration.objects.values_list("blank", flat=True)) < 1
 

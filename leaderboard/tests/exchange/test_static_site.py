@@ -152,7 +152,7 @@ def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_p
         better, worse = row["better"]["retention"], row["worse"]["retention"]
         assert all(better[metric] > worse[metric] for metric in better)
     assert json.loads((out / "runs.json").read_text())[str(runs[0].pk)]["metrics"]
-    assert "no person was asked" in (out / "README.md").read_text()
+    assert "`preferences.jsonl` is by machine scores" in (out / "README.md").read_text()
 
 
 def test_what_is_not_public_is_not_exported(runs, tmp_path):

@@ -6,14 +6,17 @@ import hashlib
 import hmac
 import json
 import re
+import socket
 from datetime import timedelta
 
 import pytest
 from django.core import mail
 from django.utils import timezone
 
+from evaluation.http.addresses import Rules
 from evaluation.jobs import deliver
 from evaluation.testing.hostile_server import HostileServer, response
+from evaluation.testing.resolvers import resolver
 from leaderboard.models import (
     Delivery,
     EditingModel,
@@ -86,8 +89,9 @@ def test_followers_hear_once_of_their_model_and_of_no_other(suite, mailoutbox):
     assert [(to, "Followed" in subject) for to, subject in told] == [
         ("reader@example.org", True),
         ("suite@example.org", True),
-        ("suite@example.org", False),
     ]
+    assert "and 1 other change" in told[1][1]
+    assert any("Other is new" in m.body for m in mailoutbox)
     assert "/subscriptions/" in mailoutbox[0].body
     assert "List-Unsubscribe" in mailoutbox[0].extra_headers
 
@@ -213,11 +217,137 @@ def test_who_has_the_link_can_stop_it_and_the_address_is_forgotten(client, suite
     assert not Delivery.objects.exists()
 
 
-def test_one_address_cannot_be_flooded(client, suite):
-    form = {"way": "email", "address": "victim@example.org"}
-    for number in range(25):
+@pytest.mark.parametrize(
+    ("way", "address"),
+    [
+        ("email", "victim@example.org"),
+        ("email", "victim+{}@example.org"),
+        ("webhook", "https://127.0.0.1/?n={}"),
+    ],
+)
+def test_nobody_is_flooded_under_other_spellings_of_their_address(
+    client, suite, settings, way, address
+):
+    settings.ALLOW_LOCAL_ENDPOINTS = True
+    for number in range(6):
+        form = {"way": way, "address": address.format(number)}
         client.post("/subscribe/?suite=demo-v1", form, REMOTE_ADDR=f"192.0.2.{number}")
-    assert len(mail.outbox) == 20
+    assert Subscription.objects.count() == 3
+    assert len(mail.outbox) + Delivery.objects.count() == 3
+
+
+def test_a_new_leader_is_one_message_however_many_it_moves(suite):
+    for number in range(5):
+        make_run(f"Model {number}", suite, 2 + number)
+    refresh_ranks(suite)
+    follow(suite=suite)
+    make_run("Leader", suite, 30)
+    refresh_ranks(suite)
+    (message,) = Delivery.objects.all()
+    assert "Leader is new" in message.title
+
+
+def submitted(suite, name):
+    return Submission.objects.create(
+        name=name,
+        email="victim@example.org",
+        endpoint_url="https://lab.example/",
+        contract="openai-images",
+        suite=suite,
+    )
+
+
+def test_nobody_has_us_mail_their_own_words_to_others(
+    client, suite, django_capture_on_commit_callbacks
+):
+    """Neither as the name of a submission that is followed, nor as that of a new one."""
+    submission = submitted(suite, "Cheap watches at https://spam.example")
+    form = {"way": "email", "address": "victim@example.org"}
+    client.post(f"/subscribe/?submission={submission.token}", form)
+    with django_capture_on_commit_callbacks(execute=True):
+        notify_submitter(submission)
+    assert len(mail.outbox) == 2
+    for sent in mail.outbox:
+        assert "spam" not in f"{sent.subject}{sent.body}"
+    submission.state = Submission.State.APPROVED
+    with django_capture_on_commit_callbacks(execute=True):
+        notify_submitter(submission)
+    assert "Cheap watches" in mail.outbox[-1].subject
+
+
+def test_a_message_that_breaks_us_is_counted_and_holds_up_no_other(suite, monkeypatch, mailoutbox):
+    broken = follow(suite=suite, address="broken@example.org")
+    make_run("A", suite, 4)
+    follow(suite=suite)
+    refresh_ranks(suite)
+    real = sending._mail
+
+    def mail_or_break(delivery):
+        if delivery.subscription_id == broken.pk:
+            raise ValueError("no such header")
+        return real(delivery)
+
+    monkeypatch.setattr(sending, "_mail", mail_or_break)
+    for _ in range(10):
+        send_all()
+    assert len(mailoutbox) == 1
+    broken.refresh_from_db()
+    assert broken.ended_at
+    assert broken.deliveries.get().attempts == 1 + len(sending.WAITS)
+
+
+def test_a_message_that_kills_its_worker_is_given_up(suite, monkeypatch):
+    killer = follow(suite=suite)
+    make_run("A", suite, 4)
+    refresh_ranks(suite)
+
+    def die(delivery):
+        raise SystemExit
+
+    monkeypatch.setattr(sending, "_mail", die)
+    for _ in range(1 + len(sending.WAITS)):
+        with pytest.raises(SystemExit):
+            send_all()
+    send_all()
+    killer.refresh_from_db()
+    assert killer.ended_at
+
+
+def test_slow_webhooks_leave_the_queue_to_others_after_a_while(suite, monkeypatch):
+    make_run("A", suite, 4)
+    for number in range(4):
+        follow("webhook", f"https://h{number}.example/", suite=suite)
+    refresh_ranks(suite)
+    now, enqueued = [0.0], []
+    monkeypatch.setattr(sending.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sending.queue, "enqueue", lambda *args: enqueued.append(args))
+
+    def slowly(delivery):
+        now[0] += 20
+        return "too late"
+
+    monkeypatch.setattr(sending, "_post", slowly)
+    send_all()
+    assert Delivery.objects.filter(attempts=1).count() == 2
+    assert enqueued == [(0, "deliver", "probes")]
+
+
+def unknown_name(*_):
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_a_webhooks_page_does_not_tell_what_our_name_server_knows(client, suite, monkeypatch):
+    """Its owner may point a name of theirs at one of ours, and read here what came of it."""
+    make_run("A", suite, 4)
+    told = set()
+    for lookup in (unknown_name, resolver("10.0.0.5")):
+        follower = follow("webhook", "https://hook.example/", suite=suite)
+        rules = Rules(resolver=lookup)
+        monkeypatch.setattr(sending.endpoints, "rules", lambda rules=rules: rules)
+        message = Delivery.objects.create(subscription=follower, key="x", title="x", url="/")
+        sending.deliver(message)
+        told.add(message.error)
+    assert len(told) == 1
 
 
 def test_a_site_without_mail_offers_webhooks_alone(client, suite, settings):

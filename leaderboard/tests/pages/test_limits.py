@@ -21,6 +21,8 @@ CHEAP = {
         "suites",
         "suite_latest",
         "suite",
+        "experiment_file",
+        "experiment_table",
         "suite_file",
     ),
     *(
@@ -30,9 +32,13 @@ CHEAP = {
         "embargo",
         "uploaded_chain",
         "uploaded_chain_state",
+        "brought_run",
+        "brought_run_state",
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
-    *("robots", "sitemap", "board_then", "subscription"),
+    *("robots", "sitemap", "subscription"),
+    # Two queries for each ticket, and of those a session has ten; a rater's are counted.
+    *("vote", "vote_answer", "vote_picture", "vote_done", "study", "study_session"),
 }
 
 
@@ -44,7 +50,7 @@ def test_every_address_is_kept_limited_or_cheap():
     unknown = named.keys() - kept - visitors.LIMITS.keys() - CHEAP
     assert not unknown, f"say what {unknown} costs: keep it, limit it or list it as cheap"
     assert not CHEAP & visitors.LIMITS.keys()
-    assert visitors.LIMITS.keys() - named.keys() == {"api-token"}
+    assert visitors.LIMITS.keys() - named.keys() == {"api-token", "page"}
 
 
 @pytest.fixture
@@ -56,13 +62,18 @@ def addresses():
     return {
         "submit": ("post", reverse("submit")),
         "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
+        "vote_session": ("vote", reverse("vote_session")),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
+        "bring_run": ("post", reverse("bring_run")),
+        "withdraw_brought_run": None,  # needs a brought run: test_brought_runs has it
         "compare": ("get", reverse("compare") + "?models=first,second"),
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
         "run_scores": ("get", reverse("run_scores", args=[run.pk, "csv"])),
         "suite_scores": ("get", reverse("suite_scores", args=[suite.slug, suite.version])),
+        "board_then": ("get", reverse("board_then")),
+        "page": ("get", reverse("board") + "?sort=nothing"),
         "jpeg": ("get", reverse("jpeg", args=[stored.pk if stored else "0" * 64, 50])),
         "submission_act": None,  # needs a submission: tests/submissions has it
         "api-token": None,  # tests/api has it
@@ -76,8 +87,14 @@ def test_each_limit_holds(client, addresses, monkeypatch):
         if request is None:
             continue
         method, address = request
-        send = getattr(client, method)
-        first, second = send(address), send(address)
+        if method == "vote":
+            first, second = (
+                client.post(address, '{"kind": "pair"}', content_type="application/json")
+                for _ in range(2)
+            )
+        else:
+            send = getattr(client, method)
+            first, second = send(address), send(address)
         assert first.status_code != 429, name
         assert second.status_code == 429 or (name == "jpeg" and first.status_code == 200), name
         if second.status_code == 429:
@@ -103,3 +120,40 @@ def test_pages_do_not_push_counters_out(client, monkeypatch):
     for number in range(1_000):
         cache.set(f"page {number}", b"x")
     assert client.post(reverse("submit_preview")).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("address", "cookie"),
+    [
+        ("/board.png?sort=nothing{}", None),
+        ("/models/first/card.png?suite=x{}", None),
+        ("/gallery/?page=x{}", None),
+        ("/?q=search{}", None),
+        ("/", "messages"),
+        ("/", "sessionid"),
+    ],
+)
+def test_pages_that_nobody_keeps_are_made_so_often_and_no_more(
+    client, addresses, monkeypatch, address, cookie
+):
+    """Addresses without end, and cookies that ask for a page of one's own."""
+    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"page": "3/h"})
+    if cookie:
+        client.cookies[cookie] = "made-up"
+    found = [client.get(address.format(number)).status_code for number in range(5)]
+    assert found == [200, 200, 200, 429, 429]
+    client.cookies.clear()
+    kept = client.get("/", REMOTE_ADDR="192.0.2.7")  # others are served,
+    assert kept.status_code == 200
+    assert client.get("/").status_code == 200  # and what is kept is for all
+
+
+def test_the_sites_own_requests_are_not_counted_and_no_header_passes_for_one(
+    client, addresses, monkeypatch
+):
+    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"page": "1/h"})
+    own = [client.get(f"/?q={n}", **{visitors.OWN_REQUEST: True}).status_code for n in range(3)]
+    assert own == [200, 200, 200]
+    header = {"convergebench.own-request": "1", "convergebench-own-request": "1"}
+    theirs = [client.get(f"/?q={n}", headers=header).status_code for n in range(3, 6)]
+    assert theirs == [200, 429, 429]

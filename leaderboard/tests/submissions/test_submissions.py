@@ -394,6 +394,10 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
     assert client.get(tested).status_code == 404  # the result, and nothing else
     for address in (finished.get_absolute_url(), trip.restored.thumbnail_url):
         assert client.get(address).status_code == 404
+    type(finished).objects.filter(pk=finished.pk).update(withdrawn_at=timezone.now())
+    assert client.get(shared).status_code == client.get(theirs).status_code == 404
+    type(finished).objects.filter(pk=finished.pk).update(withdrawn_at=None)
+    assert client.get(shared).status_code == client.get(theirs).status_code == 200
     client.post(act, {"act": "unshare"})
     assert client.get(shared).status_code == client.get(theirs).status_code == 404
     client.post(act, {"act": "share"})
@@ -540,8 +544,8 @@ def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
     jobs.probe(Submission.objects.get().pk)
     subjects = [message.subject for message in mail.outbox]
     assert subjects == [
-        "ConvergeBench: Fine Editor 2: Testing the endpoint",
-        "ConvergeBench: Fine Editor 2: Waiting for review",
+        "ConvergeBench: your submission: Testing the endpoint",
+        "ConvergeBench: your submission: Waiting for review",
     ]
     assert all(CANARY not in message.body for message in mail.outbox)
 
@@ -567,7 +571,7 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     actions.test_again(Submission.objects.get())
     jobs.probe(submission.pk)
     assert [message.subject for message in mail.outbox[told:]] == [
-        "ConvergeBench: Fine Editor 2: The test failed"
+        "ConvergeBench: your submission: The test failed"
     ]
 
 

@@ -28,6 +28,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     found = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
     runs = (
         Run.objects.public()
+        .as_the_suite_says()
         .filter(editing_model=found)
         .select_related("suite")
         .defer("provenance", "suite__definition")

@@ -23,7 +23,9 @@ from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_network, limited
 
 Way = Subscription.Way
-PER_DAY = 20
+#: Subscriptions a day of one network, and to one mailbox or host: it is written to before
+#: anybody there agreed.
+PER_DAY, PER_ADDRESS = 20, 3
 
 
 class SubscribeForm(forms.Form):
@@ -31,7 +33,8 @@ class SubscribeForm(forms.Form):
     address = forms.CharField(
         max_length=2000,
         label="Mail address, or the webhook’s address",
-        help_text="A mail address gets one mail to confirm. A webhook gets signed POST requests.",
+        help_text="A mail address gets one mail to confirm. A webhook is an address of yours that "
+        "gets a signed POST request for each message.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -40,7 +43,12 @@ class SubscribeForm(forms.Form):
             way = self.fields["way"]
             assert isinstance(way, forms.ChoiceField)  # noqa: S101
             way.choices = [(Way.WEBHOOK.value, Way.WEBHOOK.label)]
-            way.help_text = "This site sends no mail."
+            way.initial, way.widget = Way.WEBHOOK.value, forms.HiddenInput()
+            self.fields["address"].label = "The webhook’s address"
+            self.fields["address"].help_text = (
+                "This site sends no mail. A webhook is an address of yours that gets a signed POST "
+                "request for each message."
+            )
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}
@@ -65,12 +73,12 @@ def subscribe(request: HttpRequest) -> HttpResponse:
     form = SubscribeForm(request.POST)
     if not form.is_valid():
         return _form(request, subject, form)
+    network = {"network": client_network(request) or "unknown"}
     # By address too: nobody is written to more often, whoever asks.
-    used = {
-        "network": client_network(request) or "unknown",
-        "address": form.cleaned_data["address"],
-    }
-    if Use.objects.take("subscribe", used, PER_DAY):
+    address = {"address": mailbox_or_host(form.cleaned_data["address"])}
+    if Use.objects.take("subscribe", network, PER_DAY) or Use.objects.take(
+        "subscribe to", address, PER_ADDRESS
+    ):
         form.add_error(None, "Too many subscriptions today; please come back tomorrow.")
         return _form(request, subject, form)
     with transaction.atomic():
@@ -100,8 +108,17 @@ def subscription(request: HttpRequest, token: str) -> HttpResponse:
     last = found.deliveries.order_by("-pk")[:5]
     context = {"subscription": found, "deliveries": last, "secret": found.secret.reveal()}
     response = render(request, "leaderboard/subscription.html", context)
-    response["Referrer-Policy"] = "no-referrer"
+    # Not "no-referrer": browsers would then send the forms on the page without an origin.
+    response["Referrer-Policy"] = "same-origin"
     return response
+
+
+def mailbox_or_host(address: str) -> str:
+    """Whom the address reaches: other tags of a mailbox, or other paths of a host, are the same."""
+    if host := endpoints.host_of(address):
+        return host
+    name, _, domain = address.rpartition("@")
+    return f"{name.partition('+')[0]}@{domain}"
 
 
 def _subject(request: HttpRequest) -> dict[str, Any]:
@@ -121,5 +138,5 @@ def _subject(request: HttpRequest) -> dict[str, Any]:
 
 def _form(request: HttpRequest, subject: dict[str, Any], form: SubscribeForm) -> HttpResponse:
     (name,) = subject.values()
-    context = {"form": form, "subject": name}
+    context = {"form": form, "subject": name, "mails": bool(settings.EMAIL_URL)}
     return render(request, "leaderboard/subscribe.html", context)

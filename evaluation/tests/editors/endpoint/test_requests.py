@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from evaluation.editors import load_editor
+from evaluation.editors.base import Beside, EditSettings
 from evaluation.editors.contracts import CONTRACTS, as_curl
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
@@ -344,3 +345,23 @@ def test_the_curl_line_sends_exactly_the_request_of_an_edit(
         assert mine == theirs
     else:
         assert ours.json() == curls.json()
+
+
+def test_an_arms_temperature_and_size_reach_the_endpoint_and_a_conversation_does_not(
+    server: HostileServer,
+) -> None:
+    server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
+    editor = endpoint(server, extra={"steps": 4})
+    beside = Beside(settings=EditSettings(temperature=0.4, size="1K"))
+    editor.send(PICTURE, "Add a hat.", 5, beside)
+    sent = form(server.received[0])
+    assert (sent["temperature"], sent["steps"]) == ("0.4", "4")
+    width, height = (int(side) for side in sent["size"].split("x"))
+    assert width * height == pytest.approx(1024**2, rel=0.01)
+    assert editor.extra == {"steps": 4}
+    with pytest.raises(EditorError, match="keeps no conversation"):
+        editor.send(PICTURE, "Add a hat.", 5, Beside(settings=EditSettings(history=())))
+    fixed = endpoint(server, size="512x512")
+    with pytest.raises(EditorError, match="cannot be asked for a size of 1K"):
+        fixed.send(PICTURE, "Add a hat.", 5, beside)
+    assert len(server.received) == 1

@@ -1,0 +1,1 @@
+"""What visitors bring: chains to be scored, and runs to be recomputed."""

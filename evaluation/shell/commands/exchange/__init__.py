@@ -1,0 +1,1 @@
+"""Commands that hand a run on, and check what others hand on."""

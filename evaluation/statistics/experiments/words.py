@@ -1,0 +1,121 @@
+"""What the numbers of an experiment say, in words: the same on its page and in its report.
+
+They take `to_dict`'s numbers, so that pages need nothing but what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Below it, a rank test says that arms differ.
+SIGNIFICANT = 0.05
+#: Pairs of arms that a sentence names.
+MOST_NAMED = 3
+
+
+def finding(numbers: Mapping[str, Any]) -> str:
+    """What was found, in a sentence."""
+    if not numbers["enough"]:
+        return (
+            f"{numbers['pictures']} pictures and {numbers['pairs']} pairs are too few to tell "
+            "arms apart: these are differences without an interval."
+        )
+    sure = [effect for effect in numbers["effects"] if effect["sure"]]
+    base = numbers["baseline"]
+    if not sure:
+        widest = max(effect["high"] - effect["difference"] for effect in numbers["effects"][1:])
+        return (
+            f"No arm can be told from {base}: any effect is smaller than what {numbers['cases']} "
+            f"cases show (± {widest:.1f} usable trips)."
+        )
+    said = [f"{e['arm']} ({difference(e)})" for e in sure]
+    others = len(numbers["effects"]) - 1 - len(sure)
+    rest = f"; the other{'' if others == 1 else 's'} cannot be told from it" if others else ""
+    return f"Beside {base}, usable trips differ with {_listed(said)}{rest}."
+
+
+def difference(effect: Mapping[str, Any]) -> str:
+    """ "-2.1 trips, 95 % -3.0 to -1.2"; without an interval the number alone."""
+    text = f"{signed(effect['difference'])} trips"
+    if effect["low"] is None or effect["high"] is None:
+        return text
+    return f"{text}, 95 % {signed(effect['low'])} to {signed(effect['high'])}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With its sign, a true minus, and no sign for zero."""
+    rounded = round(value, digits) + 0.0
+    if not rounded:
+        return f"{0:.{digits}f}"
+    return f"{'+' if rounded > 0 else '−'}{abs(rounded):.{digits}f}"
+
+
+def rank_words(ranks: Mapping[str, Any]) -> str:
+    """What the rank test says of the arms as a whole."""
+    if ranks["p"] is None:
+        return "There are too few cases for a rank test."
+    differ = ranks["p"] < SIGNIFICANT
+    verdict = "the arms differ" if differ else "no sign that the arms differ"
+    if ranks["test"] == "signed-rank":
+        return f"Wilcoxon's signed-rank test over {ranks['cases']} cases: {verdict} ({p_value(ranks['p'])})."
+    freedom = len(ranks["mean_ranks"]) - 1
+    return (
+        f"Friedman's test over {ranks['cases']} cases: {verdict} "
+        f"(χ² = {ranks['statistic']:.1f} with {freedom} degrees of freedom, {p_value(ranks['p'])})."
+    )
+
+
+def pair_words(ranks: Mapping[str, Any]) -> str:
+    """Which two arms the post-hoc tells apart; empty where it is not asked."""
+    if ranks["test"] != "friedman" or ranks["p"] is None:
+        return ""
+    if ranks["p"] >= SIGNIFICANT:
+        return "So no two of them are compared by ranks."
+    apart = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
+    if not apart:
+        return "Yet no two of them are told apart by signed ranks after Holm's correction."
+    count = f"{len(apart)} of {len(ranks['pairs'])} pairs"
+    apart.sort(key=lambda pair: pair["p"])
+    said = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]
+    named = "" if len(apart) <= MOST_NAMED else "the surest "
+    return f"Signed ranks tell {count} apart after Holm's correction: {named}{_listed(said)}."
+
+
+def p_value(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which category minds most and which least; empty where there is but one."""
+    if len(rows) < 2:
+        return ""
+    ordered = sorted(rows, key=lambda row: -row["range"])
+    most, least = ordered[0], ordered[-1]
+    return (
+        f"Most of all {most['category']}: {most['range']:.1f} usable trips between "
+        f"{most['best']} and {most['worst']}; least of all {least['category']}: "
+        f"{least['range']:.1f}."
+    )
+
+
+def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
+    """How much luck there is in one chain, over all arms."""
+    known = [row for row in reruns.values() if row["rerun"] is not None]
+    if not known:
+        return "Every case was played once, so nothing is known of reruns: give the experiment repeats."
+    spread = sum(row["rerun"] for row in known) / len(known)
+    shares = [row["icc"] for row in known if row["icc"] is not None]
+    explained = (
+        f" The case explains {100 * sum(shares) / len(shares):.0f} % of the variance of chains."
+        if shares
+        else ""
+    )
+    return (
+        f"The same case played again by the same arm lasts {spread:.2f} usable trips more or less "
+        f"(standard deviation, {known[0]['repeats']} repeats).{explained}"
+    )
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

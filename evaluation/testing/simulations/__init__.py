@@ -1,0 +1,1 @@
+"""Boards and experiments whose truth is known."""

@@ -1,0 +1,112 @@
+"""Experiments with a known truth: is a planted effect found, and nothing where none was planted?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.statistics.covariance import Design
+from evaluation.statistics.events import ChainResult
+from evaluation.statistics.experiments.numbers import ExperimentNumbers, experiment_numbers
+from evaluation.statistics.power import Lifetimes
+from evaluation.testing.chains import halving
+
+#: The method's limit: experiments without an effect that claim one.
+FALSE_POSITIVES = 0.05
+ARMS = ("plain", "short", "long", "colloquial")
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Shares of simulated experiments.
+
+    `exact`: the arms found are just those planted. `false`: an arm was found that was not
+    planted. `friedman`: the rank test says that the arms differ. `covered`: the interval of the
+    planted arm's effect holds the true one.
+    """
+
+    exact: float
+    false: float
+    friedman: float
+    covered: float | None
+
+
+def drawn(
+    design: Design,
+    trips: int,
+    lifetimes: Lifetimes,
+    random: np.random.Generator,
+    planted: Mapping[str, float],
+    repeats: int = 1,
+) -> dict[str, list[ChainResult]]:
+    """The chains of one experiment; `planted` = by what an arm's lifetimes are multiplied."""
+    by_arm = lifetimes.drawn(design, random, len(ARMS))[:, 0]
+    luck = np.exp(random.normal(0, lifetimes.chain, (len(design.cases), len(ARMS), repeats)))
+    return {
+        arm: [
+            halving(
+                float(by_arm[row, column] * luck[row, column, repeat] * planted.get(arm, 1.0)),
+                trips,
+                **case._asdict(),
+                repeat=repeat,
+            )
+            for row, case in enumerate(design.cases)
+            for repeat in range(repeats)
+        ]
+        for column, arm in enumerate(ARMS)
+    }
+
+
+def simulate(
+    design: Design,
+    trips: int,
+    lifetimes: Lifetimes,
+    experiments: int,
+    planted: Mapping[str, float] | None = None,
+    *,
+    repeats: int = 1,
+    seed: int = 0,
+) -> Simulation:
+    """What so many experiments claim."""
+    random, planted = np.random.default_rng(seed), planted or {}
+    found: list[ExperimentNumbers] = [
+        experiment_numbers(
+            drawn(design, trips, lifetimes, random, planted, repeats), trips, seed=number
+        )
+        for number in range(experiments)
+    ]
+    claimed = [{effect.arm for effect in numbers.found} for numbers in found]
+    covered = None
+    if planted:
+        truth = {arm: _true(trips, lifetimes, factor) for arm, factor in planted.items()}
+        within = [
+            effect.low <= truth[effect.arm] <= effect.high
+            for numbers in found
+            for effect in numbers.effects
+            if effect.arm in truth and effect.low is not None and effect.high is not None
+        ]
+        covered = float(np.mean(within)) if within else None
+    return Simulation(
+        exact=float(np.mean([arms == set(planted) for arms in claimed])),
+        false=float(np.mean([bool(arms - set(planted)) for arms in claimed])),
+        friedman=float(np.mean([numbers.ranks.significant for numbers in found])),
+        covered=covered,
+    )
+
+
+def _true(trips: int, lifetimes: Lifetimes, factor: float, cases: int = 200_000) -> float:
+    """The effect of a factor over all pictures and pairs, by a large draw."""
+    random = np.random.default_rng(1)
+    parts = ("picture", "pair", "own_picture", "own_pair", "chain", "chain")
+    spread = np.sqrt(sum(getattr(lifetimes, part) ** 2 for part in parts))
+    times = lifetimes.median * np.exp(random.normal(0, spread, cases))
+    return float(np.mean(_crossing(times * factor, trips) - _crossing(times, trips)))
+
+
+def _crossing(times: np.ndarray, trips: int) -> np.ndarray:
+    """Where the line between two trips of a chain that halves after `times` meets one half."""
+    after = np.ceil(times)
+    high, low = 0.5 ** ((after - 1) / times), 0.5 ** (after / times)
+    return np.asarray(np.minimum(after - 1 + (high - 0.5) / (high - low), trips))

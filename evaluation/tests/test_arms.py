@@ -1,0 +1,301 @@
+"""Arms: what they set, what they refuse, and that a chain goes on in its own arm."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.arms import CODES, CONVERSATION, DEFAULT, Arm, ArmError, Worded
+from evaluation.content import catalog
+from evaluation.content.suites import EditPair
+from evaluation.editors import load_editor
+from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.experiment_file import ExperimentError, ExperimentFile, worded
+from evaluation.images import Picture, clean_wire
+from evaluation.round_trips import Position, history, round_trips
+from evaluation.run_secret import chain_seeds
+
+PAIR = next(pair for pair in catalog.edit_pairs() if pair.slug == "glasses")
+
+
+def noisy(size: int = 48, seed: int = 0) -> Picture:
+    random = np.random.default_rng(seed)
+    image = Image.radial_gradient("L").resize((size, size)).convert("RGB")
+    values = np.asarray(image, dtype=float) + random.normal(0, 12, (size, size, 3))
+    return Picture.from_image(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)))
+
+
+def test_the_default_arm_is_empty_and_every_other_is_told_apart_and_read_again():
+    arms = [
+        DEFAULT,
+        Arm(wording="long"),
+        Arm(fidelity=True),
+        Arm(also="Remove any noise."),
+        Arm(seeds="fixed"),
+        Arm(temperature=0.0),
+        Arm(sizes=("1K",)),
+        Arm(sizes=("1K", "2K", "4K")),
+        Arm(session=CONVERSATION),
+        Arm(cleanup="denoise"),
+        Arm(repeats=3),
+    ]
+    assert DEFAULT.is_default
+    assert DEFAULT.to_dict() == {}
+    assert DEFAULT.digest == ""
+    assert len({arm.digest for arm in arms}) == len(arms)
+    for arm in arms:
+        assert Arm.from_dict(arm.to_dict()) == arm
+    assert str(Arm(wording="short", fidelity=True, temperature=0.4)) == (
+        "short wording, keep the rest; temperature 0.4"
+    )
+
+
+def test_the_letters_of_the_restoration_study_name_wordings():
+    assert {code: Arm.from_dict({"wording": code}) for code in ("S", "SF", "L", "LF")} == {
+        "S": Arm(wording="short"),
+        "SF": Arm(wording="short", fidelity=True),
+        "L": Arm(wording="long"),
+        "LF": Arm(wording="long", fidelity=True),
+    }
+    assert len(CODES) == 8
+
+
+def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
+    said = {wording.name: (wording.forward, wording.backward) for wording in PAIR.wordings}
+    for name, fidelity in CODES.values():
+        arm = Arm(wording=name, fidelity=fidelity).settled([PAIR])
+        words = said[f"{name}, keep the rest" if fidelity else name]
+        assert arm.prompts_of("glasses", PAIR.forward, PAIR.backward) == words
+    assert DEFAULT.settled([PAIR]) == DEFAULT
+    also = Arm(also="Remove any noise.").settled([PAIR]).prompts["glasses"]
+    assert also[0] == f"{PAIR.forward} Remove any noise."
+    assert load_editor("oracle").understood(also[0], 0) == load_editor("oracle").understood(
+        PAIR.forward, 0
+    )
+    for suite in catalog.suites():
+        if suite.slug == "shapes":
+            with pytest.raises(ArmError, match="is a chain shape, which has one wording"):
+                Arm(wording="long").settled(worded(suite.pairs))
+        else:
+            Arm(wording="long").settled(worded(suite.pairs))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": 3}, "temperature is 3; it is a number from 0 to 2"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"temperature": True}, "temperature is True"),
+        ({"size": "8K"}, "size is '8K', not one of 512, 1K, 2K, 4K"),
+        ({"size": {"a": 1}}, "size is"),
+        ({"size": ["1K"] * 9}, "at most 8 sizes"),
+        ({"seeds": "mine"}, "seeds is 'mine', not one of per-edit, fixed, none"),
+        ({"session": "chat"}, "session is 'chat'"),
+        ({"cleanup": "sharpen"}, "cleanup is 'sharpen', not one of denoise"),
+        ({"also": "a" * 301}, "at most 300"),
+        ({"fidelity": "yes"}, "fidelity is yes or no"),
+        ({"wording": "Ω"}, "wording is the name of a wording"),
+        ({"wording": 3}, "wording is the name of a wording"),
+        ({"colour": 1}, "there is no setting colour; there are also, cleanup"),
+        ({"prompts": {"a": ["only one"]}}, "prompts of a"),
+        ({"prompts": 4}, "prompts names"),
+        ({"repeats": 99}, "repeats is 99"),
+        ({"repeats": 1.5}, "a whole number"),
+        ([], "an arm is a list of settings"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_name(settings, words):
+    with pytest.raises(ArmError, match=re.escape(words)):
+        Arm.from_dict(settings)
+
+
+def test_a_pair_without_the_wording_is_named():
+    with pytest.raises(ArmError, match="the pair hat has no long wording"):
+        Arm(wording="long").settled([Worded("hat", "Add a hat.", "Remove the hat.")])
+
+
+def test_seeds_are_fixed_drawn_for_each_edit_or_not_sent():
+    edits = [(n, d) for n in (1, 2) for d in ("forward", "backward")]
+    each, fixed, none = (
+        [chain_seeds("s", "case", 0, mode)(*edit) for edit in edits]
+        for mode in ("per-edit", "fixed", "none")
+    )
+    assert len(set(each)) == 4
+    assert len(set(fixed)) == 1
+    assert fixed[0] != chain_seeds("s", "case", 1, "fixed")(1, "forward")
+    assert none == [None] * 4
+
+
+class Listening(Editor):
+    """Mirrors pictures, and remembers what it was asked with."""
+
+    takes_temperature = takes_history = True
+
+    def __init__(self):
+        self.heard = []
+
+    @property
+    def tiers(self):
+        return ("512", "1K")
+
+    def send(self, picture, prompt, seed=None, beside=None):
+        self.heard.append((picture, prompt, seed, beside or Beside()))
+        return super().send(picture, prompt, seed, beside)
+
+    def edit(self, picture, prompt, seed=None):
+        return Answer(Picture.from_image(picture.image.transpose(0)), 0.0)
+
+    def edit_so(self, picture, prompt, seed, settings):
+        return self.edit(picture, prompt, seed)
+
+
+MIRROR = EditPair("mirror", "geometry", "Mirror it.", "Mirror it back.", "none")
+
+
+def played(arm, start, trips=3):
+    editor = Listening()
+    halves = round_trips(
+        editor.send,
+        start,
+        MIRROR,
+        trips=trips,
+        seed=chain_seeds("secret", "case", 0, arm.seeds),
+        arm=arm,
+    )
+    return editor, list(halves)
+
+
+def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
+    editor, _ = played(Arm(sizes=("1K", "512"), temperature=0.4), Position(noisy()))
+    settings = [beside.settings for *_, beside in editor.heard]
+    assert [s.size for s in settings] == ["1K", "1K", "512", "512", "1K", "1K"]
+    assert {s.temperature for s in settings} == {0.4}
+    assert {s.history for s in settings} == {None}
+
+
+def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
+    arm, source = Arm(session=CONVERSATION), noisy()
+    editor, halves = played(arm, Position(source))
+    lengths = [len(beside.settings.history) for *_, beside in editor.heard]
+    assert lengths == [0, 1, 2, 3, 4, 5]
+    last = editor.heard[-1][3].settings.history
+    assert [turn.prompt for turn in last] == ["Mirror it.", "Mirror it back."] * 2 + ["Mirror it."]
+    assert [turn.sent is None for turn in last] == [False, True, True, True, True]
+    assert last[0].answer.data == clean_wire(halves[0].answer.picture).data
+    answers = [half.answer.picture for half in halves[:3]]
+    said = history(source, answers, MIRROR, arm)
+    again, rest = played(arm, Position(answers[-1], 2, (answers[-2],), said))
+    assert [beside.settings.history for *_, beside in again.heard] == [
+        beside.settings.history for *_, beside in editor.heard[3:]
+    ]
+    assert [h.answer.picture.sha256 for h in rest] == [h.answer.picture.sha256 for h in halves[3:]]
+
+
+def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
+    arm = Arm(cleanup="denoise").settled([])
+    assert "OpenCV" in arm.cleanup_version
+    source = noisy()
+    editor, halves = played(arm, Position(source), trips=2)
+    sent = [picture for picture, *_ in editor.heard]
+    assert sent[0] is source
+    assert sent[1] is halves[0].answer.picture
+    cleaned = arm.cleaned(halves[1].answer.picture)
+    assert sent[2].sha256 == cleaned.sha256 != halves[1].answer.picture.sha256
+    assert np.std(np.diff(np.asarray(cleaned.image, dtype=float), axis=0)) < np.std(
+        np.diff(np.asarray(halves[1].answer.picture.image, dtype=float), axis=0)
+    )
+    # What an exact inverse is given is what the trip was begun with.
+    assert editor.heard[3][3].before.sha256 == cleaned.sha256
+    other = dataclasses.replace(arm, cleanup_version="another")
+    with pytest.raises(ArmError, match="begun with another, but here is non-local means"):
+        other.cleaned(source)
+
+
+def test_an_editor_says_what_of_an_arm_it_cannot_do():
+    arm = Arm(temperature=1.0, sizes=("1K", "2K"), session=CONVERSATION)
+    assert len(arm.unable(load_editor("jpeg"))) == 2
+    assert arm.unable(Listening()) == [
+        "Listening cannot be asked for a size of 2K: it has only 512, 1K"
+    ]
+    assert DEFAULT.unable(load_editor("jpeg")) == []
+
+
+def test_the_misreader_does_nothing_of_a_long_prompt_and_else_what_noise_does():
+    misreader, noise = load_editor("misreader", sigma=4.0, words=6), load_editor("noise", sigma=4.0)
+    picture = clean_wire(noisy())
+    short = "Mirror the image horizontally, left to right."
+    long = f"{short} Take care that nothing else in it is touched."
+    assert misreader.edit(picture, "Flip it horizontally.", 7).picture.sha256 == (
+        noise.edit(picture, "Flip it horizontally.", 7).picture.sha256
+    )
+    answer = misreader.edit(picture, long, 7)
+    assert answer.notes["understood"] == "keep"
+    apart = np.asarray(answer.picture.image, dtype=float) - np.asarray(picture.image)
+    assert np.abs(apart).mean() < 8
+    half = load_editor("misreader", sigma=4.0, words=6, share=0.5)
+    read = [half.edit(picture, long, seed).notes["understood"] for seed in range(200)]
+    assert 70 < read.count("keep") < 130
+
+
+FILE = """\
+title: Does the wording matter?
+suite: smoke
+models: misreader
+repeats: 2
+arms:
+  plain:
+  LF: {wording: LF, temperature: 0.4}
+"""
+
+
+def test_an_experiment_is_read_from_its_file(tmp_path):
+    path = tmp_path / "My wording.yaml"
+    path.write_text(FILE)
+    file = ExperimentFile.read(path)
+    assert (file.slug, file.suite, file.models) == ("my-wording", "smoke", ("misreader",))
+    assert file.arms == {
+        "plain": Arm(repeats=2),
+        "LF": Arm(wording="long", fidelity=True, temperature=0.4, repeats=2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("title: Does the wording matter?", "title: ''"), "title is a text"),
+        (("suite: smoke", "suit: smoke"), "there is no field suit"),
+        (("models: misreader", "models: []"), "models is a list of 1 to 12"),
+        (("models: misreader", "models: [a, a]"), "models names one twice"),
+        (("repeats: 2", "repeats: 0"), "repeats is a whole number from 1 to 20"),
+        (("repeats: 2", "repeats: yes"), "repeats is a whole number"),
+        (("  plain:\n", ""), "arms names 2 to 12 arms"),
+        (("plain:", "../plain:"), "take letters, digits"),
+        (("LF: {", "LF: {colour: 1, "), "arm LF: there is no setting colour"),
+        (("LF: {", "LF: {repeats: 3, "), "arm LF: repeats are for all arms"),
+        (("wording: LF, temperature: 0.4", ""), "the arms plain and LF are the same"),
+        (("  plain:", "  plain: &a {}\n  b: *a"), "references"),
+        (("title:", "title: x\ntitle:"), "'title' stands twice"),
+        (("title: Does", "- title: Does"), "not YAML"),
+        (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "not YAML"),
+    ],
+)
+def test_a_file_that_does_not_fit_says_where(change, words):
+    with pytest.raises(ExperimentError) as caught:
+        ExperimentFile.parse(FILE.replace(*change), "wording")
+    assert words in str(caught.value)
+
+
+def test_a_file_of_nonsense_is_refused_in_words(tmp_path):
+    for text in ("[" * 1_500, "a: " * 50, "\x00", "7", ""):
+        with pytest.raises(ExperimentError):
+            ExperimentFile.parse(text, "x")
+    large = tmp_path / "large.yaml"
+    large.write_text("#" * 200_000)
+    with pytest.raises(ExperimentError, match="larger than"):
+        ExperimentFile.read(large)
+    with pytest.raises(ExperimentError, match="No such file"):
+        ExperimentFile.read(tmp_path / "none.yaml")

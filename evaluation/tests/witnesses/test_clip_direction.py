@@ -1,0 +1,61 @@
+"""CLIP's direction is heard where somebody supplies CLIP, and says why it is not where nobody does."""
+
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.witnesses import TripToJudge
+from evaluation.witnesses.clip_direction import TOWARDS, ClipDirection
+from evaluation.witnesses.panel import Panel
+
+WORDS = {"source_text": "a man", "target_text": "a man with a hat"}
+HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat", **WORDS)
+BARE, HATTED = (Picture.from_image(Image.new("RGB", (32, 32), c)) for c in ("grey", "red"))
+
+
+def looked(there, back, pair=HAT, returned=BARE):
+    """What it says where the pictures moved so far along the words, there and back."""
+    asked = []
+
+    def direction(before, after, one, other):
+        asked.append((one, other))
+        return back if len(asked) > 1 else there
+
+    witness = ClipDirection()
+    witness.share({"clip": SimpleNamespace(direction=direction)})
+    found = witness.look(TripToJudge(BARE, BARE, HATTED, returned, pair))
+    return found, asked
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "made", "undone"),
+    [
+        (TOWARDS, TOWARDS, True, True),
+        (0.3, 0.0, True, False),
+        (TOWARDS - 0.01, 0.3, False, None),  # nothing was made that could be undone
+        (None, None, False, None),  # the picture did not move at all
+        (-0.4, 0.2, False, None),
+    ],
+)
+def test_an_edit_is_made_and_undone_where_pictures_move_as_the_words_do(there, back, made, undone):
+    found, asked = looked(there, back)
+    assert (found.made, found.undone, found.gates) == (made, undone, False)
+    assert asked[0] == ("a man", "a man with a hat")
+    assert asked[1:] == ([("a man with a hat", "a man")] if made else [])
+
+
+def test_a_pair_without_descriptions_is_not_for_it():
+    plain = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
+    assert looked(0.5, 0.5, plain) == (None, [])
+
+
+def test_without_weights_it_is_not_run_and_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
+    monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
+    panel = Panel(["clip"])
+    assert not panel.witnesses
+    assert "CLIP_WEIGHTS" in panel.not_run["clip"] or "not installed" in panel.not_run["clip"]
+    assert "not measured" in ClipDirection.cannot

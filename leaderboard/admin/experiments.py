@@ -1,0 +1,181 @@
+"""Experiments: define the arms, see what they take, start them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.utils.html import format_html, format_html_join
+
+from evaluation.errors import UserFacingError
+from evaluation.estimate import duration
+from evaluation.experiment_file import MAX_ARMS
+from leaderboard.admin.base import start_budget
+from leaderboard.content import experiments
+from leaderboard.models import Experiment, ExperimentArm, Suite
+
+#: What may still change once runs have begun: how it is told, and who else plays it.
+ALWAYS = ("title", "question", "published", "editing_models")
+
+
+class ArmForms(forms.BaseInlineFormSet):
+    """Arms with different names and settings; the first is the baseline."""
+
+    def clean(self) -> None:
+        super().clean()
+        if any(self.errors):
+            return
+        rows = [
+            form.instance
+            for form in self.forms
+            if form.cleaned_data and not form.cleaned_data.get("DELETE")
+        ]
+        for row in rows:
+            try:
+                row.core  # noqa: B018 (says what is wrong with it)
+            except UserFacingError as error:
+                raise forms.ValidationError(f"{row.name}: {error}") from None
+        digests = [row.core.digest for row in rows]
+        if len(set(digests)) < len(digests):
+            raise forms.ValidationError("Two arms are the same: change one, or take it away.")
+
+
+class ArmInline(admin.StackedInline):
+    model = ExperimentArm
+    formset = ArmForms
+    extra = 2
+    max_num = MAX_ARMS
+    ordering = ("position", "pk")
+    fields = (
+        *("position", "name", "wording", "fidelity", "also", "seeds", "temperature"),
+        *("size", "session", "cleanup"),
+    )
+    verbose_name_plural = (
+        "arms: the one with the lowest position is what the others are compared with"
+    )
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_change_arms(obj) and super().has_add_permission(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_change_arms(obj) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_change_arms(obj) and super().has_delete_permission(request, obj)
+
+
+def _may_change_arms(experiment: Experiment | None) -> bool:
+    return experiment is None or experiment.started_at is None
+
+
+@admin.register(Experiment)
+class ExperimentAdmin(admin.ModelAdmin):
+    list_display = ("title", "suite", "arm_names", "started_at", "published")
+    list_filter = ("published", "suite")
+    list_select_related = ("suite",)
+    search_fields = ("title", "slug")
+    prepopulated_fields = {"slug": ("title",)}
+    inlines = (ArmInline,)
+    fields = (
+        *("title", "slug", "question", "suite", "editing_models", "repeats", "published"),
+        *("next_step", "runs"),
+    )
+
+    def get_fields(self, request: HttpRequest, obj: Experiment | None = None) -> Any:
+        return self.fields if obj else self.fields[:-2]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Experiment | None = None) -> Any:
+        shown = ["next_step", "runs"]
+        if obj and obj.started_at:
+            shown += [name for name in self.fields[:-2] if name not in ALWAYS]
+        return shown
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> dict[str, Any]:
+        return {} if obj and obj.started_at else dict(self.prepopulated_fields)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "suite":
+            kwargs["queryset"] = Suite.objects.playable().defer("definition")
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_change_arms(obj) and super().has_delete_permission(request, obj)
+
+    def get_urls(self) -> list[Any]:
+        start = self.admin_site.admin_view(self.start_view)
+        own = path("<int:pk>/start/", start, name="leaderboard_experiment_start")
+        return [own, *super().get_urls()]
+
+    @admin.display(description="arms")
+    def arm_names(self, experiment: Experiment) -> str:
+        return ", ".join(arm.name for arm in experiment.arms.all())
+
+    @admin.display(description="next step")
+    def next_step(self, experiment: Experiment) -> str:
+        address = reverse("admin:leaderboard_experiment_start", args=[experiment.pk])
+        words = "See what it takes, and start it"
+        if experiment.started_at:
+            words = "Start what is not played yet"
+        return format_html('<a class="button" href="{}">{}</a>', address, words)
+
+    @admin.display(description="runs")
+    def runs(self, experiment: Experiment) -> str:
+        rows = [
+            (
+                reverse("admin:leaderboard_run_change", args=[run.pk]),
+                arm.name,
+                run,
+                run.public_state,
+            )
+            for arm in experiment.arms.prefetch_related("runs__editing_model", "runs__suite")
+            for run in arm.runs.all()
+        ]
+        if not rows:
+            return "none yet"
+        items = format_html_join("", '<li><a href="{}">{}: {}</a>, {}</li>', rows)
+        return format_html("<ul>{}</ul>", items)
+
+    def start_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """What every run takes; and when that is confirmed, their start."""
+        experiment = get_object_or_404(Experiment.objects.select_related("suite"), pk=pk)
+        may_run = request.user.has_perm("leaderboard.add_run")
+        if not self.has_change_permission(request, experiment) or not may_run:
+            raise PermissionDenied
+        back = redirect("admin:leaderboard_experiment_change", pk)
+        try:
+            planned = experiments.plan(experiment)
+            if request.method == "POST":
+                budget = _Budget(request.POST)
+                if budget.is_valid():
+                    runs = experiments.start(experiment, budget.cleaned_data["budget_usd"])
+                    self.log_change(request, experiment, f"started {len(runs)} run(s)")
+                    messages.success(request, f"{len(runs)} run(s) started.")
+                    return back
+                messages.error(request, "The budget is a number of USD, or empty.")
+        except UserFacingError as error:
+            messages.error(request, str(error))
+            return back
+        whole = experiments.whole(planned)
+        context = {
+            **self.admin_site.each_context(request),
+            "experiment": experiment,
+            "planned": [(one, duration(one.estimate.seconds)) for one in planned],
+            "whole": whole,
+            "length": duration(whole.seconds),
+            "budget_usd": start_budget(whole)["budget_usd"],
+            "opts": self.opts,
+            "title": "Start this experiment?",
+        }
+        return render(request, "admin/leaderboard/experiment/start.html", context)
+
+
+class _Budget(forms.Form):
+    budget_usd = forms.DecimalField(
+        required=False, min_value=Decimal(0), max_digits=10, decimal_places=4
+    )

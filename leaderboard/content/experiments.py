@@ -1,0 +1,214 @@
+"""From an experiment to its runs: what its arms mean, what they take, and their start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.arms import Arm, ArmError, Worded
+from evaluation.audits.plan import audit_count
+from evaluation.content.catalog import Variant
+from evaluation.content.suites import EditPair as CorePair
+from evaluation.content.suites import find_suite
+from evaluation.editors import EditorError, load_editor
+from evaluation.estimate import Estimate
+from evaluation.experiment_file import (
+    MAX_ARMS,
+    MAX_MODELS,
+    ExperimentError,
+    ExperimentFile,
+    check_apart,
+)
+from leaderboard.models import EditingModel, EditPair, Experiment, ExperimentArm, Run, Suite
+from leaderboard.models.runs import RunState
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One arm by one model: the run that is there already, or what a new one takes."""
+
+    arm: ExperimentArm
+    model: EditingModel
+    core: Arm
+    there: Run | None
+    estimate: Estimate
+
+
+def settled(experiment: Experiment) -> dict[str, Arm]:
+    """The arms with the prompts and versions that they mean now; UserFacingError names what lacks."""
+    arms = list(experiment.arms.all())
+    if not 2 <= len(arms) <= MAX_ARMS:
+        raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms, the first to compare with.")
+    plain = {arm.name: arm.core for arm in arms}
+    check_apart(plain)
+    pairs = worded(experiment.suite.core.pairs)
+    return {name: arm.settled(pairs) for name, arm in plain.items()}
+
+
+def worded(pairs: tuple[CorePair, ...]) -> list[Worded]:
+    """The pairs of a suite with the wordings that curators gave them."""
+    rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
+    variants = dict(rows.values_list("slug", "variants"))
+    return [
+        Worded(
+            pair.slug,
+            pair.forward,
+            pair.backward,
+            _variants(variants.get(pair.slug, [])),
+            pair.shape,
+        )
+        for pair in pairs
+    ]
+
+
+def _variants(rows: Any) -> tuple[Variant, ...]:
+    names = ("name", "forward", "backward")
+    whole = [row for row in rows if isinstance(row, dict) and all(row.get(n) for n in names)]
+    return tuple(Variant(*(str(row[name]) for name in names)) for row in whole)
+
+
+def plan(experiment: Experiment) -> list[PlannedRun]:
+    """Every run of the experiment with what it takes; UserFacingError where one cannot be played."""
+    suite = experiment.suite
+    if not suite.is_frozen or suite.sealed or suite.published_elsewhere:
+        raise ExperimentError(f"{suite} cannot be played in an experiment.")
+    models = list(experiment.editing_models.order_by("name"))
+    if not 1 <= len(models) <= MAX_MODELS:
+        raise ExperimentError(f"An experiment has 1 to {MAX_MODELS} editing models.")
+    arms = settled(experiment)
+    cases = list(suite.cases.values_list("repeats", flat=True))
+    found = []
+    for model in models:
+        _check(model, arms)
+        for arm in experiment.arms.all():
+            core = arms[arm.name]
+            there = _there(arm, model, core)
+            chains = 0 if there else sum(core.repeats_of(times) for times in cases)
+            # The suite's own run may stand for the model, so it is audited.
+            audited = core.is_default and not there and not model.is_reference
+            audits = audit_count(len(cases), settings.AUDITS) if audited else 0
+            known = model.estimate(2 * suite.trips * chains + audits, max(1, chains))
+            found.append(PlannedRun(arm, model, core, there, known))
+    return found
+
+
+def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
+    """UserFacingError where the model's editor cannot do what an arm asks for."""
+    try:
+        editor = load_editor(model.editor, **model.options)
+    except (EditorError, TypeError, ValueError, ImportError) as error:
+        raise ExperimentError(f"{model} is not set up: {error}") from None
+    for name, arm in arms.items():
+        if unable := arm.unable(editor):
+            raise ArmError(f"{model} cannot play the arm {name}: {'; '.join(unable)}.")
+
+
+def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
+    """A run that need not be played again: the arm's own, or the suite's for the default arm."""
+    own = arm.runs.filter(editing_model=model).order_by("-pk").first()
+    if own or not core.is_default:
+        return own
+    runs = Run.objects.as_the_suite_says().filter(suite=arm.experiment.suite, editing_model=model)
+    finished = runs.filter(state=RunState.FINISHED, source=Run.Source.OURS, complete=True)
+    return finished.order_by("-current", "-pk").first()
+
+
+def whole(planned: list[PlannedRun]) -> Estimate:
+    """What all runs take that are still to be played, one after another."""
+    new = [one.estimate for one in planned if one.there is None]
+    usd = None if any(one.usd is None for one in new) else sum(one.usd or 0.0 for one in new)
+    return Estimate(sum(e.edits for e in new), usd, sum(e.seconds for e in new))
+
+
+@transaction.atomic
+def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run]:
+    """Start what is not played yet, one run for each arm and model; the new runs.
+
+    `budget_usd` is for all of them: each gets its share, by what it is expected to cost.
+    """
+    Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
+    planned = plan(experiment)
+    total = whole(planned)
+    started = []
+    for one in planned:
+        run = one.there
+        if run is None:
+            run = jobs.start(
+                one.model,
+                experiment.suite,
+                arm=one.core,
+                stop_after=0,  # curves by every metric, side by side
+                budget_usd=_share(budget_usd, one.estimate, total),
+                budget_calls=one.estimate.edits + -(-one.estimate.edits // 10),
+            )
+            started.append(run)
+        one.arm.runs.add(run)
+    if not experiment.started_at:
+        experiment.started_at = timezone.now()
+        experiment.save(update_fields=["started_at", "updated_at"])
+    return started
+
+
+def _share(budget: Decimal | None, own: Estimate, total: Estimate) -> Decimal | None:
+    if budget is None:
+        return None
+    share = own.usd / total.usd if own.usd is not None and total.usd else own.edits / total.edits
+    return round(budget * Decimal(share), 4)
+
+
+@transaction.atomic
+def store(file: ExperimentFile) -> Experiment:
+    """The experiment of a file as rows of the site, not started; UserFacingError says what lacks."""
+    if file.trips or file.cases or file.limit:
+        raise ExperimentError(
+            "trips, cases and limit are for the shell: freeze a suite of those cases, and name it"
+        )
+    suite = find_suite(file.suite, Suite.objects.playable().defer("definition"))
+    if suite is None:
+        raise ExperimentError(f"there is no open suite {file.suite!r} here")
+    models = EditingModel.objects.in_bulk(file.models, field_name="slug")
+    if unknown := [slug for slug in file.models if slug not in models]:
+        raise ExperimentError(f"there is no editing model {', '.join(unknown)} here")
+    if Experiment.objects.filter(slug=file.slug).exists():
+        raise ExperimentError(f"there is an experiment {file.slug} already; give another slug")
+    experiment = Experiment.objects.create(
+        slug=file.slug,
+        title=file.title,
+        question=file.question,
+        suite=suite,
+        repeats=file.repeats,
+    )
+    experiment.editing_models.set(models.values())
+    wordings = ExperimentArm.Wording.values
+    for position, (name, arm) in enumerate(file.arms.items()):
+        if arm.wording not in wordings:
+            raise ExperimentError(f"arm {name}: wording is one of {', '.join(wordings)} here")
+        ExperimentArm.objects.create(
+            experiment=experiment,
+            position=position,
+            name=name,
+            wording=arm.wording,
+            fidelity=arm.fidelity,
+            also=arm.also,
+            seeds=arm.seeds,
+            temperature=arm.temperature,
+            size=_size(name, arm.sizes),
+            session=arm.session,
+            cleanup=arm.cleanup,
+        )
+    return experiment
+
+
+def _size(name: str, sizes: tuple[str, ...]) -> str:
+    if sizes == ("1K", "2K", "4K"):
+        return "interleaved"
+    if len(sizes) > 1:
+        raise ExperimentError(f"arm {name}: sizes in turn are 1K, 2K and 4K (interleaved) here")
+    return sizes[0] if sizes else ""

@@ -1,0 +1,1 @@
+"""Runs that were played elsewhere: what is asked of their bundles, and how they become rows."""

@@ -1,0 +1,131 @@
+"""What is asked of a bundle that somebody brings, before and while it is recomputed.
+
+Its file is a stranger's: each reason is told in words that name what is wrong, and nothing of
+it is shown that was not computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+
+from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, Check
+from evaluation.bundle.format import Bundle, BundleError
+from evaluation.bundle.verification import Verification
+from evaluation.metrics import METRICS, in_order
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard.imports.rows import known_digest
+from leaderboard.models import Run, StoredImage, Suite, Trip
+
+#: So many reasons are told; then the check ends.
+REASONS = 5
+#: From this share of pictures that another run has, an admin is told.
+SAME_PICTURES = 0.5
+
+
+def suite_of(bundle: Bundle) -> Suite:
+    """The suite that the run is of, where the bundle may become a run; else BundleError."""
+    document, asked = bundle.document, bundle.suite
+    if document.run.method_version != METHOD_VERSION:
+        raise BundleError(
+            f"it was scored by method {document.run.method_version[:20]}; this site's is "
+            f"{METHOD_VERSION}: score it with this version of convergebench"
+        )
+    suite = Suite.objects.playable().filter(content_hash=asked.content_hash).first()
+    if suite is None:
+        raise BundleError(
+            f"its suite {asked.slug} v{asked.version} ({asked.content_hash[:12]}) is not a suite "
+            "of this site: play one of them, whole, without --trips, --cases or --limit"
+        )
+    if not bundle.arm.is_default:
+        raise BundleError("it was played in another way than the suite's own: an experiment's arm")
+    if not document.pictures:
+        raise BundleError("it holds no pictures, so nothing of it can be recomputed")
+    wanted = {
+        (case.slug, repeat) for case in asked.cases for repeat in range(asked.repeats_of(case))
+    }
+    missing = wanted - {(chain.case, chain.repeat) for chain in document.chains}
+    if missing:
+        raise BundleError(
+            f"{len(missing)} of {len(wanted)} chains are missing, such as {_one(missing)}"
+        )
+    lost = [chain.name for chain in document.chains if chain.outcome == "lost"]
+    if lost:
+        raise BundleError(f"the chain {lost[0]} was lost: play it to its end")
+    if document.run.earlier_secrets:
+        raise BundleError("parts of it were played again by another secret: play it in one piece")
+    if run := known_digest(bundle) or Run.objects.filter(secret=document.run.secret).first():
+        shown = run.published and not run.suite.sealed
+        raise BundleError(f"it is here already{f' as run {run.pk}' if shown else ''}")
+    return suite
+
+
+def reasons_before(verification: Verification) -> Iterator[str]:
+    """Why the run cannot stand beside those of this site, whatever its numbers are."""
+    headline = in_order(settings.METRICS or METRICS)[0]
+    if headline not in verification.bundle.scored_metrics:
+        yield (
+            f"it was not scored by {headline}: run `convergebench weights`, then "
+            "`convergebench score RUN`"
+        )
+    elif headline in verification.unable:
+        yield f"its {headline} cannot be recomputed here: {verification.unable[headline]}"
+    for name in verification.unheard:
+        yield (
+            f"the witness {name}, whose word ends chains, was not asked: run `convergebench "
+            "weights`, then `convergebench score RUN --again`"
+        )
+
+
+def reason(check: Check, verification: Verification) -> str:
+    """Why the run is refused by this check; empty where it is not.
+
+    What a metric says that cannot be computed here is left out, and so needs no check.
+    """
+    if check.verdict == DIFFERENT:
+        return f"{check.line}, {check.what}: {check.detail}"
+    if check.verdict == NOT_CHECKED and check.detail not in verification.unable.values():
+        return f"{check.line}, {check.what} cannot be checked here: {check.detail}"
+    return ""
+
+
+def provenance(verification: Verification, brought_by: str) -> dict[str, Any]:
+    """What is told of how a brought run was made: by our own hand, but for a few versions."""
+    suite, told = verification.suite, verification.document.run.provenance
+    kept = {name: str(told[name])[:60] for name in ("convergebench", "python") if name in told}
+    return kept | {
+        "brought_by": brought_by,
+        "suite": {
+            "slug": suite.slug,
+            "version": suite.version,
+            "content_hash": suite.content_hash,
+        },
+        **({"secret_sha256": c[0]} if (c := verification.document.run.commitments) else {}),
+        "scoring": verification.scorer.provenance(),
+    }
+
+
+def same_pictures(run: Run) -> list[dict[str, str]]:
+    """A hint for admins where another run has most of the pictures that came back in this one."""
+    trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
+    own = set(trips.values_list("restored_id", flat=True))
+    others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=own))
+    found: dict[int, set[str]] = {}
+    rows = others.exclude(chain__run=run).values_list("chain__run", "restored_id").distinct()
+    for other, picture in rows:
+        found.setdefault(other, set()).add(picture)
+    return [
+        {
+            "kind": "same pictures",
+            "text": f"{len(same)} of {len(own)} returns are those of run {pk}",
+        }
+        for pk, same in sorted(found.items())
+        if len(same) >= SAME_PICTURES * len(own)
+    ]
+
+
+def _one(chains: set[tuple[str, int]]) -> str:
+    case, repeat = min(chains)
+    return f"{case} (repeat {repeat + 1})" if repeat else case

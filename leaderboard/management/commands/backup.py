@@ -1,0 +1,39 @@
+"""Write a backup of the site."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from leaderboard.operation.backup import BackupError, backup
+
+
+class Command(BaseCommand):
+    help = "Write the database and a manifest of all pictures into an empty folder."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path, help="Where to; it is made.")
+        parser.add_argument(
+            "--pictures",
+            type=Path,
+            metavar="FOLDER",
+            help="Copy the pictures there too; what is there already is not copied again. "
+            "Without it the bucket needs a backup of its own.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            found = backup(options["folder"], options["pictures"])
+        except BackupError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(
+            f"{options['folder']}: the database, and the hashes of {found.pictures:,} pictures"
+            + (f"; {found.copied:,} copied." if options["pictures"] else ".")
+        )
+        if found.missing:
+            raise CommandError(
+                f"{found.missing:,} pictures are lost: see `manage.py verify_storage`"
+            )

@@ -1,0 +1,20 @@
+"""Work out what people's votes say, and choose what to ask next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from leaderboard.models import Question
+from leaderboard.people import counting
+
+
+class Command(BaseCommand):
+    help = "Count all votes anew and choose the questions to ask; workers do it by themselves."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        report = counting.count()
+        self.stdout.write(
+            f"{report.votes:,} votes counted; {Question.objects.open().count():,} questions to ask."
+        )

@@ -1,0 +1,41 @@
+"""Bring a backup back."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from leaderboard.operation.backup import BackupError, restore
+
+
+class Command(BaseCommand):
+    help = (
+        "Bring a backup back into an empty database, migrate it, and put back pictures that are "
+        "gone. Stop web and workers first; with SECRET_KEY and FIELD_KEYS of the site that was."
+    )
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path, help="What `backup` wrote.")
+        parser.add_argument(
+            "--pictures", type=Path, metavar="FOLDER", help="Where `backup --pictures` put them."
+        )
+        parser.add_argument("--force", action="store_true", help="Replace what the site has.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            found = restore(options["folder"], options["pictures"], force=options["force"])
+        except BackupError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(
+            f"The database is back; {found.pictures - found.missing:,} of {found.pictures:,} "
+            f"pictures are in storage, {found.copied:,} of them put back now."
+        )
+        if found.missing:
+            raise CommandError(
+                f"{found.missing:,} pictures are missing: give --pictures, or put the bucket back "
+                "and see `manage.py verify_storage`"
+            )

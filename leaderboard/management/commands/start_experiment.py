@@ -1,0 +1,57 @@
+"""Start an experiment: from a file, or one that is there already."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from evaluation.errors import UserFacingError
+from evaluation.experiment_file import ExperimentFile
+from leaderboard.content import experiments
+from leaderboard.models import Experiment
+
+
+class Command(BaseCommand):
+    help = (
+        "Start an experiment's runs. They are saved at once and play as soon as a worker is there."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment", help="Its YAML file, or the slug of one that is here.")
+        parser.add_argument("--estimate", action="store_true", help="Only say what it takes.")
+        parser.add_argument("--publish", action="store_true", help="Let anybody look at it.")
+        parser.add_argument("--budget-usd", type=Decimal, help="What all runs may cost together.")
+
+    @transaction.atomic
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            experiment = _experiment(options["experiment"])
+            planned = experiments.plan(experiment)
+            for one in planned:
+                takes = f"run {one.there.pk} is there" if one.there else str(one.estimate)
+                self.stdout.write(f"{one.model}, {one.arm} ({one.core}): {takes}")
+            self.stdout.write(f"In all: {experiments.whole(planned)}.")
+            if options["estimate"]:
+                transaction.set_rollback(True)
+                return
+            if options["publish"]:
+                experiment.published = True
+                experiment.save(update_fields=["published", "updated_at"])
+            runs = experiments.start(experiment, options["budget_usd"])
+        except UserFacingError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(f"{experiment.slug}: {len(runs)} runs started.")
+
+
+def _experiment(name: str) -> Experiment:
+    if name.endswith((".yaml", ".yml")):
+        return experiments.store(ExperimentFile.read(Path(name)))
+    found = Experiment.objects.filter(slug=name).first()
+    if found is None:
+        raise CommandError(f"There is no experiment {name!r}, nor is it a YAML file.")
+    return found

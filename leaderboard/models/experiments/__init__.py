@@ -1,0 +1,150 @@
+"""Experiments: a suite played in several ways, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.urls import reverse
+
+from evaluation import arms as core
+from evaluation.editors.sizes import TIERS
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard.models.entries import EditingModel
+from leaderboard.models.runs import Run
+from leaderboard.models.suites import Suite
+
+
+class ExperimentQuerySet(models.QuerySet["Experiment"]):
+    def public(self) -> ExperimentQuerySet:
+        """Experiments that anybody may look at; which of their runs show is another matter."""
+        return self.filter(published=True, started_at__isnull=False, suite__sealed=False)
+
+    def visible_to(self, user: Any) -> ExperimentQuerySet:
+        return self.all() if user.is_staff else self.public()
+
+
+class Experiment(models.Model):
+    """A question, a suite, the models that play it, and the arms they play it in."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    title = models.CharField(max_length=120, help_text="A question: Does the wording matter?")
+    question = models.TextField(
+        blank=True, max_length=2000, help_text="What you want to know, and why; public."
+    )
+    suite = models.ForeignKey(Suite, models.PROTECT, related_name="experiments")
+    editing_models = models.ManyToManyField(EditingModel, related_name="experiments")
+    repeats = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(core.MAX_REPEATS)],
+        help_text="How often each case is played in each arm; 0 is as often as the suite says. "
+        "With two or more the page tells how much is luck.",
+    )
+    published = models.BooleanField(
+        default=False, help_text="Anybody may look at it. Runs that are not public stay hidden."
+    )
+    started_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ExperimentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.title
+
+    def get_absolute_url(self) -> str:
+        return reverse("experiment", args=[self.slug])
+
+    def clean(self) -> None:
+        # Its pictures and wordings would be told by strips and arms.
+        if self.suite_id and self.suite.sealed:
+            raise ValidationError({"suite": "A sealed suite is for no experiment."})
+
+
+class ExperimentArm(models.Model):
+    """One way to play the suite; the first is what the others are compared with."""
+
+    class Wording(models.TextChoices):
+        PLAIN = "plain", "Plain: as the suite says it"
+        SHORT = "short", "Short"
+        LONG = "long", "Long"
+        COLLOQUIAL = "colloquial", "Colloquial"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="arms")
+    position = models.PositiveSmallIntegerField(default=0)
+    name = models.CharField(
+        max_length=40,
+        validators=[RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9_-]*$", "Letters, digits, _ and -.")],
+    )
+    wording = models.CharField(max_length=12, choices=Wording, default=Wording.PLAIN)
+    fidelity = models.BooleanField(
+        default=False, help_text="“Keep everything else exactly the same.” after every prompt."
+    )
+    also = models.CharField(
+        max_length=core.MAX_SENTENCE, blank=True, help_text="Any other sentence after every prompt."
+    )
+    seeds = models.CharField(
+        max_length=10, choices=list(core.SEED_WORDS.items()), default=core.DEFAULT.seeds
+    )
+    temperature = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(core.MAX_TEMPERATURE)],
+    )
+    size = models.CharField(
+        max_length=12,
+        blank=True,
+        choices=[("", "As the pictures"), *((t, t) for t in TIERS), ("interleaved", "1K, 2K, 4K")],
+        help_text="What answers are asked for at; interleaved: another for each trip.",
+    )
+    session = models.CharField(
+        max_length=12, choices=list(core.SESSIONS.items()), default=core.ALONE
+    )
+    cleanup = models.CharField(
+        max_length=12, blank=True, choices=[("", "nothing"), *core.CLEANUPS.items()]
+    )
+    runs = models.ManyToManyField(Run, related_name="experiment_arms", editable=False)
+
+    class Meta:
+        ordering = ("position", "pk")
+        constraints = [
+            models.UniqueConstraint(fields=("experiment", "name"), name="experiment_arm_name")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def core(self) -> core.Arm:
+        """The arm as the harness knows it, before its prompts are settled; or ArmError."""
+        names = ("wording", "fidelity", "also", "seeds", "temperature", "session", "cleanup")
+        settings = {name: getattr(self, name) for name in names}
+        size = {"size": self.size} if self.size else {}
+        return core.Arm.from_dict(settings | size | {"repeats": self.experiment.repeats})
+
+
+class ExperimentResult(models.Model):
+    """What an experiment says of one model by one metric: written when a run ends, read by pages."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="results")
+    editing_model = models.ForeignKey(EditingModel, models.CASCADE, related_name="+")
+    metric = models.CharField(max_length=20)
+    numbers = models.JSONField()
+    method_version = models.CharField(max_length=20, default=METHOD_VERSION)
+    computed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("editing_model__name", "pk")
+        constraints = [
+            models.UniqueConstraint(
+                fields=("experiment", "editing_model", "metric"), name="experiment_result"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.experiment}: {self.editing_model} by {self.metric}"

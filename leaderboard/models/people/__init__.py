@@ -1,0 +1,1 @@
+"""What people are asked, who they are to us, and what they said."""

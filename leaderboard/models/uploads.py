@@ -1,0 +1,166 @@
+"""What visitors bring: chains that are kept for a day, and whole runs played elsewhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.urls import reverse
+from django.utils import timezone
+
+from leaderboard.models.entries import EditingModel, new_token
+from leaderboard.models.pictures import StoredImage
+from leaderboard.models.runs import Run, after
+
+KEPT = timedelta(days=1)
+#: Small: whoever brings it need not have a key, an account or anything to lose, and to score
+#: one of this size takes a worker 0.95 GB.
+MAX_PICTURE_PIXELS = 1_600_000
+
+
+class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
+    def kept(self) -> UploadedChainQuerySet:
+        return self.filter(created_at__gt=timezone.now() - KEPT)
+
+    def expired(self) -> UploadedChainQuerySet:
+        return self.exclude(pk__in=self.kept())
+
+
+class UploadedChain(models.Model):
+    """A source and its returns, scored on request."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting for a worker"
+        SCORED = "scored", "Scored"
+        FAILED = "failed", "Could not be scored"
+
+    token = models.CharField(max_length=43, unique=True, default=new_token, editable=False)
+    state = models.CharField(max_length=8, choices=State, default=State.WAITING)
+    name = models.CharField(max_length=80, blank=True)
+    error = models.CharField(max_length=500, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    results = models.JSONField(default=dict)
+    remote_address = models.GenericIPAddressField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    objects = UploadedChainQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.name or f"chain {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("uploaded_chain", args=[self.token])
+
+
+class UploadedPicture(models.Model):
+    """One picture of such a chain: the source (number 0), an edit or a return."""
+
+    chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="pictures")
+    stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="uploads")
+    number = models.PositiveSmallIntegerField()
+    forward = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ("number", "-forward")
+        constraints = [
+            models.UniqueConstraint(fields=("chain", "number", "forward"), name="uploaded_picture")
+        ]
+
+    def __str__(self) -> str:
+        return f"{'Y' if self.forward else 'X'}{self.number}"
+
+
+#: A worker that checks a brought run says so at least this often.
+CHECK_LEASE_SECONDS = 600.0
+#: What is said of a run that was refused or withdrawn is kept for so long.
+TOLD = timedelta(days=30)
+
+
+class BroughtRunQuerySet(models.QuerySet["BroughtRun"]):
+    def waiting(self) -> BroughtRunQuerySet:
+        """Those whose file is still to be checked, or is being checked."""
+        return self.filter(state__in=(BroughtRun.State.WAITING, BroughtRun.State.CHECKING))
+
+    def unattended(self) -> BroughtRunQuerySet:
+        """Those of them that no worker has."""
+        return self.waiting().filter(Q(lease_until=None) | Q(lease_until__lt=Now()))
+
+    def expired(self) -> BroughtRunQuerySet:
+        ended = (BroughtRun.State.REFUSED, BroughtRun.State.WITHDRAWN)
+        return self.filter(state__in=ended, ended_at__lt=timezone.now() - TOLD)
+
+
+class BroughtRun(models.Model):
+    """A bundle that somebody played elsewhere and brings: checked by a worker before it shows."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting for a worker"
+        CHECKING = "checking", "Being recomputed"
+        SHOWN = "shown", "On the site"
+        REFUSED = "refused", "Refused"
+        WITHDRAWN = "withdrawn", "Withdrawn"
+
+    token = models.CharField(max_length=43, unique=True, default=new_token, editable=False)
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING, db_index=True)
+    name = models.CharField("model name", max_length=80)
+    brought_by = models.CharField("brought by", max_length=120, help_text="Public.")
+    email = models.EmailField("contact e-mail", blank=True, help_text="Never shown.")
+    paper_url = models.URLField("paper", max_length=500, blank=True)
+    code_url = models.URLField("code", max_length=500, blank=True)
+    bytes = models.PositiveBigIntegerField(default=0)
+    steps_done = models.PositiveIntegerField(default=0)
+    steps_total = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True, help_text="Why it was refused, line by line.")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True)
+    remote_address = models.GenericIPAddressField(null=True)
+    # Another run of a model that the same person brought before.
+    editing_model = models.ForeignKey(
+        EditingModel, models.SET_NULL, null=True, related_name="brought_runs"
+    )
+    run = models.OneToOneField(Run, models.SET_NULL, null=True, related_name="brought")
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    ended_at = models.DateTimeField(null=True)
+
+    objects = BroughtRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("brought_run", args=[self.token])
+
+    @property
+    def file_name(self) -> str:
+        """Where its bundle lies in storage until it is checked."""
+        return f"brought/{self.token}.zip"
+
+    def claim(self) -> bool:
+        """Whether this worker is to check it now; counts the attempt."""
+        rows = BroughtRun.objects.unattended().filter(pk=self.pk)
+        claimed = rows.update(
+            state=self.State.CHECKING,
+            attempts=F("attempts") + 1,
+            lease_until=after(CHECK_LEASE_SECONDS),
+            steps_done=0,
+        )
+        self.refresh_from_db()
+        return bool(claimed)
+
+    def tell(self, done: int, total: int) -> bool:
+        """How far the check is; False where it was withdrawn meanwhile."""
+        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        return bool(
+            rows.update(steps_done=done, steps_total=total, lease_until=after(CHECK_LEASE_SECONDS))
+        )
+
+    def end(self, state: str, **fields: Any) -> bool:
+        """Move a run that is being checked to its end; False where it was withdrawn meanwhile."""
+        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        return bool(rows.update(state=state, lease_until=None, ended_at=Now(), **fields))

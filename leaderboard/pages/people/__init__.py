@@ -1,0 +1,1 @@
+"""What is shown of people's votes."""

@@ -1,0 +1,259 @@
+"""The page on agreement: who says what people say, and is our level where people put it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.metrics import HEADLINE, METRICS
+from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.witnesses import witness_label
+from leaderboard import formatting
+from leaderboard.models import PeopleReport, StoredImage, Trip
+from leaderboard.models.people.questions import votable_trips
+from leaderboard.pages.charts import Chart, Table, layout
+from leaderboard.people.returns import headline, kept_after
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric or witness, and how often it says what people say."""
+
+    name: str
+    label: str
+    is_metric: bool
+    everywhere: Mapping[str, Any] | None
+    shared: Mapping[str, Any] | None
+    level: Mapping[str, Any] | None
+
+    @property
+    def is_headline(self) -> bool:
+        return self.name == HEADLINE
+
+    @property
+    def share(self) -> str:
+        return _with_interval(self.everywhere)
+
+    @property
+    def shared_share(self) -> str:
+        return _with_interval(self.shared)
+
+    @property
+    def dot(self) -> Mapping[str, float] | None:
+        """Where the share and its interval lie between a coin (0) and always (100)."""
+        return dot(self.everywhere)
+
+    @property
+    def at(self) -> str:
+        """The level at which half of the people say no: "47 % (41–52)"."""
+        if not self.level:
+            return ""
+        around = formatting.interval(self.level["low"], self.level["high"], 100, 0)
+        return f"{formatting.percent(self.level['level'])} ({around})"
+
+    @property
+    def holds_ours(self) -> bool | None:
+        """Whether our own level lies in the interval."""
+        return (
+            bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]) if self.level else None
+        )
+
+
+def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
+    if not share:
+        return None
+    ends = {"share": share["share"], "low": share["low"], "high": share["high"]}
+    return {
+        name: round(max(0.0, min(100.0, 200 * (value - 0.5))), 1)
+        for name, value in ends.items()
+        if value is not None
+    }
+
+
+def _with_interval(share: Mapping[str, Any] | None) -> str:
+    if not share:
+        return "–"
+    around = formatting.interval(share["low"], share["high"], 100, 0)
+    return f"{formatting.percent(share['share'])}{f' ({around})' if around else ''}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One return beside its source."""
+
+    trip: Trip
+
+    @property
+    def name(self) -> str:
+        return self.trip.chain.run.editing_model.name
+
+    @property
+    def after(self) -> str:
+        return formatting.after_trips(self.trip.number)
+
+    @property
+    def url(self) -> str:
+        return f"{self.trip.chain.get_absolute_url()}#trip-{self.trip.number}"
+
+    @property
+    def picture(self) -> StoredImage | None:
+        return self.trip.restored
+
+    @property
+    def kept(self) -> str:
+        return formatting.share_kept(
+            headline(kept_after(self.trip.chain.results, self.trip.number)) or 0.0
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where people and the headline part."""
+
+    source: StoredImage | None
+    shown: Sequence[Shown]
+    words: str
+
+
+def context(report: PeopleReport) -> dict[str, Any]:
+    """All that the page says."""
+    numbers = report.numbers
+    lines = [
+        Line(
+            one["name"],
+            _label(one["name"], one["kind"]),
+            one["kind"] == "metric",
+            one["everywhere"],
+            one["shared"],
+            one.get("level"),
+        )
+        for one in numbers.get("lines", ())
+    ]
+    first = next((line for line in lines if line.is_headline), None)
+    ceiling = numbers.get("ceiling")
+    agreeing = [line for line in lines if line.everywhere]
+    agreeing.sort(key=lambda line: -line.everywhere["share"] if line.everywhere else 0)
+    return {
+        "report": report,
+        "numbers": numbers,
+        "finding": finding(first, ceiling),
+        "lines": agreeing,
+        "levels": [line for line in lines if line.level],
+        "level_words": level_words(first),
+        "ceiling": _with_interval(ceiling) if ceiling else "",
+        "ceiling_dot": dot(ceiling),
+        "chart": yes_chart(numbers.get("lines", ())),
+        "differences": differences(numbers),
+        "our_level": DEFAULT_LEVEL,
+    }
+
+
+def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
+    """The page in one sentence."""
+    if first is None or not first.everywhere:
+        return ""
+    text = f"The headline agrees with people in {formatting.percent(first.everywhere['share'])} of pairs"
+    if ceiling:
+        text += f", people with each other in {formatting.percent(ceiling['share'])}"
+    return text
+
+
+def level_words(first: Line | None) -> str:
+    """Is the headline's level where people put it?"""
+    if first is None or not first.level:
+        return ""
+    ours = formatting.percent(DEFAULT_LEVEL)
+    if first.holds_ours:
+        return (
+            f"Half of the people no longer use a picture of which {first.at} is kept, by the "
+            f"headline. Our level of {ours} lies within: the votes do not speak against it."
+        )
+    side = "later" if first.level["level"] < DEFAULT_LEVEL else "earlier"
+    return (
+        f"Half of the people no longer use a picture of which {first.at} is kept, by the headline. "
+        f"Our level of {ours} lies outside: people give a picture up {side} than the headline."
+    )
+
+
+def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
+    """The share of people who would still use a picture, over what is kept of it."""
+    found = [one for one in lines if one.get("curve")]
+    found.sort(key=lambda one: one["name"] != HEADLINE)
+    if not found:
+        return None
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": _label(one["name"], "metric"),
+            "x": [round(100 * point["kept"], 1) for point in one["curve"]],
+            "y": [round(100 * point["yes"], 1) for point in one["curve"]],
+            "line": {"color": f"var(--series-{place % 8 + 1})"},
+            "visible": True if place == 0 else "legendonly",
+            "hovertemplate": "%{x} % kept: %{y} % would use it",
+        }
+        for place, one in enumerate(found[:8])
+    ]
+    return Chart(
+        id="usable",
+        title="The less is kept, the fewer people would use it",
+        subtitle="Share of “yes, I could still use it” over what a metric keeps of the picture; "
+        "each point stands for as many votes.",
+        figure={
+            "data": traces,
+            "layout": layout(
+                xaxis={"title": {"text": "kept, in %"}},
+                yaxis={"title": {"text": "would still use it, in %"}, "range": [-3, 103]},
+            ),
+        },
+        table=Table(
+            ("Metric", "Kept", "Would use it", "Votes"),
+            [
+                (
+                    _label(one["name"], "metric"),
+                    formatting.percent(point["kept"]),
+                    formatting.percent(point["yes"]),
+                    f"{point['votes']:,}",
+                )
+                for one in found
+                for point in one["curve"]
+            ],
+        ),
+        height="short",
+    )
+
+
+def differences(numbers: Mapping[str, Any]) -> list[Difference]:
+    """Where people and the headline differ most, with the pictures; of what is public now."""
+    pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
+    keys = {one[side] for one in (*pairs, *single) for side in ("first", "second") if side in one}
+    rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
+    rows = rows.select_related("chain__run__editing_model", "chain__case__picture__stored")
+    trips = {trip.pk: trip for trip in rows.defer("loss_map", "evidence", "damage")}
+    found = []
+    for one in pairs:
+        both = [trips.get(one["first"]), trips.get(one["second"])]
+        if None not in both:
+            shown = [Shown(trip) for trip in both if trip]
+            better = shown[0] if one["gap"] > 0 else shown[1]
+            words = (
+                f"More is kept of {better.name}’s {better.after}; so say "
+                f"{one['with_it']} of {one['people']} people."
+            )
+            found.append(Difference(shown[0].trip.chain.case.picture.stored, shown, words))
+    for one in single:
+        if trip := trips.get(one["first"]):
+            verdict = "still usable" if one["kept"] > DEFAULT_LEVEL else "lost"
+            words = (
+                f"{verdict.capitalize()}, by the headline; {one['use_it']} of "
+                f"{one['people']} people could still use it."
+            )
+            found.append(Difference(trip.chain.case.picture.stored, [Shown(trip)], words))
+    return found
+
+
+def _label(name: str, kind: str) -> str:
+    if kind == "metric":
+        return formatting.metric_label(name) if name in METRICS else name
+    return witness_label(name)

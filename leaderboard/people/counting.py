@@ -1,0 +1,250 @@
+"""What comes of the votes: how far each voter is believed, whom people prefer, who agrees.
+
+Done by a worker; `count` can be repeated at any time and gives the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.statistics.people.strengths import believed, strengths
+from evaluation.statistics.people.usable import Asked, human_life
+from evaluation.statistics.people.voters import Belief, Checks
+from evaluation.statistics.standings import chain_of_numbers
+from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, Vote, Voter
+from leaderboard.models.people.questions import Kind, votable_runs
+from leaderboard.people import agreement, ballot_pictures, pairs_to_ask
+from leaderboard.people.ballot_rows import Table, checks, counted, table
+from leaderboard.people.returns import Return, headline_of, returns
+from leaderboard.standings.stored import core_case
+
+#: While votes come in, numbers are worked out so often.
+OFTEN = timedelta(minutes=5)
+#: Questions whose pictures are drawn before anybody waits for them, and for how many seconds; a
+#: worker has other things to do, and comes back.
+PREPARED, PREPARING = 1_200, 20.0
+#: A voter below this is said to be believed little.
+BELIEVED = 0.5
+
+
+def is_due() -> bool:
+    """Whether there are votes or runs that the numbers do not know."""
+    report = PeopleReport.objects.order_by("pk").first()
+    if report is None:
+        return votable_runs().exists()
+    if report.pool_stamp != pairs_to_ask.stamp():
+        return True
+    late = report.computed_at < timezone.now() - OFTEN
+    return late and report.votes != Vote.objects.answered().count()
+
+
+def count() -> PeopleReport:
+    """Write all numbers anew, and choose what to ask next."""
+    began, answered = timezone.now(), Vote.objects.answered().count()
+    Vote.objects.expired().delete()
+    rows = counted()
+    runs = {run.pk: run for run in votable_runs().filter(current=True).select_related("suite")}
+    known = _public(returns({key for row in rows for key in (row.first, row.second) if key}))
+    numbers = {run: place for place, run in enumerate(sorted(runs))}
+    pairs = table(rows, Kind.PAIR, known, numbers)
+    single = table(rows, Kind.USABLE, known, numbers)
+    made = checks(rows)
+    beliefs = believed(pairs.ballots, made, len(numbers))
+    weights = {voter: belief.weight for voter, belief in beliefs.items()}
+    with transaction.atomic():
+        _store_voters(beliefs, made)
+        _store_standings(runs, pairs, single, known, weights)
+        report = _store_report(
+            agreement.report(pairs, single, known, weights)
+            | _totals(rows, beliefs, [row for row in rows if row.kind == Kind.RATING]),
+            began,
+            answered,
+        )
+    pairs_to_ask.refresh()
+    _prepare()
+    PeopleReport.objects.filter(pk=report.pk).update(pool_stamp=pairs_to_ask.stamp())
+    return report
+
+
+def _public(known: dict[int, Return]) -> dict[int, Return]:
+    runs = set(votable_runs().values_list("pk", flat=True))
+    return {pk: one for pk, one in known.items() if one.run in runs}
+
+
+def _totals(
+    rows: Sequence[Any], beliefs: Mapping[int, Belief], ratings: Sequence[Any]
+) -> dict[str, Any]:
+    by_kind: dict[str, int] = defaultdict(int)
+    for row in rows:
+        by_kind[row.kind] += 1
+    little = [belief for belief in beliefs.values() if belief.weight < BELIEVED]
+    return {
+        "votes": dict(by_kind),
+        "ratings": len(ratings),
+        "voters": len({row.voter for row in rows}),
+        "believed_little": len(little),
+    }
+
+
+def _store_voters(beliefs: Mapping[int, Belief], made: Mapping[int, Checks]) -> None:
+    """Write what changed of voters: their weight, why, and how they did on checks."""
+    changed = []
+    for voter in Voter.objects.filter(pk__in=list(beliefs)):
+        belief, own = beliefs[voter.pk], made.get(voter.pk, Checks())
+        now = (round(belief.weight, 4), list(belief.reasons), *asdict(own).values())
+        before = (voter.weight, voter.reasons, voter.gold, voter.gold_right)
+        if now != (*before, voter.repeats, voter.repeats_same):
+            voter.weight, voter.reasons = now[0], now[1]
+            voter.gold, voter.gold_right = own.gold, own.gold_right
+            voter.repeats, voter.repeats_same = own.repeats, own.repeats_same
+            changed.append(voter)
+    fields = ["weight", "reasons", "gold", "gold_right", "repeats", "repeats_same"]
+    Voter.objects.bulk_update(changed, fields, batch_size=200)
+
+
+def _store_standings(
+    runs: Mapping[int, Run],
+    pairs: Table,
+    single: Table,
+    known: Mapping[int, Return],
+    weights: dict[int, float],
+) -> None:
+    """Write each run's numbers by people; of runs that are no longer public none stay."""
+    found: dict[int, dict[str, Any]] = {}
+    by_suite: dict[Suite, list[int]] = defaultdict(list)
+    for pk in sorted(runs):
+        by_suite[runs[pk].suite].append(pk)
+    order = {run: place for place, run in enumerate(sorted(runs))}
+    for suite, own in by_suite.items():
+        for pk, values in _preferred(own, order, pairs, weights).items():
+            found.setdefault(pk, {}).update(values)
+        for pk, values in _lives(suite, own, single, known, weights).items():
+            found.setdefault(pk, {}).update(values)
+    PeopleStanding.objects.exclude(run__in=list(found)).delete()
+    now = timezone.now()
+    for pk, values in found.items():
+        PeopleStanding.objects.update_or_create(run_id=pk, defaults=values | {"computed_at": now})
+    # Kept pages are told apart by this.
+    Suite.objects.filter(runs__in=list(found)).update(updated_at=now)
+
+
+def _preferred(
+    own: Sequence[int], order: Mapping[int, int], pairs: Table, weights: dict[int, float]
+) -> dict[int, dict[str, Any]]:
+    """Whom people prefer of the runs of one suite; runs without enough votes have no number."""
+    place = np.full(len(order) + 1, -1)  # the last is that of runs that are not compared
+    for number, run in enumerate(own):
+        place[order[run]] = number
+    ballots = pairs.ballots
+    here = type(ballots)(
+        ballots.voter,
+        ballots.case,
+        ballots.question,
+        place[ballots.first],
+        place[ballots.second],
+        ballots.answer,
+        ballots.left,
+    )
+    seen = sorted({*here.first.tolist(), *here.second.tolist()} - {-1})
+    if len(seen) < 2:
+        return {}
+    again = np.full(len(own) + 1, -1)
+    again[seen] = np.arange(len(seen))
+    here = type(here)(
+        *(here.voter, here.case, here.question, again[here.first], again[here.second]),
+        *(here.answer, here.left),
+    )
+    found = strengths(here, weights, len(seen)) or []
+    rows = {}
+    for number, one in zip(seen, found, strict=True) if found else ():
+        told: dict[str, Any] = {"votes": one.votes, "voters": one.voters}
+        if one.enough:
+            told |= {"share": one.share, "share_low": one.low, "share_high": one.high}
+            told |= {"strength": one.strength, "strength_low": one.strength_low}
+            told |= {"strength_high": one.strength_high}
+        rows[own[number]] = NOTHING | told
+    return rows
+
+
+#: A run that lost its numbers keeps none of before.
+NOTHING: dict[str, Any] = dict.fromkeys(
+    ("share", "share_low", "share_high", "strength", "strength_low", "strength_high")
+)
+NO_LIFE: dict[str, Any] = dict.fromkeys(
+    (
+        *("usable_trips", "usable_trips_low", "usable_trips_high"),
+        *("half_life", "half_life_low", "half_life_high"),
+    )
+) | {"has_interval": False}
+
+
+def _lives(
+    suite: Suite,
+    own: Sequence[int],
+    single: Table,
+    known: Mapping[int, Return],
+    weights: Mapping[int, float],
+) -> dict[int, dict[str, Any]]:
+    """How long pictures last by people's own word, of each run of a suite."""
+    asked: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    for row in single.rows:
+        one = known[row.first]
+        if one.run in own:
+            asked[one.chain].append((one.number, row.voter, float(row.answer)))
+    chains = Chain.objects.filter(pk__in=list(asked)).select_related("case__picture")
+    by_run: dict[int, list[Asked]] = defaultdict(list)
+    for chain in chains:
+        metric = headline_of(chain.results)
+        if metric is None:
+            continue
+        result = chain_of_numbers(
+            metric,
+            core_case(chain),
+            chain.repeat,
+            chain.outcome,
+            chain.results[metric],
+            suite.trips,
+        )
+        number, voter, yes = zip(*asked[chain.pk], strict=True)
+        by_run[chain.run_id].append(Asked(result, np.array(number), np.array(voter), np.array(yes)))
+    rows = {}
+    for run, found in by_run.items():
+        life = human_life(found, weights, suite.trips)
+        if life is None:
+            continue
+        told: dict[str, Any] = {"usable_votes": life.votes, "usable_voters": life.voters}
+        if life.enough:
+            told |= {name: getattr(life, name) for name in NO_LIFE}
+        rows[run] = NO_LIFE | told
+    return rows
+
+
+def _store_report(numbers: dict[str, Any], began: Any, answered: int) -> PeopleReport:
+    report = PeopleReport.objects.order_by("pk").first() or PeopleReport()
+    report.numbers, report.computed_at, report.votes = numbers, began, answered
+    report.save()
+    return report
+
+
+def _prepare() -> None:
+    """Draw the pictures of the next questions, those first whose turn comes first."""
+    end = time.monotonic() + PREPARING
+    for trip in pairs_to_ask.pictures_due(PREPARED):
+        if time.monotonic() > end:
+            break
+        source = trip.chain.case.picture.stored
+        for stored in (source, trip.restored):
+            if source and stored:
+                try:
+                    ballot_pictures.prepare(stored, (source.width, source.height))
+                except (OSError, ValueError):
+                    continue  # gone or broken: said when somebody asks for it

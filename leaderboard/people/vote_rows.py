@@ -1,0 +1,207 @@
+"""Votes as tables: everything that is needed to analyse them, and nothing that names a person."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from django.db.models import QuerySet
+
+from leaderboard.models import Run, Vote, Voter
+from leaderboard.models.people.questions import Kind
+from leaderboard.people.returns import Return, returns
+from leaderboard.text import safe_cell
+
+RELATED = ("voter", "study", "question__case__suite", "question__case__picture")
+SIDE = ("model", "run", "trip", "picture")
+#: One line for each vote; `first_…` and `second_…` are the returns, whichever side they stood on.
+COLUMNS = (
+    *("vote", "kind", "study", "voter", "weight", "role", "session", "place"),
+    *("suite", "case", "picture", "pair", "category", "source"),
+    *(f"first_{name}" for name in SIDE),
+    *(f"second_{name}" for name in SIDE),
+    *("first_left", "answer", "known_answer", "seconds", "zoom", "flicker", "window_width"),
+    *("asked_at", "answered_at"),
+)
+ANSWERS = {1: "first", -1: "second", 0: "cannot say"}
+
+
+def pseudonym(voter: Voter) -> str:
+    """What a voter is called outside: not the number in the cookie, which could be signed in with."""
+    return sha256(f"voter:{voter.key}".encode()).hexdigest()[:12]
+
+
+def said(vote: Vote) -> str | int | None:
+    """The answer as people read it: first, second, cannot say; yes, no; 0 to 5."""
+    if vote.answer is None or vote.kind == Kind.RATING:
+        return vote.answer
+    if vote.kind == Kind.USABLE:
+        return "yes" if vote.answer else "no"
+    return ANSWERS[vote.answer]
+
+
+def with_all(votes: QuerySet[Vote]) -> QuerySet[Vote]:
+    """These votes with the rows that a line needs, oldest first."""
+    found = votes.select_related(*RELATED).defer("question__case__suite__definition")
+    return found.order_by("pk")
+
+
+def rows(votes: QuerySet[Vote]) -> Iterator[dict[str, Any]]:
+    """A line for each vote, with what every metric keeps of the returns in `…_kept`."""
+    batch: list[Vote] = []
+    for vote in with_all(votes).iterator(chunk_size=500):
+        batch.append(vote)
+        if len(batch) == 500:
+            yield from lines(batch)
+            batch = []
+    yield from lines(batch)
+
+
+def lines(votes: Sequence[Vote]) -> Iterator[dict[str, Any]]:
+    """The lines of votes that were read `with_all`."""
+    known = returns(
+        pk for vote in votes for pk in (vote.question.first_id, vote.question.second_id) if pk
+    )
+    for vote in votes:
+        yield _line(vote, known)
+
+
+def _line(vote: Vote, known: Mapping[int, Return]) -> dict[str, Any]:
+    question, case = vote.question, vote.question.case
+    first, second = known.get(question.first_id), known.get(question.second_id or 0)
+    return {
+        "vote": vote.pk,
+        "kind": vote.kind,
+        "study": vote.study.title if vote.study else None,
+        "voter": pseudonym(vote.voter),
+        "weight": vote.voter.weight,
+        "role": vote.role or "ordinary",
+        "session": sha256(vote.session.encode()).hexdigest()[:12],
+        "place": vote.place,
+        "suite": case.suite.key,
+        "case": case.slug,
+        "picture": case.picture.slug,
+        "pair": case.pair_slug,
+        "category": case.category,
+        "source": case.picture.stored_id,
+        **_side("first", first),
+        **_side("second", second),
+        "first_left": vote.first_left if second else None,
+        "answer": said(vote),
+        "known_answer": question.gold or None,
+        "seconds": vote.seconds,
+        "zoom": vote.looked.get("zoom"),
+        "flicker": vote.looked.get("flicker"),
+        "window_width": vote.looked.get("width"),
+        "asked_at": vote.asked_at.isoformat(timespec="seconds"),
+        "answered_at": vote.answered_at and vote.answered_at.isoformat(timespec="seconds"),
+        "first_kept": dict(first.kept) if first else {},
+        "second_kept": dict(second.kept) if second else {},
+        "first_evidence": _evidence(first),
+        "second_evidence": _evidence(second),
+    }
+
+
+def _side(name: str, back: Return | None) -> dict[str, Any]:
+    return {
+        f"{name}_model": back.model if back else None,
+        f"{name}_run": back.run if back else None,
+        f"{name}_trip": back.number if back else None,
+        f"{name}_picture": back.picture if back else None,
+    }
+
+
+def _evidence(back: Return | None) -> dict[str, dict[str, bool]]:
+    """What each witness and judge says of it."""
+    if back is None:
+        return {}
+    names = [str(one["witness"]) for one in back.evidence if one.get("witness")]
+    return {name: told for name in dict.fromkeys(names) if (told := back.said(name))}
+
+
+def of_run(run: Run) -> list[dict[str, Any]]:
+    """The public votes on a run's returns, as its bundle carries them (evaluation.bundle.rows)."""
+    votes = list(with_all(Vote.objects.public().about(run)))
+    known = returns(
+        pk for vote in votes for pk in (vote.question.first_id, vote.question.second_id) if pk
+    )
+    found = []
+    for vote in votes:
+        first, second = known[vote.question.first_id], known.get(vote.question.second_id or 0)
+        # Of two returns of this run the first is the one that is spoken of.
+        is_first = first.run == run.pk
+        own, other = (first, second) if is_first or second is None else (second, first)
+        answer = vote.answer or 0
+        found.append(
+            {
+                "kind": vote.kind,
+                "case": vote.question.case.slug,
+                "repeat": own.repeat,
+                "trip": own.number,
+                "against": other
+                and {"model": other.model, "trip": other.number, "sha256": other.picture},
+                "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
+                "stood_left": vote.first_left == is_first,
+                "role": vote.role,
+                "voter": pseudonym(vote.voter),
+                "weight": vote.voter.weight,
+                "seconds": vote.seconds,
+                "answered_at": vote.answered_at.isoformat(timespec="seconds")
+                if vote.answered_at
+                else "",
+            }
+        )
+    return found
+
+
+def metric_columns(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The metrics that any of these lines has."""
+    return sorted({metric for row in found for metric in (*row["first_kept"], *row["second_kept"])})
+
+
+def flat(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
+    """A line as cells: COLUMNS, then what each metric keeps of the first and of the second."""
+    kept = [row[f"{side}_kept"].get(metric) for side in ("first", "second") for metric in metrics]
+    return [*(row[name] for name in COLUMNS), *kept]
+
+
+def head(metrics: Sequence[str]) -> list[str]:
+    return [*COLUMNS, *(f"{side}_{m}" for side in ("first", "second") for m in metrics)]
+
+
+def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
+    """The votes as a table, line by line; no text of ours is run as a formula."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    writer.writerow(head(metrics))
+    for row in rows(votes):
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+        cells = ("" if cell is None else safe_cell(cell) for cell in flat(row, metrics))
+        writer.writerow(cells)
+    yield line.getvalue()
+
+
+def as_parquet(votes: QuerySet[Vote]) -> bytes:
+    """The votes as a Parquet file, with what every metric keeps; needs a worker's packages."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = list(rows(votes))
+    metrics = metric_columns(found)
+    names = head(metrics)
+    columns = list(zip(*(flat(row, metrics) for row in found), strict=True)) or [()] * len(names)
+    # Answers are words or numbers, by the kind of question: as text they fit one column.
+    arrays = {
+        name: pa.array([None if cell is None else str(cell) for cell in column])
+        if name == "answer"
+        else pa.array(list(column))
+        for name, column in zip(names, columns, strict=True)
+    }
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(arrays), buffer, compression="zstd")
+    return buffer.getvalue()

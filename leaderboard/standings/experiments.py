@@ -1,0 +1,92 @@
+"""What experiments say: computed by the core when one of their runs ends, stored for the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.metrics import in_order
+from evaluation.statistics.events import ChainResult
+from evaluation.statistics.experiments.numbers import experiment_numbers
+from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.statistics.standings import chain_of_numbers
+from leaderboard.models import Chain, EditingModel, Experiment, ExperimentResult, Run
+from leaderboard.models.runs import RunState
+from leaderboard.standings.stored import core_case
+
+
+def refresh_experiments(run: Run) -> None:
+    """Compute the experiments that this run is part of anew."""
+    for experiment in Experiment.objects.filter(arms__runs=run).distinct():
+        refresh(experiment, run.editing_model)
+
+
+@transaction.atomic
+def refresh(experiment: Experiment, model: EditingModel) -> None:
+    """Write what the experiment says of this model; nothing before every arm has been played."""
+    # Of two arms that end at once the second waits here, and then sees the first.
+    Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
+    runs = arm_runs(experiment, model)
+    finished = [run for run in runs.values() if run and run.state == RunState.FINISHED]
+    results: dict[str, dict[str, object]] = {}
+    if len(finished) == len(runs) > 1:
+        named = {name: run for name, run in runs.items() if run}
+        chains = _chains(named, experiment.suite.trips, _shared_metrics(list(named.values())))
+        for metric, arms in chains.items():
+            # Chains that were stopped before this metric fell tell nothing by it.
+            known = all(c.tells(experiment.suite.trips) for own in arms.values() for c in own)
+            if known and all(arms.values()):
+                numbers = experiment_numbers(arms, experiment.suite.trips)
+                results[metric] = numbers.to_dict()
+    old = ExperimentResult.objects.filter(experiment=experiment, editing_model=model)
+    old.exclude(metric__in=results).delete()
+    for metric, found in results.items():
+        ExperimentResult.objects.update_or_create(
+            experiment=experiment,
+            editing_model=model,
+            metric=metric,
+            defaults={"numbers": found, "method_version": METHOD_VERSION},
+        )
+    # Kept pages are told apart by this.
+    Experiment.objects.filter(pk=experiment.pk).update(updated_at=timezone.now())
+
+
+def arm_runs(experiment: Experiment, model: EditingModel) -> dict[str, Run | None]:
+    """The run of each arm by this model, the baseline's first; None where there is none."""
+    found: dict[str, Run | None] = {}
+    for arm in experiment.arms.prefetch_related("runs"):
+        own = [run for run in arm.runs.all() if run.editing_model_id == model.pk]
+        found[arm.name] = max(own, key=lambda run: run.pk, default=None)
+    return found
+
+
+def _shared_metrics(runs: Sequence[Run]) -> list[str]:
+    """What all of these were scored by, in the same version; the headline first."""
+    first, *others = runs
+    return in_order(
+        name
+        for name in first.scored_metrics
+        if all(run.metrics.get(name) == first.metrics[name] for run in others)
+    )
+
+
+def _chains(
+    runs: Mapping[str, Run], trips: int, metrics: Sequence[str]
+) -> dict[str, dict[str, list[ChainResult]]]:
+    """The chains of each arm, by metric."""
+    found: dict[str, dict[str, list[ChainResult]]] = {
+        metric: {name: [] for name in runs} for metric in metrics
+    }
+    names = {run.pk: name for name, run in runs.items()}
+    chains = Chain.objects.filter(run__in=names).select_related("case__picture")
+    for chain in chains.iterator(chunk_size=500):
+        for metric in metrics:
+            if numbers := chain.results.get(metric):
+                found[metric][names[chain.run_id]].append(
+                    chain_of_numbers(
+                        metric, core_case(chain), chain.repeat, chain.outcome, numbers, trips
+                    )
+                )
+    return found

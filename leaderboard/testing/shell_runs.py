@@ -1,0 +1,36 @@
+"""A run made in the shell: played, scored and packed by its commands, of a suite that a site has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evaluation.__main__ import main
+from evaluation.content.chain_files import SOURCE
+from evaluation.editors import load_editor
+from evaluation.retries import Limits
+from evaluation.shell.player import Player
+from evaluation.shell.run_folder import RunFolder
+from leaderboard.testing import factories
+from leaderboard.testing.played import QUICK
+
+
+def shell_bundle(folder: Path, editor: str = "jpeg", **sizes: Any) -> Path:
+    """The bundle of a run on `factories.core_suite(**sizes)`."""
+    suite, pictures = factories.core_suite(**sizes)
+    run = RunFolder.create(folder / "mine", suite, editor=editor, options={})
+    for chain in run.chains.values():
+        place = run.path / "chains" / chain.slug
+        place.mkdir(parents=True)
+        (place / SOURCE).write_bytes(pictures[chain.picture].png())
+    run = RunFolder.open(run.path)
+    with run.playing():
+        Player(run, load_editor(editor), limits=Limits()).play()
+    out = folder / "mine.zip"
+    for command in (
+        ["score", str(run.path), "--metrics", ",".join(QUICK)],
+        ["bundle", str(run.path), "--out", str(out)],
+    ):
+        if main(command):
+            raise AssertionError(f"convergebench {' '.join(command)} failed")
+    return out

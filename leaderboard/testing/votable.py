@@ -1,0 +1,171 @@
+"""Small public runs with real pictures to vote on, made without playing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from django.utils import timezone
+from PIL import Image
+
+from evaluation.images import Picture
+from evaluation.statistics.levels import LEVELS
+from leaderboard.models import (
+    Chain,
+    EditingModel,
+    Question,
+    Run,
+    StoredImage,
+    Suite,
+    Trip,
+    Vote,
+    Voter,
+)
+from leaderboard.models.runs import ChainState, Outcome
+from leaderboard.testing.boards import make_model, make_run
+from leaderboard.testing.factories import picture, tiny_suite
+
+#: By model, what a round trip takes: the first is the cleanest.
+MODELS = {"Oracle": 0.0, "Alder": 0.06, "Beech": 0.12, "Cedar": 0.2, "Noise": 0.45}
+#: Models answer in their own sizes: the board must not tell them apart by that.
+SIZES = (64, 96, 48, 80, 64)
+
+
+def votable_board(
+    models: Mapping[str, float] = MODELS, *, pictures: int = 6, trips: int = 3, side: int = 64
+) -> Suite:
+    """A suite of two pairs with every picture, and a finished public run of each model."""
+    suite = tiny_suite(pictures, trips=trips, size=side)
+    for place, (name, loss) in enumerate(models.items()):
+        votable_run(name, suite, loss, size=SIZES[place % len(SIZES)] * side // 64)
+    return suite
+
+
+def votable_run(
+    name: str, suite: Suite, loss: float, *, size: int = 64, model: EditingModel | None = None
+) -> Run:
+    """A run whose returns lose so much each trip: in their pixels, and by two metrics."""
+    model = model or make_model(name, is_reference=name in ("Oracle", "Noise"))
+    run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("picture", "lpips"))
+    random = np.random.default_rng(run.pk)
+    cases = list(suite.cases.select_related("picture"))
+    chains, kept_by_case = [], {}
+    for case in cases:
+        own = loss * random.uniform(0.8, 1.2)
+        kept = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
+        kept_by_case[case.pk] = kept
+        chains.append(
+            Chain(
+                run=run,
+                case=case,
+                state=ChainState.PLAYED,
+                outcome=Outcome.COMPLETED,
+                trips_played=suite.trips,
+                trips_scored=suite.trips,
+                results=dict.fromkeys(("picture", "lpips"), _results(kept, suite.trips)),
+            )
+        )
+    for chain in chains:
+        chain.sum_up()
+    Chain.objects.bulk_create(chains)
+    now, trips = timezone.now(), []
+    for chain in Chain.objects.filter(run=run).select_related("case__picture"):
+        source = picture(int(chain.case.picture.slug.rsplit("-", 1)[-1]), suite.size)
+        for number, share in enumerate(kept_by_case[chain.case_id], start=1):
+            stored = _stored(_worn(source, 1 - share, random), size)
+            trips.append(
+                Trip(chain=chain, number=number, restored=stored, scored_at=now, change_seen=True)
+            )
+    Trip.objects.bulk_create(trips)
+    return run
+
+
+def _results(kept: list[float], trips: int) -> dict[str, object]:
+    events = {
+        f"{level:g}": {"time": float(sum(q > level for q in kept)), "cause": "whole"}
+        for level in LEVELS
+    }
+    return {
+        "retention": kept,
+        "distances": [round(1 - q, 4) for q in kept],
+        "auc": sum(kept) / trips,
+        "recovered": False,
+        "because": [],
+        "gate": None,
+        "events": events,
+    }
+
+
+def _worn(source: Image.Image, lost: float, random: np.random.Generator) -> Image.Image:
+    pixels = np.asarray(source, dtype=float)
+    noise = random.normal(0, 120 * lost, pixels.shape) if lost > 0 else 0
+    return Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8))
+
+
+def _stored(image: Image.Image, size: int) -> StoredImage:
+    return StoredImage.objects.get_or_store(Picture.from_image(image.resize((size, size))))
+
+
+def cast(
+    kind: str = "pair",
+    *,
+    voters: int = 8,
+    each: int = 20,
+    clickers: int = 0,
+    level: float = 0.5,
+    seed: int = 0,
+) -> list[Voter]:
+    """Votes of people who see what the metrics see, more surely the further two lie apart.
+
+    The last `clickers` of them do not look.
+    """
+    random = np.random.default_rng(seed)
+    questions = Question.objects.open().filter(kind=kind)
+    questions = questions.select_related("first__chain", "second__chain")
+    ordinary, golds = list(questions.filter(gold="")), list(questions.exclude(gold=""))
+    made, crowd = [], [Voter.objects.create() for _ in range(voters)]
+    for place, voter in enumerate(crowd):
+        looks = place < voters - clickers
+        chosen = random.choice(len(ordinary), min(each, len(ordinary)), replace=False)
+        asked = [(ordinary[n], "") for n in chosen]
+        asked += [(one, "gold") for one in golds[: each // 4]]
+        # One in ten comes again with its sides exchanged.
+        asked += [(ordinary[n], "repeat") for n in chosen[: each // 5]]
+        session = f"session-{seed}-{voter.pk}"
+        sides: dict[int, bool] = {}
+        for number, (question, role) in enumerate(asked):
+            first_left = not sides.get(question.pk, bool(random.random() < 0.5))
+            sides[question.pk] = first_left
+            made.append(
+                Vote(
+                    session=session,
+                    place=number,
+                    question=question,
+                    kind=kind,
+                    voter=voter,
+                    role=role,
+                    first_left=first_left,
+                    answer=_seen(question, kind, level, random)
+                    if looks
+                    else _clicked(kind, random),
+                    seconds=3.0,
+                    answered_at=timezone.now(),
+                )
+            )
+    Vote.objects.bulk_create(made)
+    return crowd
+
+
+def _seen(question: Question, kind: str, level: float, random: np.random.Generator) -> int:
+    kept = [
+        trip.chain.results["picture"]["retention"][trip.number - 1]
+        for trip in (question.first, question.second)
+        if trip
+    ]
+    gap = kept[0] - level if kind == "usable" else kept[0] - kept[1]
+    yes = random.random() < 1 / (1 + np.exp(-12 * gap))
+    return int(yes) if kind == "usable" else (1 if yes else -1)
+
+
+def _clicked(kind: str, random: np.random.Generator) -> int:
+    return int(random.integers(2)) if kind == "usable" else int(random.choice((1, -1)))

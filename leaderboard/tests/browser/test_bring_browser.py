@@ -1,0 +1,81 @@
+"""A run is brought in a browser: the form, the check as it goes on, the result, the way back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evaluation import jobs
+from leaderboard.models import BroughtRun, Run
+from leaderboard.testing import factories
+from leaderboard.testing.browser import PHONE, WIDE
+from leaderboard.testing.shell_runs import shell_bundle
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+SIZES = {"pictures": 2, "trips": 2, "size": 128}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory) -> Path:
+    return shell_bundle(tmp_path_factory.mktemp("shell"), **SIZES)
+
+
+def keep(seen, name):
+    """A picture of the page, where somebody wants to look at it."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        seen.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+@pytest.mark.usefixtures("quick_metrics", "valkey")
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
+def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed, size, scheme):
+    factories.tiny_suite(**SIZES)
+    seen = visit("/bring/", size=size, color_scheme=scheme)
+    page = seen.page
+    keep(seen, f"form-{scheme}")
+    assert seen.faults() == []
+    page.set_input_files("input[name=bundle]", packed)
+    for name, value in {"name": "Mine & <b>own</b>", "brought_by": "A Group"}.items():
+        page.fill(f"input[name={name}]", value)
+    page.fill("input[name=email]", "me@example.org")
+    page.click("text=Bring this run")
+    page.wait_for_selector("#brought-bar")
+    keep(seen, f"waiting-{scheme}")
+    assert seen.faults() == []
+    row = BroughtRun.objects.get()
+    BroughtRun.objects.update(steps_done=5, steps_total=20)
+    page.wait_for_function(
+        "() => document.querySelector('#brought-words').textContent === '5 of 20 lines'"
+    )
+    jobs.check_brought_run(row.pk)
+    page.wait_for_selector("text=See the run")  # by itself
+    keep(seen, f"shown-{scheme}")
+    assert seen.faults() == []
+    page.click("text=See the run")
+    page.wait_for_selector("text=brought by A Group")
+    keep(seen, f"run-{scheme}")
+    seen.open("/")
+    seen.settle()
+    keep(seen, f"board-{scheme}")
+    assert "Played elsewhere, numbers checked" in page.content()
+    seen.open(row.get_absolute_url())
+    page.click("text=Withdraw this run")
+    page.wait_for_selector("text=The run is withdrawn")
+    keep(seen, f"withdrawn-{scheme}")
+    assert not Run.objects.get().published
+
+
+@pytest.mark.usefixtures("quick_metrics", "valkey")
+def test_why_it_was_refused_is_told_line_by_line(visit):
+    row = BroughtRun.objects.create(
+        name="Mine",
+        brought_by="A Group",
+        state="refused",
+        error="picture-0--flip, trip 1, ssim: states 0.1, computed 0.2\nrun, secret: " + "x" * 300,
+    )
+    seen = visit(row.get_absolute_url(), size=PHONE)
+    assert seen.page.locator("#brought li").count() == 2
+    keep(seen, "refused")
+    assert seen.faults() == []

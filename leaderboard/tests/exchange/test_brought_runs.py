@@ -1,0 +1,378 @@
+"""From shell to board: a run that somebody brings is recomputed, marked and never ranked unasked."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.files.storage import default_storage
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import call_command
+from django.test import override_settings
+from django.utils import timezone
+from django.utils.html import escape
+
+from evaluation import jobs
+from evaluation.__main__ import main as convergebench
+from evaluation.bundle import format as bundles
+from evaluation.images import encode_png
+from leaderboard import garbage
+from leaderboard.exchange import bundles as site_bundles
+from leaderboard.models import BroughtRun, EditingModel, Run, Standing, StoredImage, Suite, Trip
+from leaderboard.testing import factories
+from leaderboard.testing.bundle_runs import altered, rewritten
+from leaderboard.testing.played import play
+from leaderboard.testing.shell_runs import shell_bundle
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "valkey")]
+SIZES: dict[str, Any] = {"pictures": 2, "pairs": (factories.FLIP, factories.REPLICA), "trips": 2}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory) -> Path:
+    return shell_bundle(tmp_path_factory.mktemp("shell"), **SIZES)
+
+
+@pytest.fixture
+def suite(db):
+    return factories.tiny_suite(**SIZES)
+
+
+def bring(client, path: Path, **fields: Any):
+    told = {"name": "My Editor", "brought_by": "A Group", "email": "me@example.org"}
+    file = SimpleUploadedFile("run.zip", path.read_bytes(), "application/zip")
+    return client.post("/bring/", told | {"bundle": file} | fields)
+
+
+def brought(client, path: Path, **fields: Any) -> BroughtRun:
+    """What became of it once a worker has looked."""
+    answer = bring(client, path, **fields)
+    assert answer.status_code == 302, answer.content.decode()
+    row = BroughtRun.objects.latest("pk")
+    assert answer["Location"] == row.get_absolute_url()
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    return row
+
+
+def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
+    client, suite, packed, tmp_path
+):
+    assert convergebench(["verify", str(packed), "--quiet"]) == 0
+    assert bring(client, packed).status_code == 302
+    row = BroughtRun.objects.get()
+    waiting = client.get(row.get_absolute_url())
+    assert b"Waiting for a worker" in waiting.content
+    assert waiting["X-Robots-Tag"] == "noindex"
+    assert not Run.objects.exists()  # nothing shows before it is recomputed
+    jobs.check_brought_run(row.pk)
+    run = Run.objects.get()
+    assert (run.source, run.verified, run.complete, run.published) == ("external", True, True, True)
+    assert (run.editing_model.name, run.brought_by) == ("My Editor", "A Group")
+    assert not run.is_ranked
+    assert run.standings.exists()
+    assert not Standing.objects.filter(rank__isnull=False).exists()
+    assert not default_storage.exists(row.file_name)
+    board = client.get(f"/?suite={suite.key}").content.decode()
+    assert "My Editor" in board
+    assert "Played elsewhere, numbers checked" in board
+    page = client.get(run.get_absolute_url()).content.decode()
+    assert "brought by A Group; every number was recomputed here and is equal" in page
+    assert "me@example.org" not in board + page
+    status = client.get(row.get_absolute_url()).content.decode()
+    assert "Published, not ranked: it was played elsewhere" in status
+    # The site's own bundle of it says the same, but for what the site does not take on trust.
+    site_bundles.write(run, tmp_path / "site.zip", pictures=True)
+    assert convergebench(["verify", str(tmp_path / "site.zip"), "--quiet"]) == 0
+    with bundles.read(packed) as mine, bundles.read(tmp_path / "site.zip") as theirs:
+        assert mine.held == theirs.held
+        for section in ("suite", "sources", "calibrations", "standings"):
+            assert mine.raw[section] == theirs.raw[section], section
+        ours, other = (b.document.chains for b in (mine, theirs))
+        for one, two in zip(ours, other, strict=True):
+            assert one.results == two.results
+            assert [t.scores for t in one.trips] == [t.scores for t in two.trips]
+
+
+def test_the_command_takes_it_too(suite, packed, capsys):
+    call_command("import_bundle", str(packed))
+    assert "verified: every number was recomputed" in capsys.readouterr().out
+    assert Run.objects.get().verified is True
+
+
+# An admin's word.
+
+
+def test_it_ranks_by_an_admins_word_alone_with_a_reason_that_all_can_read(
+    client, admin_client, suite, packed
+):
+    row = brought(client, packed)
+    run = row.run
+    address = f"/admin/leaderboard/run/{run.pk}/change/"
+    fields = {"cleared": "on", "published": "on", "decision": "", "budget_calls": ""}
+    assert "Say why the run may rank" in admin_client.post(address, fields).content.decode()
+    fields["decision"] = "We ran the weights ourselves."
+    assert admin_client.post(address, fields).status_code == 302
+    run.refresh_from_db()
+    assert run.is_ranked
+    assert run.standings.filter(rank=1, scope="all").exists()
+    page = client.get(run.get_absolute_url()).content.decode()
+    assert "An administrator lets it rank: We ran the weights ourselves." in page
+    assert "Played elsewhere, ranked by an admin’s word" in client.get("/").content.decode()
+    assert admin_client.get("/admin/leaderboard/broughtrun/").status_code == 200
+    assert admin_client.get(f"/admin/leaderboard/broughtrun/{row.pk}/change/").status_code == 200
+
+
+def test_one_that_did_not_recompute_cannot_be_let_into_the_ranks(
+    client, admin_client, suite, packed
+):
+    run = brought(client, packed).run
+    Run.objects.filter(pk=run.pk).update(verified=None, cleared=True, decision="x")
+    run.refresh_from_db()
+    assert not run.is_ranked
+    fields = {"cleared": "on", "published": "on", "decision": "Please."}
+    answer = admin_client.post(f"/admin/leaderboard/run/{run.pk}/change/", fields)
+    assert "did not recompute wholly" in answer.content.decode()
+
+
+def test_it_stands_below_every_ranked_run(client, suite, packed):
+    play("noise", suite, name="Worn", options={"sigma": 40})
+    brought(client, packed)
+    board = client.get(f"/?suite={suite.key}").content.decode()
+    assert board.index("Worn") < board.index("My Editor")
+
+
+# What is refused, by its name.
+
+
+def scores(document):
+    document["chains"][0]["trips"][0]["scores"]["ssim"] *= 0.5
+
+
+def shorter(document):
+    document["chains"][0]["trips"].pop()
+
+
+def unmeasured(document):
+    document["chains"][0]["trips"][1] |= {"step": None, "from_source": None, "scores": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (scores, "picture-0--flip, trip 1, ssim: states"),
+        (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 2"),
+        (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as picture-1--replica"),
+        (shorter, "completed, with 1 whole trips of 2"),
+        (unmeasured, "a trip came back and was not measured"),
+        (lambda d: d["chains"][0].update(outcome="lost"), "picture-0--flip was lost"),
+        (lambda d: d.update(pictures=False), "it holds no pictures"),
+        (lambda d: d["run"]["metrics"].pop("ssim"), "it was not scored by ssim"),
+        (lambda d: d["run"].update(secret="7" * 64), "run, secret: "),
+        (lambda d: d["chains"][0].update(outcome_text="a\0b"), "holds a zero byte"),
+    ],
+)
+def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, why):
+    row = brought(client, altered(packed, change, sealed=True))
+    assert row.state == BroughtRun.State.REFUSED
+    assert why in row.error
+    assert not Run.objects.exists()
+    assert not EditingModel.objects.exists()
+    assert escape(why.split(":")[0]) in client.get(row.get_absolute_url()).content.decode()
+    assert not default_storage.exists(row.file_name)
+
+
+def test_a_changed_picture_is_refused_by_its_name(client, suite, packed):
+    with bundles.read(packed) as bundle:
+        half = bundle.document.chains[0].trips[0].backward
+    name = bundles.picture_name(half.sha256, half.mime)
+    other = factories.picture(9)
+    row = brought(client, rewritten(packed, {name: encode_png(other)}))
+    assert "picture-0--flip, trip 1, backward, hash" in row.error
+
+
+def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, suite, packed):
+    Suite.objects.filter(pk=suite.pk).update(sealed=True)
+    row = brought(client, packed)
+    assert "its suite tiny v1" in row.error
+    assert "is not a suite of this site" in row.error
+
+
+def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
+    client, suite, packed, tmp_path
+):
+    first = brought(client, packed)
+    again = brought(client, packed, name="Another Name")
+    assert f"it is here already as run {first.run_id}" in again.error
+    ours = play("noise", suite, name="Ours")
+    site_bundles.write(ours, tmp_path / "ours.zip", pictures=True)
+    stolen = brought(client, tmp_path / "ours.zip", name="Stolen")
+    assert f"it is here already as run {ours.pk}" in stolen.error
+
+
+def test_pictures_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
+    brought(client, packed)
+    other = shell_bundle(tmp_path, **SIZES)  # the same editor, another secret
+    row = brought(client, other, name="Second")
+    assert [hint["text"] for hint in row.run.hints if hint["kind"] == "same pictures"]
+
+
+# Names, limits, hostile files.
+
+
+def test_a_name_that_exists_is_not_taken_over(client, suite, packed):
+    factories.editing_model(slug="known")
+    answer = bring(client, packed, name="KNÓWN")
+    assert answer.status_code == 422
+    assert "“Known” is on the site already" in answer.content.decode()
+    row = BroughtRun.objects.create(name="Known", brought_by="x", email="a@example.org")
+    default_storage.save(row.file_name, SimpleUploadedFile("x", packed.read_bytes()))
+    jobs.check_brought_run(row.pk)  # the name was free when it was brought
+    row.refresh_from_db()
+    assert "is on the site by now" in row.error
+
+
+def test_another_run_of_the_same_model_is_brought_from_its_own_page(
+    client, suite, packed, tmp_path
+):
+    first = brought(client, packed)
+    page = client.get(f"/bring/?of={first.token}").content.decode()
+    assert "My Editor" in page
+    sizes = SIZES | {"trips": 1, "slug": "tinier"}
+    factories.tiny_suite(**sizes)
+    second = brought(client, shell_bundle(tmp_path, **sizes), of=first.token, name="Ignored")
+    assert second.run.editing_model == first.run.editing_model
+    assert EditingModel.objects.count() == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"GIF89a", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 18])
+def test_a_file_that_is_no_zip_is_refused_at_once(client, suite, tmp_path, data):
+    (tmp_path / "x.zip").write_bytes(data)
+    assert bring(client, tmp_path / "x.zip").status_code == 422
+    assert not BroughtRun.objects.exists()
+
+
+def test_a_zip_that_is_no_bundle_is_refused_by_the_worker(client, suite, packed):
+    row = brought(client, rewritten(packed, {bundles.DOCUMENT: b"[" * 100_000}))
+    assert "bundle.json is not readable JSON" in row.error
+
+
+def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
+    with override_settings(BROUGHT_RUNS_WAITING=1, BROUGHT_RUNS_PER_DAY=2):
+        assert bring(client, packed, name="One").status_code == 302
+        full = bring(client, packed, name="Two")
+        assert (full.status_code, b"Too many runs wait" in full.content) == (429, True)
+        jobs.check_brought_run(BroughtRun.objects.get().pk)
+        assert bring(client, packed, name="Two").status_code == 302
+        BroughtRun.objects.update(state="refused")
+        again = bring(client, packed, name="Three")
+        assert b"2 runs came from" in again.content
+    with override_settings(BROUGHT_BYTES=100):
+        assert b"has more than 0 MB" in bring(client, packed, name="Four").content
+
+
+def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
+    bring(client, packed)
+    row = BroughtRun.objects.get()
+    BroughtRun.objects.update(state="checking", attempts=3)
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("refused", 4)
+    assert "did not survive" in row.error
+
+
+def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(client, suite, packed):
+    bring(client, packed)
+    row = BroughtRun.objects.get()
+    assert row.claim()
+    jobs.check_brought_run(row.pk)
+    assert not Run.objects.exists()
+    BroughtRun.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    jobs.check_brought_run(row.pk)
+    assert Run.objects.get().verified
+
+
+def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch):
+    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    seen: list[dict[str, Any]] = []
+    tell = BroughtRun.tell
+
+    def told(self, done, total):
+        found = tell(self, done, total)
+        seen.append(client.get(f"{self.get_absolute_url()}state.json").json())
+        return found
+
+    monkeypatch.setattr(BroughtRun, "tell", told)
+    brought(client, packed)
+    assert {one["state"] for one in seen} == {"checking"}
+    assert [one["done"] for one in seen] == sorted(one["done"] for one in seen)
+    assert 0 < seen[-1]["done"] <= seen[-1]["total"]
+
+
+# The way back.
+
+
+def test_whoever_brought_it_withdraws_it(client, suite, packed):
+    row = brought(client, packed)
+    run = row.run
+    assert client.post(f"{row.get_absolute_url()}withdraw/").status_code == 302
+    row.refresh_from_db()
+    assert (row.state, row.email, row.remote_address) == ("withdrawn", "", None)
+    assert "My Editor" not in client.get("/").content.decode()
+    assert b"was withdrawn" in client.get(run.get_absolute_url()).content
+    assert b"The run is withdrawn" in client.get(row.get_absolute_url()).content
+    assert client.post("/bring/nobody/withdraw/").status_code == 404
+    BroughtRun.objects.update(ended_at=timezone.now() - timedelta(days=31))
+    jobs.sweep()
+    assert not BroughtRun.objects.exists()
+
+
+def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
+    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    bring(client, packed)
+    row = BroughtRun.objects.get()
+    tell = BroughtRun.tell
+
+    def gone(self, done, total):
+        client.post(f"{self.get_absolute_url()}withdraw/")
+        return tell(self, done, total)
+
+    monkeypatch.setattr(BroughtRun, "tell", gone)
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    assert row.state == "withdrawn"
+    assert not Run.objects.exists()
+
+
+def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
+    bring(client, packed)
+    kept = BroughtRun.objects.get().file_name
+    default_storage.save("brought/left.zip", SimpleUploadedFile("x", b"x"))
+    garbage.collect(timedelta(seconds=-1))
+    assert default_storage.exists(kept)
+    assert not default_storage.exists("brought/left.zip")
+
+
+def test_no_web_process_decodes_what_was_brought(client, suite, packed):
+    row = brought(client, packed)
+    returned = Trip.objects.filter(chain__run=row.run).values("restored")
+    pictures = StoredImage.objects.filter(pk__in=returned)
+    assert pictures
+    assert all(default_storage.exists(picture.copy_name) for picture in pictures)
+
+
+def test_an_operator_may_look_at_brought_runs(client, django_user_model, suite, packed):
+    brought(client, packed)
+    user: User = django_user_model.objects.create_user("op", password="x", is_staff=True)
+    user.groups.add(Group.objects.get(name="operator"))
+    client.force_login(user)
+    assert client.get("/admin/leaderboard/broughtrun/").status_code == 200
+
+
+def test_the_bundle_says_nothing_of_keys(packed):
+    with bundles.read(packed) as bundle:
+        assert "api_key" not in json.dumps(bundle.raw)

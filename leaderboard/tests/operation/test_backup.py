@@ -1,0 +1,143 @@
+"""The drill: everything is destroyed, and the same board comes back."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.storage import default_storage
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.test import Client
+
+from evaluation import jobs
+from evaluation.images import Picture
+from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage, Trip
+from leaderboard.models.runs import ChainState, RunState
+from leaderboard.operation import packing
+from leaderboard.testing import factories
+from leaderboard.testing.played import play
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("quick_metrics"),
+]
+
+
+def everything() -> dict[str, Any]:
+    """What must come back: every standing and score, and the pixels behind them."""
+    names = [field.name for field in Standing._meta.concrete_fields]
+    rows = StoredImage.objects.order_by("pk")
+    return {
+        "standings": json.loads(
+            json.dumps(list(Standing.every.order_by("pk").values(*names)), default=str)
+        ),
+        "scores": list(Score.objects.order_by("pk").values_list("trip", "metric", "distance")),
+        "pictures": {row.pk: row.read().image.tobytes() for row in rows},
+        "keys": [model.api_key.reveal() for model in EditingModel.objects.order_by("pk")],
+    }
+
+
+def destroy() -> None:
+    for row in StoredImage.objects.all():
+        for name in (row.original_name, row.copy_name, row.thumbnail_name):
+            default_storage.delete(name)
+    call_command("flush", interactive=False, verbosity=0)
+
+
+def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, client: Client):
+    run = play("noise", factories.tiny_suite(1), published=True)
+    EditingModel.objects.filter(pk=run.editing_model_id).update(api_key="a key")
+    packing.pack_run(run)
+    board = f"/api/v1/runs/{run.pk}"
+    before, shown = everything(), client.get(board).json()
+    out, kept = tmp_path / "monday", tmp_path / "pictures"
+    call_command("backup", out, pictures=kept, stdout=StringIO())
+    assert b"a key" not in (out / "backup.json").read_bytes()
+
+    destroy()
+    assert not Standing.every.exists()
+    with pytest.raises(CommandError, match="pictures are missing"):
+        call_command("restore", out, stdout=StringIO())
+    said = StringIO()
+    call_command("restore", out, pictures=kept, force=True, stdout=said)
+    assert everything() == before
+    assert client.get(board).json() == shown
+    assert "put back now" in said.getvalue()
+    call_command("verify_storage", stdout=StringIO())
+
+    # It lives: new rows do not meet old keys, and the run can be scored again.
+    factories.editing_model("newcomer")
+    jobs.score_again(Run.objects.get(pk=run.pk))
+    jobs.score(run.pk)
+    assert Run.objects.get(pk=run.pk).state == RunState.FINISHED
+
+
+def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
+    for number in range(2):
+        StoredImage.objects.get_or_store(Picture.from_image(factories.picture(number)))
+    kept, said = tmp_path / "pictures", StringIO()
+    call_command("backup", tmp_path / "a", pictures=kept, stdout=said)
+    StoredImage.objects.get_or_store(Picture.from_image(factories.picture(7)))
+    call_command("backup", tmp_path / "b", pictures=kept, stdout=said)
+    assert "2 copied" in said.getvalue()
+    assert "1 copied" in said.getvalue()
+    with pytest.raises(CommandError, match="is not empty"):
+        call_command("backup", tmp_path / "a")
+
+
+@pytest.mark.parametrize("change", ["dump", "unfinished", "others", "not_empty", "picture"])
+def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str):
+    StoredImage.objects.get_or_store(Picture.from_image(factories.picture(1)))
+    out, kept = tmp_path / "backup", tmp_path / "pictures"
+    call_command("backup", out, pictures=kept, stdout=StringIO())
+    about = out / "backup.json"
+    dump = next(path for path in out.iterdir() if path.name.startswith("database."))
+    match = {"not_empty": "not empty", "others": "backup of", "picture": "missing"}.get(
+        change, "not (as|a whole)"
+    )
+    if change == "dump":
+        dump.write_bytes(dump.read_bytes()[:-1] + b"x")
+    elif change == "unfinished":
+        about.unlink()
+    elif change == "others":
+        about.write_text(about.read_text().replace(f'"{connection.vendor}"', '"oracle"'))
+    elif change == "picture":
+        row = StoredImage.objects.get()
+        (kept / row.name).write_bytes(b"another picture")
+        default_storage.delete(row.name)
+    with pytest.raises(CommandError, match=match):
+        call_command("restore", out, pictures=kept, force=change != "not_empty", stdout=StringIO())
+    assert StoredImage.objects.count() == 1
+
+
+def test_a_site_is_upgraded_with_runs_under_way():
+    """A run half played at an earlier state of the database goes on and ends after `migrate`."""
+    suite = factories.tiny_suite(1)
+    run = jobs.start(factories.editing_model(), suite)
+    jobs.play(run.pk)
+    chains = list(run.chains.order_by("pk"))
+    # As a worker left it that was stopped for the upgrade: one chain done, one in the middle.
+    Trip.objects.filter(chain=chains[1], number__gt=1).delete()
+    run.chains.filter(pk=chains[1].pk).update(
+        state=ChainState.PLAYING, outcome="", trips_played=1, lease_until=None
+    )
+    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING)
+    try:
+        MigrationExecutor(connection).migrate([("leaderboard", "0017_witnesses")])
+    finally:
+        call_command("migrate", interactive=False, verbosity=0)
+    run = Run.objects.get(pk=run.pk)
+    assert (run.state, run.stop_after) == (RunState.PLAYING, 0)
+    run.chains.update(state=ChainState.WAITING)
+    run.chains.filter(pk=chains[0].pk).update(state=ChainState.PLAYED)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED
+    assert run.complete
+    assert run.edits_done == run.edits_total

@@ -1,0 +1,299 @@
+"""What comes of votes: weights, the column on the board, the page on agreement, what to ask next."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+
+import pytest
+from django.core.files.storage import default_storage
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from evaluation import jobs
+from evaluation.statistics.people import ballots
+from leaderboard import queue
+from leaderboard.models import (
+    PeopleReport,
+    PeopleStanding,
+    Question,
+    Run,
+    Study,
+    Vote,
+    Voter,
+)
+from leaderboard.people import ballot_pictures, counting, pairs_to_ask
+from leaderboard.testing.votable import cast
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def counted(board):
+    crowd = cast("pair", voters=10, each=40, clickers=2)
+    cast("usable", voters=8, each=40, seed=1)
+    return crowd, counting.count()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """A few draws show as much as hundreds; their intervals are tested with the statistics."""
+    monkeypatch.setattr(ballots, "DRAWS", 60)
+
+
+def test_people_prefer_what_was_planted_and_clickers_are_found(counted):
+    crowd, _ = counted
+    shares = {
+        row.run.editing_model.name: row
+        for row in PeopleStanding.objects.select_related("run__editing_model")
+    }
+    order = ["Oracle", "Alder", "Beech", "Cedar", "Noise"]
+    assert [shares[name].share for name in order] == sorted(
+        (shares[name].share for name in order), reverse=True
+    )
+    for row in shares.values():
+        assert row.share_low < row.share < row.share_high
+        assert row.votes >= 30
+        assert row.usable_votes >= 30
+    assert shares["Noise"].share_high < 0.5 < shares["Oracle"].share_low
+    weights = [Voter.objects.get(pk=one.pk).weight for one in crowd]
+    assert min(weights[:8]) > 0.6
+    assert max(weights[8:]) < 0.5
+    assert Vote.objects.answered().count() > 500  # nothing is deleted
+    clicker = Voter.objects.get(pk=crowd[-1].pk)
+    assert clicker.reasons
+    assert clicker.gold > clicker.gold_right
+
+
+def test_the_half_life_by_peoples_word_is_that_of_the_pictures_they_use(counted):
+    rows = {row.run.editing_model.name: row for row in PeopleStanding.objects.all()}
+    assert rows["Oracle"].usable_trips == pytest.approx(3)
+    assert rows["Oracle"].half_life is None
+    assert 0.3 < rows["Noise"].usable_trips < 2
+    assert rows["Noise"].half_life < 2
+    # Six pictures with two pairs are too few for an interval, and nobody pretends otherwise.
+    assert not rows["Noise"].has_interval
+
+
+def test_the_board_has_the_column_once_there_are_votes(client, board):
+    assert "People" not in _heads(client.get("/").content.decode())
+    assert "people" in [c["value"] for c in _sorts(client)]
+    cast("pair", voters=10, each=40)
+    counting.count()
+    page = client.get("/").content.decode()
+    assert "People" in _heads(page)
+    share = PeopleStanding.objects.get(run__editing_model__slug="alder")
+    low, high = (round(100 * end) for end in (share.share_low, share.share_high))
+    assert f"{round(100 * share.share)}\u00a0% ({low}–{high})" in page
+    rows = {
+        row["model"]: row
+        for row in csv.DictReader(io.StringIO(client.get("/?format=csv").content.decode()))
+    }
+    assert float(rows["Alder"]["people_prefer"]) == pytest.approx(share.share, abs=1e-4)
+    assert float(rows["Alder"]["people_low"]) == pytest.approx(share.share_low, abs=1e-4)
+    sent = client.get("/api/v1/leaderboard").json()["rows"]
+    told = {row["model"]["slug"]: row["people_prefer"] for row in sent}
+    assert told["alder"] == pytest.approx(share.share)
+    assert "People prefer it in" in client.get("/models/alder/").content.decode()
+
+
+def _heads(page):
+    return page[page.index("<thead>") : page.index("</thead>")]
+
+
+def _sorts(client):
+    import re
+
+    page = client.get("/").content.decode()
+    return [{"value": value} for value in re.findall(r'<option value="([^"]*)"', page)]
+
+
+def test_votes_never_change_a_half_life(client, board):
+    before = client.get("/api/v1/leaderboard").json()["rows"]
+    cast("pair", voters=10, each=40)
+    cast("usable", voters=8, each=40, seed=1)
+    counting.count()
+    after = client.get("/api/v1/leaderboard").json()["rows"]
+    for one, other in zip(before, after, strict=True):
+        assert one["standing"] == other["standing"]
+
+
+def test_the_page_on_agreement_says_who_agrees_and_where_the_level_lies(client, counted):
+    report = PeopleReport.objects.get()
+    lines = {line["name"]: line for line in report.numbers["lines"]}
+    assert lines["picture"]["everywhere"]["share"] > 0.7
+    ceiling = report.numbers["ceiling"]
+    assert ceiling["low"] < ceiling["share"] < ceiling["high"]
+    level = lines["picture"]["level"]
+    assert level["low"] < 0.5 < level["high"]
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        page = client.get("/agreement/").content.decode()
+    assert len(queries) <= 8
+    assert "The headline agrees with people in" in page
+    assert "people with each other in" in page
+    assert "lies within: the votes do not speak against it" in page
+    assert "count for less than half" in page
+    assert "The less is kept, the fewer people would use it" in page
+
+
+def test_where_people_and_the_headline_differ_opens_to_the_pictures(client, board):
+    question = Question.objects.open().filter(kind="pair", gold="").order_by("-ease").first()
+    first, second = question.first, question.second
+    gap = first.chain.results["picture"]["retention"][first.number - 1]
+    gap -= second.chain.results["picture"]["retention"][second.number - 1]
+    against = -1 if gap > 0 else 1
+    for number in range(5):
+        Vote.objects.create(
+            session=f"s{number}",
+            place=0,
+            question=question,
+            kind="pair",
+            voter=Voter.objects.create(),
+            answer=against,
+            answered_at=question.created_at,
+        )
+    counting.count()
+    page = client.get("/agreement/").content.decode()
+    assert "Where people and the headline differ most" in page
+    assert f"{first.chain.get_absolute_url()}#trip-{first.number}" in page
+    assert f"{second.chain.get_absolute_url()}#trip-{second.number}" in page
+    # What is withdrawn is gone from here as from everywhere.
+    Run.objects.filter(pk=first.chain.run_id).update(published=False)
+    assert first.chain.get_absolute_url() not in client.get("/agreement/").content.decode()
+
+
+def test_without_votes_the_page_says_so(client, db):
+    page = client.get("/agreement/").content.decode()
+    assert "Not enough votes yet" in page
+
+
+def test_what_is_withdrawn_takes_its_numbers_along(counted):
+    Run.objects.filter(editing_model__slug="beech").update(published=False)
+    counting.count()
+    names = set(PeopleStanding.objects.values_list("run__editing_model__slug", flat=True))
+    assert names == {"oracle", "alder", "cedar", "noise"}
+    assert not Question.objects.open().filter(first__chain__run__editing_model__slug="beech")
+
+
+def test_closed_studies_count_when_they_are_published(board):
+    study = Study.objects.create(title="Closed")
+    for voter in cast("pair", voters=6, each=30):
+        Vote.objects.filter(voter=voter).update(study=study)
+    counting.count()
+    assert not PeopleStanding.objects.exists()
+    Study.objects.update(published=True)
+    counting.count()
+    assert PeopleStanding.objects.exists()
+
+
+def test_counting_again_changes_nothing_and_is_due_when_there_is_something_new(board, settings):
+    assert counting.is_due()
+    cast("pair", voters=6, each=30)
+    counting.count()
+    before = list(PeopleStanding.objects.order_by("run").values("run", "share", "share_low"))
+    weights = list(Voter.objects.order_by("pk").values_list("weight", flat=True))
+    assert not counting.is_due()
+    counting.count()
+    assert before == list(
+        PeopleStanding.objects.order_by("run").values("run", "share", "share_low")
+    )
+    assert weights == list(Voter.objects.order_by("pk").values_list("weight", flat=True))
+    cast("pair", voters=1, each=10, seed=3)
+    assert not counting.is_due()  # not for every vote
+    PeopleReport.objects.update(computed_at=PeopleReport.objects.get().computed_at - counting.OFTEN)
+    assert counting.is_due()
+    counting.count()
+    Run.objects.filter(editing_model__slug="cedar").update(published=False)
+    assert counting.is_due()  # at once: what is gone must not be asked
+
+
+# What to ask.
+
+
+def test_close_pairs_of_little_known_cases_come_first_and_the_obvious_last(board):
+    rows = list(Question.objects.open().filter(kind="pair", gold="").order_by("due"))
+    assert len(rows) > 60
+    third = len(rows) // 3
+    early, late = rows[:third], rows[-third:]
+    assert sum(q.ease for q in early) / third < sum(q.ease for q in late) / third
+    for question in rows:
+        assert question.first.restored_id != question.second.restored_id
+        assert question.first.chain.case_id == question.second.chain.case_id
+        same_run = question.first.chain.run_id == question.second.chain.run_id
+        assert same_run or question.first.number == question.second.number
+    covered = {question.case_id for question in rows[:24]}
+    assert len(covered) >= 8
+    both = [(q.first.chain.run, q.second.chain.run) for q in rows[:24]]
+    names = {run.editing_model.name for pair in both for run in pair}
+    assert names >= {"Alder", "Beech", "Cedar"}  # models before yardsticks
+
+
+def test_a_question_that_enough_people_answered_is_not_asked_again(board):
+    question = Question.objects.open().filter(kind="pair", gold="").order_by("due").first()
+    for number in range(pairs_to_ask.ENOUGH):
+        Vote.objects.create(
+            session=f"s{number}",
+            place=0,
+            question=question,
+            kind="pair",
+            voter=Voter.objects.create(),
+            answer=1,
+            answered_at=question.created_at,
+        )
+    pairs_to_ask.refresh()
+    question.refresh_from_db()
+    assert question.due is None
+
+
+def test_eighty_votes_cover_every_model_and_every_case(board):
+    asked = set()
+    for _ in range(5):
+        pairs_to_ask.refresh()
+        first = Question.objects.open().filter(kind="pair", gold="").order_by("due")[:16]
+        for question in first:
+            asked.add(question)
+            Vote.objects.create(
+                session="s",
+                place=0,
+                question=question,
+                kind="pair",
+                voter=Voter.objects.create(),
+                answer=1,
+                answered_at=question.created_at,
+            )
+    runs = {q.first.chain.run_id for q in asked} | {q.second.chain.run_id for q in asked}
+    assert len(runs) == 5
+    assert len({q.case_id for q in asked}) == 12
+
+
+def test_a_worker_counts_by_itself_and_the_command_at_once(
+    board, valkey, capsys, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        jobs.sweep()
+    waiting = queue._queue(queue.GPU).get_job_ids()
+    assert sum(name.startswith("count_votes-") for name in waiting) == 1
+    cast("pair", voters=6, each=20)
+    jobs.count_votes(0)
+    assert PeopleReport.objects.get().votes == Vote.objects.count()
+    call_command("count_votes")
+    assert "questions to ask" in capsys.readouterr().out
+
+
+def test_pictures_of_the_next_questions_are_drawn_before_anybody_waits(board):
+    counting.count()
+    question = Question.objects.open().order_by("due").first()
+    source = question.case.picture.stored
+    size = (source.width, source.height)
+    name = ballot_pictures.name(question.first.restored, size)
+    assert default_storage.exists(name)
+    assert question.first.restored_id not in name
+    assert ballot_pictures.forget() == 0
+    old = timezone.now() - 2 * ballot_pictures.KEPT
+    os.utime(default_storage.path(name), (old.timestamp(),) * 2)
+    assert ballot_pictures.forget() == 1

@@ -1,0 +1,1 @@
+"""Pages on which people are asked, and what came of it."""

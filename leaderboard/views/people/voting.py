@@ -1,0 +1,260 @@
+"""Blind votes: ten questions, one picture after the other, and then the names.
+
+Until a session is finished nothing that is sent tells which model made a picture: addresses are
+those of tickets, the same for everybody, and pictures are drawn anew (people.ballot_pictures).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from evaluation.images import ImageError
+from leaderboard.models import Question, Study, Use, Vote, Voter
+from leaderboard.models.people.questions import Kind
+from leaderboard.pages.people import revealed
+from leaderboard.people import ballot_pictures, cookies, sessions
+from leaderboard.views.crawlers import noindex, noindex_variants
+from leaderboard.visitors import client_network, wait
+
+#: What visitors are asked; ratings are for studies.
+MODES = (Kind.PAIR, Kind.USABLE)
+NOTHING = "There is nothing to vote on right now: please come back when more models have finished."
+#: A ticket, an answer and how somebody looked fit into this.
+LONGEST_BODY = 2_000
+TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+@never_cache
+@require_safe
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    """What is asked, and a button to begin; the rest comes by script."""
+    kind = Kind.USABLE if request.GET.get("mode") == Kind.USABLE else Kind.PAIR
+    context = {
+        "kind": kind,
+        "length": sessions.LENGTH,
+        "begin": reverse("vote_session"),
+        "there_is_something": Question.objects.open().filter(kind=kind).exists(),
+    }
+    return render(request, "leaderboard/vote.html", context)
+
+
+@never_cache
+@require_POST
+def begin(request: HttpRequest) -> HttpResponse:
+    """A session's tickets, or what is left of the one before."""
+    kind = _body(request).get("kind")
+    if kind not in MODES:
+        return _problem(f"kind: say one of {', '.join(MODES)}", 422)
+    voter = cookies.voter_of(request)
+    if voter and (left := sessions.open_session(voter, kind)):
+        return JsonResponse(_session(left))
+    if seconds := wait(request, "vote_session"):
+        return _too_many(seconds)
+    network = client_network(request) or "unknown"
+    used = {"network": network} | ({"voter": voter.key} if voter else {})
+    if Use.objects.take("vote", used, settings.VOTE_SESSIONS_PER_DAY):
+        return _problem("That is enough for today; thank you. Please come back tomorrow.", 429)
+    new = voter or Voter.objects.create()
+    made = sessions.start(new, kind)
+    if not made:
+        if voter is None:
+            new.delete()  # nobody was asked anything
+        return _problem(NOTHING, 404)
+    response = JsonResponse(_session(made))
+    cookies.remember(response, new)
+    return response
+
+
+@never_cache
+@require_POST
+def answer(request: HttpRequest) -> HttpResponse:
+    """One ticket's answer, once."""
+    said = _body(request)
+    vote = _own_vote(request, str(said.get("ticket", "")))
+    looked = said.get("looked")
+    try:
+        sessions.answer(
+            vote,
+            str(said.get("answer", "")),
+            said.get("seconds"),
+            looked if isinstance(looked, dict) else None,
+        )
+    except sessions.NotAccepted as error:
+        return _problem(str(error), error.status)
+    return JsonResponse({"taken": True})
+
+
+@require_safe
+@noindex
+def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
+    """A picture of an open ticket; afterwards its address leads nowhere."""
+    vote = _own_vote(request, ticket)
+    question = vote.question
+    source = question.case.picture.stored
+    if not vote.is_open or source is None:
+        raise Http404("this question is over")
+    # Asked anew each time: what was withdrawn since is not shown.
+    if not Question.objects.votable().filter(pk=question.pk).exists():
+        raise Http404("this question is over")
+    stored = source
+    if side != "source":
+        first = (side == "left") == vote.first_left or question.second is None
+        trip = question.first if first else question.second
+        if trip is None or trip.restored is None:
+            raise Http404("there is no such picture")
+        stored = trip.restored
+    try:
+        data = ballot_pictures.read(stored, (source.width, source.height))
+    except (FileNotFoundError, ImageError):
+        raise Http404("this picture is lost") from None
+    response = HttpResponse(data, content_type="image/webp")
+    # Neither kept nor named: no cache tells whether it was seen before, elsewhere.
+    response["Cache-Control"] = "private, no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    response["Content-Disposition"] = "inline"
+    return response
+
+
+@never_cache
+@require_safe
+@noindex
+def done(request: HttpRequest, session: str) -> HttpResponse:
+    """Thank you: the names, what the metrics said, and what others chose."""
+    voter = cookies.voter_of(request)
+    if voter is None or not sessions.is_finished(session, voter):
+        return redirect("vote")
+    own = Vote.objects.filter(session=session, voter=voter)
+    kind = own.values_list("kind", flat=True)[0]
+    context = {"rows": revealed.rows(own), "kind": kind, "usable": kind == Kind.USABLE}
+    return render(request, "leaderboard/vote_done.html", context)
+
+
+@never_cache
+@require_safe
+@noindex
+def study(request: HttpRequest, token: str) -> HttpResponse:
+    """A rater's page in a closed study."""
+    rater = _rater(token)
+    assert rater.study  # noqa: S101
+    said = Vote.objects.filter(voter=rater).answered().count()
+    context = {
+        "study": rater.study,
+        "kind": rater.study.kind,
+        "length": rater.study.votes_each,
+        "said": said,
+        "over": said >= rater.study.votes_each or not rater.study.open,
+        "begin": reverse("study_session", args=[token]),
+        "there_is_something": True,
+    }
+    response = render(request, "leaderboard/vote.html", context)
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+@never_cache
+@require_POST
+def study_begin(request: HttpRequest, token: str) -> HttpResponse:
+    """The rater's next questions; an empty list when all are answered."""
+    rater = _rater(token)
+    study = rater.study
+    assert study  # noqa: S101
+    if not study.open:
+        return _problem("This study is over; thank you.", 410)
+    made = sessions.open_session(rater, study.kind) or sessions.start_in_study(rater)
+    return JsonResponse(_session(made, reverse("study", args=[token]), study))
+
+
+def _session(made: list[Vote], leads_to: str = "", study: Study | None = None) -> dict[str, Any]:
+    """What the page needs: tickets, addresses made of them, the size of each source."""
+    total = sessions.LENGTH
+    before = 0
+    if study is not None:
+        total = study.votes_each
+        before = (
+            Vote.objects.filter(study=study, voter=made[0].voter).answered().count()
+            if made
+            else total
+        )
+    elif made:
+        own = Vote.objects.filter(session=made[0].session)
+        total, before = own.count(), own.answered().count()
+    if not leads_to:
+        leads_to = reverse("vote_done", args=[made[0].session])
+    return {
+        "answer": reverse("vote_answer"),
+        "done": leads_to,
+        "before": before,
+        "total": total,
+        "questions": [_question(vote) for vote in made],
+    }
+
+
+def _question(vote: Vote) -> dict[str, Any]:
+    source = vote.question.case.picture.stored
+    sides = ("source", "left", "right") if vote.kind == Kind.PAIR else ("source", "left")
+    return {
+        "ticket": vote.ticket,
+        "width": source.width if source else 0,
+        "height": source.height if source else 0,
+        "pictures": {side: reverse("vote_picture", args=[vote.ticket, side]) for side in sides},
+    }
+
+
+def _own_vote(request: HttpRequest, ticket: str) -> Vote:
+    """The vote of this ticket, for whom it was made."""
+    related = (
+        *("voter", "question__case__picture__stored", "question__first__restored"),
+        "question__second__restored",
+    )
+    # Not what pages of trips need: maps and evidence take longer to read than all else.
+    votes = Vote.objects.select_related(*related).only(
+        *("pk", "ticket", "kind", "role", "first_left", "answered_at", "asked_at", "voter__key"),
+        *("voter__study", "question__case__picture__stored", "question__first__restored"),
+        *("question__second__restored", "question__kind"),
+    )
+    if not TICKET.fullmatch(ticket):  # not even asked for: PostgreSQL takes no zero bytes
+        raise Http404("there is no such question")
+    vote = get_object_or_404(votes, ticket=ticket)
+    if vote.voter.study_id is None:
+        key = request.get_signed_cookie(
+            cookies.NAME, default=None, salt=cookies.SALT, max_age=cookies.YEAR
+        )
+        if key != vote.voter.key:
+            raise Http404("this is somebody else's question")
+    return vote
+
+
+def _rater(token: str) -> Voter:
+    return get_object_or_404(
+        Voter.objects.select_related("study"), token=token, study__isnull=False
+    )
+
+
+def _body(request: HttpRequest) -> dict[str, Any]:
+    if len(request.body) > LONGEST_BODY:
+        return {}
+    try:
+        found = json.loads(request.body or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _problem(why: str, status: int) -> JsonResponse:
+    return JsonResponse({"detail": why}, status=status)
+
+
+def _too_many(seconds: int) -> JsonResponse:
+    response = _problem("Too many sessions from your network; please come back later.", 429)
+    response["Retry-After"] = str(seconds)
+    return response

@@ -1,0 +1,234 @@
+// Blind votes. Tickets come ten at a time; the pictures of the next questions are fetched and
+// decoded while somebody looks at this one, so that the next is there at once.
+
+const FLICKER_MS = 400; // as on the strip: slower than what can harm
+const ZOOM = 3;
+const AHEAD = 2; // questions whose pictures are fetched before their turn
+const TRIES = 4; // to send an answer, each after twice the time of the one before
+
+const ballot = document.getElementById("ballot");
+const intro = document.getElementById("intro");
+const trouble = document.getElementById("trouble");
+const button = document.getElementById("start");
+
+const frames = Object.fromEntries(
+  [...ballot.querySelectorAll(".frame")].map((frame) => [frame.dataset.side, frame]),
+);
+const say = (name, text) => { ballot.querySelector(`[data-say="${name}"]`).textContent = text; };
+const token = ballot.querySelector("[name=csrfmiddlewaretoken]").value;
+const shown = { flicker: false, zoom: false };
+const used = { flicker: false, zoom: false };
+
+let session;
+let now = -1;
+let since = 0;
+let busy = false;
+let timer;
+let sending = Promise.resolve();
+
+async function post(address, body) {
+  const answer = await fetch(address, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRFToken": token },
+    body: JSON.stringify(body),
+  });
+  const told = await answer.json().catch(() => ({}));
+  return { status: answer.status, told };
+}
+
+function fail(text) {
+  trouble.textContent = text;
+  trouble.hidden = false;
+}
+
+async function begin() {
+  button.disabled = true;
+  trouble.hidden = true;
+  try {
+    const { status, told } = await post(ballot.dataset.begin, { kind: ballot.dataset.kind });
+    if (status !== 200) throw new Error(told.detail || "The site did not answer as it should.");
+    session = told;
+    if (!session.questions.length) {
+      location.reload();
+      return;
+    }
+    say("total", session.total);
+    now = -1;
+    fetchAhead(0);
+    await next();
+  } catch (error) {
+    fail(error.message);
+    button.disabled = false;
+  }
+}
+
+// A picture as an element that is decoded already; its address is used once.
+async function load(address) {
+  const answer = await fetch(address, { cache: "no-store" });
+  if (!answer.ok) throw new Error("A picture could not be loaded; please start again.");
+  const image = new Image();
+  image.src = URL.createObjectURL(await answer.blob());
+  await image.decode();
+  return image;
+}
+
+function fetchAhead(place) {
+  for (const question of session.questions.slice(place, place + AHEAD + 1)) {
+    question.ready ??= Promise.all(
+      Object.entries(question.pictures).map(async ([side, address]) => [side, await load(address)]),
+    ).then(Object.fromEntries);
+    question.ready.catch(() => {}); // said when its turn comes
+  }
+}
+
+async function next() {
+  const asked = performance.now();
+  const before = session.questions[now];
+  now += 1;
+  const question = session.questions[now];
+  if (!question) return finish();
+  const pictures = await question.ready;
+  for (const [side, frame] of Object.entries(frames)) {
+    const image = pictures[side];
+    if (!image) continue;
+    image.alt = { source: "The original", left: "Left copy", right: "Right copy" }[side];
+    image.draggable = false;
+    const over = new Image();
+    over.src = pictures.source.src;
+    over.alt = "";
+    over.hidden = true;
+    over.className = "over";
+    frame.style.aspectRatio = `${question.width} / ${question.height}`;
+    frame.replaceChildren(image, ...(side === "source" ? [] : [over]));
+  }
+  if (before?.ready) before.ready.then((old) => {
+    for (const image of Object.values(old)) URL.revokeObjectURL(image.src);
+  });
+  look({ x: 0.5, y: 0.5 });
+  if (shown.zoom) toggle("zoom");
+  used.flicker = shown.flicker;
+  used.zoom = false;
+  intro.hidden = true;
+  ballot.hidden = false;
+  const place = session.before + now + 1;
+  say("place", place);
+  say("live", `Question ${place} of ${session.total}`);
+  if (now === 0) ballot.querySelector("#asked").focus();
+  since = performance.now();
+  ballot.dataset.place = place;
+  // How long the voter waited for it, for whoever measures.
+  if (now > 0) ballot.dataset.waited = Math.max(Number(ballot.dataset.waited || 0), since - asked).toFixed(1);
+  busy = false;
+  fetchAhead(now + 1);
+}
+
+async function send(body, tries = TRIES) {
+  for (let wait = 300; tries > 0; tries -= 1, wait *= 2) {
+    const answer = await post(session.answer, body).catch(() => null);
+    // 409: it arrived the first time, and only the answer to that was lost.
+    if (answer && (answer.status === 200 || answer.status === 409)) return;
+    if (answer && answer.status < 500) throw new Error(answer.told.detail);
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
+  }
+  throw new Error("Your answer could not be sent. Please check the connection and load the page again.");
+}
+
+async function choose(answer) {
+  if (busy || now < 0 || !session.questions[now]) return;
+  busy = true;
+  const body = {
+    ticket: session.questions[now].ticket,
+    answer,
+    seconds: (performance.now() - since) / 1000,
+    looked: { ...used, width: innerWidth },
+  };
+  // One after the other, while the next question is looked at already.
+  sending = sending.then(() => send(body));
+  sending.catch((error) => { fail(error.message); busy = true; });
+  try {
+    await next();
+  } catch (error) {
+    fail(error.message);
+  }
+}
+
+async function finish() {
+  ballot.setAttribute("aria-busy", "true");
+  await sending;
+  location.assign(session.done);
+}
+
+function toggle(mode) {
+  shown[mode] = !shown[mode];
+  used[mode] ||= shown[mode];
+  ballot.querySelector(`[data-mode="${mode}"]`).setAttribute("aria-pressed", shown[mode]);
+  if (mode === "zoom") {
+    ballot.classList.toggle("zoomed", shown.zoom);
+    look(place);
+    return;
+  }
+  clearInterval(timer);
+  let source = false;
+  const draw = () => {
+    for (const over of ballot.querySelectorAll(".over")) over.hidden = !(shown.flicker && source);
+  };
+  draw();
+  if (shown.flicker) timer = setInterval(() => { source = !source; draw(); }, FLICKER_MS);
+}
+
+// All pictures show the same place.
+let place = { x: 0.5, y: 0.5 };
+function look(at) {
+  place = { x: Math.min(1, Math.max(0, at.x)), y: Math.min(1, Math.max(0, at.y)) };
+  for (const image of ballot.querySelectorAll(".frame img")) {
+    image.style.transformOrigin = `${100 * place.x}% ${100 * place.y}%`;
+    image.style.transform = shown.zoom ? `scale(${ZOOM})` : "";
+  }
+}
+
+function within(frame, event) {
+  const box = frame.getBoundingClientRect();
+  return { x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height };
+}
+
+for (const frame of Object.values(frames)) {
+  let moved = false;
+  frame.addEventListener("pointerdown", () => { moved = false; });
+  frame.addEventListener("pointermove", (event) => {
+    if (!shown.zoom || (event.pointerType !== "mouse" && !event.buttons)) return;
+    moved = event.pointerType !== "mouse";
+    look(within(frame, event));
+  });
+  frame.addEventListener("click", (event) => {
+    if (moved) return; // a finger that moved the picture did not tap
+    if (!shown.zoom) place = within(frame, event);
+    toggle("zoom");
+  });
+}
+
+for (const choice of ballot.querySelectorAll("[data-answer]")) {
+  choice.addEventListener("click", () => choose(choice.dataset.answer));
+}
+for (const mode of ballot.querySelectorAll("[data-mode]")) {
+  mode.addEventListener("click", () => toggle(mode.dataset.mode));
+}
+
+// Keys work anywhere on the page but in fields, and can be turned off.
+const ARROWS = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
+document.addEventListener("keydown", (event) => {
+  if (ballot.hidden || event.ctrlKey || event.metaKey || event.altKey || event.repeat && !ARROWS[event.key]) return;
+  if (!ballot.querySelector("#keys").checked || event.target.closest("select, textarea, [contenteditable]")) return;
+  const own = ballot.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (own) {
+    event.preventDefault();
+    choose(own.dataset.answer);
+  } else if (event.key === "f" || event.key === "z") {
+    toggle(event.key === "f" ? "flicker" : "zoom");
+  } else if (ARROWS[event.key] && shown.zoom) {
+    event.preventDefault();
+    const [x, y] = ARROWS[event.key];
+    look({ x: place.x + x, y: place.y + y });
+  }
+});
+
+button?.addEventListener("click", begin);
