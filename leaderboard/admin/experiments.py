@@ -46,15 +46,19 @@ class ArmForms(forms.BaseInlineFormSet):
             raise forms.ValidationError("Two arms are the same: change one, or take it away.")
 
 
-class ArmInline(admin.TabularInline):
+class ArmInline(admin.StackedInline):
     model = ExperimentArm
     formset = ArmForms
     extra = 2
     max_num = MAX_ARMS
     ordering = ("position", "pk")
+    # Few to a line: ten columns fit no screen.
     fields = (
-        *("position", "name", "wording", "fidelity", "also", "seeds", "temperature"),
-        *("size", "session", "cleanup"),
+        ("position", "name"),
+        ("wording", "fidelity"),
+        "also",
+        ("seeds", "temperature", "size"),
+        ("session", "cleanup"),
     )
     verbose_name_plural = (
         "arms: the one with the lowest position is what the others are compared with"
