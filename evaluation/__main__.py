@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "evaluation.shell.commands.exchange.verify",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
     "witness-errors": "evaluation.shell.commands.witness_errors",
+    "schema": "evaluation.shell.commands.exchange.schema",
     "site": "evaluation.shell.commands.site",
 }
 OURS = ("evaluation", "leaderboard", "convergebench_site")

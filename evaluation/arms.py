@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from evaluation.content.catalog import FIDELITY, PLAIN, CatalogPair, Variant, variant_prompts
+from evaluation.content.suites import EditPair
 from evaluation.editors.base import Editor, EditSettings
 from evaluation.editors.sizes import TIERS
 from evaluation.errors import UserFacingError
@@ -193,6 +194,8 @@ class Arm:
         return replace(self, prompts=prompts, cleanup_version=version)
 
     def _prompts(self, pair: CatalogPair | Worded) -> tuple[str, str]:
+        if pair.shape:
+            raise ArmError(f"the pair {pair.slug} is a chain shape, which has one wording")
         found = variant_prompts(pair, self.wording)
         if found is None:
             raise ArmError(f"the pair {pair.slug} has no {self.wording} wording: give it one first")
@@ -212,6 +215,13 @@ class Arm:
     def prompts_of(self, pair: str, forward: str, backward: str) -> tuple[str, str]:
         """The prompts of a pair, given those of the suite."""
         return self.prompts.get(pair, (forward, backward))
+
+    def worded(self, pair: EditPair) -> EditPair:
+        """The pair in the words of this arm; a chain shape has one wording."""
+        if pair.shape or pair.slug not in self.prompts:
+            return pair
+        forward, backward = self.prompts[pair.slug]
+        return replace(pair, forward=forward, backward=backward)
 
     def settings(self, number: int) -> EditSettings:
         """What the edits of this trip are asked with."""
@@ -243,6 +253,7 @@ class Worded:
     forward: str
     backward: str
     variants: tuple[Variant, ...] = ()
+    shape: str = ""
 
 
 DEFAULT = Arm()

@@ -106,7 +106,7 @@ def worded(pairs: Iterable[EditPair]) -> list[Worded]:
     """The pairs of a suite with the wordings that the catalogue has for them."""
     variants = {pair.slug: pair.variants for pair in catalog.edit_pairs()}
     return [
-        Worded(pair.slug, pair.forward, pair.backward, variants.get(pair.slug, ()))
+        Worded(pair.slug, pair.forward, pair.backward, variants.get(pair.slug, ()), pair.shape)
         for pair in pairs
     ]
 

@@ -25,6 +25,7 @@ from evaluation.shell.commands.play import Terms, check_budget, new_player, open
 from evaluation.shell.commands.report import reported
 from evaluation.shell.commands.score import new_scorer, results_table, scored
 from evaluation.shell.commands.suites import find_suite as suite
+from evaluation.shell.hooks import Hook, Hooks, trip_row
 from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.shell.own_editors import as_editor, place_of
 from evaluation.shell.player import Paused
@@ -187,6 +188,7 @@ def evaluate(
     secret: str | None = None,
     stop_after: int = 0,
     on_trip: Callable[[dict[str, Any]], Any] | None = None,
+    log: str | Hook | Iterable[str | Hook] | None = None,
 ) -> Results:
     """Play a suite with an editor, score it, and return the results.
 
@@ -201,8 +203,11 @@ def evaluate(
     `judge` is a vision-language model to be asked about the trips that people read: its name,
     or its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
     environment. `on_trip` is called after every trip that is played, with its chain, number,
-    seconds and cost (from a thread of its own where `parallel` is more than one).
+    seconds and cost (from a thread of its own where `parallel` is more than one). `log` are
+    hooks that are told all of it and the results: "wandb", "mlflow", or objects with `begin`,
+    `on_trip` and `end`; one that fails is told no more, and the evaluation goes on.
     """
+    hooks = Hooks.of(log)
     chosen, record = _chosen(editor, dict(options or {}))
     terms = Terms(parallel, attempts, budget, price, max_edits)
     check_budget(record, terms)
@@ -211,35 +216,33 @@ def evaluate(
     aside = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
     path = Path(out) if out else Path(aside.name if aside else "") / "run"
     run = open_run(path, part, record, secret, stop_after)
-    with run.playing():
-        player = new_player(run, chosen, record, terms)
-        play_on(player, record, on_trip=lambda chain: on_trip and on_trip(_trip(chain)))
-    scores = scored(run, scorer)
-    stated = {"model": judge} if isinstance(judge, str) else judge
-    if stated and (asked := judge_of(stated, run.path / ANSWERS)):
-        scores = judged_by(asked, run, scores)
-        run.write_json("scores.json", scores.to_dict())
-    return Results(run, scores, aside)
+
+    def told(chain: PlayedChain) -> None:
+        hooks.on_trip(chain)
+        if on_trip:
+            on_trip(trip_row(chain))
+
+    results: Results | None = None
+    try:
+        with run.playing():
+            player = new_player(run, chosen, record, terms)
+            hooks.begin(run)
+            play_on(player, record, on_trip=told)
+        scores = scored(run, scorer)
+        stated = {"model": judge} if isinstance(judge, str) else judge
+        if stated and (asked := judge_of(stated, run.path / ANSWERS)):
+            scores = judged_by(asked, run, scores)
+            run.write_json("scores.json", scores.to_dict())
+        results = Results(run, scores, aside)
+    finally:
+        hooks.end(results.metrics if results else None)
+    return results
 
 
 def _chosen(editor: Any, options: dict[str, Any]) -> tuple[Editor, dict[str, Any]]:
     if isinstance(editor, str):
         return find_editor(editor, options)
     return own_editor(as_editor(editor, options), place_of(editor), options)
-
-
-def _trip(chain: PlayedChain) -> dict[str, Any]:
-    """The last trip of a chain, as plain data for a logger."""
-    forward, backward = chain.halves[-2:]
-    costs = [half.cost for half in (forward, backward) if half.cost is not None]
-    return {
-        "chain": chain.slug,
-        "picture": chain.picture,
-        "pair": chain.pair,
-        "trip": backward.number,
-        "seconds": forward.seconds + backward.seconds,
-        "cost": sum(costs) if costs else None,
-    }
 
 
 def _suite(wanted: str | Suite) -> Suite:

@@ -1,4 +1,4 @@
-"""The loop at the heart of the benchmark: forward edit, backward edit, again.
+"""The loop at the heart of the benchmark: the steps of a trip, again and again.
 
 Knows nothing of files, databases, retries or scores.
 """
@@ -11,9 +11,11 @@ from typing import Protocol
 
 from evaluation.arms import CONVERSATION, DEFAULT, Arm
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.shapes import Asked
+from evaluation.content.suites import EditPair
 from evaluation.editors.base import Answer, Beside, Turn
 from evaluation.images import Picture, clean_wire
-from evaluation.run_secret import DIRECTIONS, Direction, Seed
+from evaluation.run_secret import Seed
 
 
 class Edit(Protocol):
@@ -26,35 +28,65 @@ class Edit(Protocol):
 
 @dataclass(frozen=True)
 class Half:
-    """One edit of a trip: Yn (forward) or Xn (backward)."""
+    """One edit of a trip; of a round trip the one half, Yn (forward) or Xn (backward).
+
+    `step` counts the trip's edits from 0, `direction` is what this one is called.
+    """
 
     number: int
-    direction: Direction
+    direction: str
     answer: Answer
     seed: int | None
+    step: int = 0
 
 
 @dataclass(frozen=True)
 class Position:
     """Where a chain stands: the picture to edit next, and which edit that is.
 
-    Half way through a trip `before` is the return that the trip began with. `history` are the
-    edits before this one, where the arm is one conversation.
+    `earlier` are the pictures of the trip so far without that one, the first is what the trip
+    began with; none where a trip begins. `history` are the edits before this one, where the arm
+    is one conversation.
     """
 
     picture: Picture
     number: int = 1
-    direction: Direction = "forward"
-    before: Picture | None = None
+    earlier: tuple[Picture, ...] = ()
     history: tuple[Turn, ...] = ()
+
+    @property
+    def step(self) -> int:
+        """Which of the trip's edits is next, counted from 0."""
+        return len(self.earlier)
+
+    def asked(self, pair: EditPair) -> Asked:
+        """The edit that is next."""
+        return pair.trip(self.number).steps[self.step]
+
+    def returns(self, pair: EditPair) -> bool:
+        """Whether the next edit is the trip's last, after which the picture should be back."""
+        return self.step == len(pair.trip(self.number)) - 1
+
+    def after(self, answer: Picture, pair: EditPair) -> Position:
+        """Where the chain stands when the next edit is answered; its history is not told."""
+        if self.returns(pair):
+            return Position(answer, self.number + 1)
+        return Position(answer, self.number, (*self.earlier, self.picture))
+
+    def cleaned(self, arm: Arm) -> Position:
+        """With the return that a trip begins with as the arm hands it on."""
+        if self.number == 1 or not arm.cleanup:
+            return self
+        if self.earlier:
+            return replace(self, earlier=(arm.cleaned(self.earlier[0]), *self.earlier[1:]))
+        return replace(self, picture=arm.cleaned(self.picture))
 
 
 def round_trips(
     edit: Edit,
     start: Position,
+    pair: EditPair,
     *,
-    forward: str,
-    backward: str,
     trips: int,
     seed: Seed,
     annotations: Annotations = UNANNOTATED,
@@ -64,43 +96,34 @@ def round_trips(
 
     To resume a chain, start from its last answer. `annotations` are those of the source.
     """
-    picture, number, direction = start.picture, start.number, start.direction
-    history = start.history
-    before = start.before
-    if before and number > 1:
-        before = arm.cleaned(before)
-    while number <= trips:
-        if direction == "forward" and number > 1:
-            picture = arm.cleaned(picture)
-        prompt, own = forward if direction == "forward" else backward, seed(number, direction)
-        settings = arm.settings(number)
+    at, said = start.cleaned(arm), start.history
+    while at.number <= trips:
+        asked = at.asked(pair)
+        own, settings = seed(at.number, asked.name), arm.settings(at.number)
         if arm.session == CONVERSATION:
-            settings = replace(settings, history=history)
-        taken_back = before if direction == "backward" else None
-        answer = edit(picture, prompt, seed=own, beside=Beside(taken_back, annotations, settings))
-        yield Half(number, direction, answer, own)
+            settings = replace(settings, history=said)
+        before = None if asked.back_to is None else at.earlier[asked.back_to]
+        beside = Beside(before, annotations, settings)
+        answer = edit(at.picture, asked.prompt, seed=own, beside=beside)
+        yield Half(at.number, asked.name, answer, own, at.step)
         if arm.session == CONVERSATION:
-            history = (
-                *history,
-                turn(prompt, answer.picture, _new(picture, number, direction, arm)),
-            )
-        before, picture = picture, answer.picture
-        number, direction = following(number, direction)
+            said = (*said, turn(asked.prompt, answer.picture, _new(at, arm)))
+        at = at.after(answer.picture, pair)
+        if not at.earlier and at.number <= trips:
+            at = at.cleaned(arm)
 
 
 def history(
-    source: Picture, answers: Iterable[Picture], forward: str, backward: str, arm: Arm
+    source: Picture, answers: Iterable[Picture], pair: EditPair, arm: Arm
 ) -> tuple[Turn, ...]:
     """The conversation so far, from the answers of a chain in their order."""
     turns: list[Turn] = []
-    picture, number, direction = source, 1, DIRECTIONS[0]
+    at = Position(source)
     for answer in answers:
-        if direction == "forward" and number > 1:
-            picture = arm.cleaned(picture)
-        prompt = forward if direction == "forward" else backward
-        turns.append(turn(prompt, answer, _new(picture, number, direction, arm)))
-        picture = answer
-        number, direction = following(number, direction)
+        if not at.earlier:
+            at = at.cleaned(arm)
+        turns.append(turn(at.asked(pair).prompt, answer, _new(at, arm)))
+        at = at.after(answer, pair)
     return tuple(turns)
 
 
@@ -109,12 +132,12 @@ def turn(prompt: str, answer: Picture, sent: Picture | None) -> Turn:
     return Turn(prompt, clean_wire(answer), clean_wire(sent) if sent else None)
 
 
-def _new(picture: Picture, number: int, direction: Direction, arm: Arm) -> Picture | None:
+def _new(at: Position, arm: Arm) -> Picture | None:
     """The picture, where the model has not answered it itself: the source, or one cleaned up."""
-    cleaned = bool(arm.cleanup) and direction == "forward"
-    return picture if cleaned or (number, direction) == (1, "forward") else None
+    begins = not at.earlier and (bool(arm.cleanup) or at.number == 1)
+    return at.picture if begins else None
 
 
-def following(number: int, direction: Direction) -> tuple[int, Direction]:
-    """The edit after this one: its trip and its direction."""
-    return (number, "backward") if direction == "forward" else (number + 1, "forward")
+def following(pair: EditPair, number: int, step: int) -> tuple[int, int]:
+    """The edit after this one: its trip, and which of the trip's edits it is."""
+    return (number, step + 1) if step + 1 < len(pair.trip(number)) else (number + 1, 0)

@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-Direction = Literal["forward", "backward"]
-DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
-Seed: TypeAlias = Callable[[int, Direction], int | None]
+#: By the number of the trip and the name of its step, "forward" or "backward" of a round trip.
+Seed: TypeAlias = Callable[[int, str], int | None]
 SeedMode = Literal["per-edit", "fixed", "none"]
 SEED_MODES: tuple[SeedMode, ...] = ("per-edit", "fixed", "none")
 T = TypeVar("T")
@@ -50,10 +49,10 @@ def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit"
     Fixed: the same for all its edits; none: None is sent with each.
     """
 
-    def seed(number: int, direction: Direction) -> int | None:
+    def seed(number: int, step: str) -> int | None:
         if mode == "none":
             return None
-        edit = (number, direction) if mode == "per-edit" else ("chain",)
+        edit = (number, step) if mode == "per-edit" else ("chain",)
         return int.from_bytes(drawn(secret, case, repeat, *edit)[:4]) >> 1
 
     return seed

@@ -168,9 +168,9 @@ def edits(category: str) -> str:
     return EDITS.get(category) or f"{category.replace('-', ' ').capitalize()} edits"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """ "A, B and C", "A, B, C and 4 more"."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
+def listed(names: Sequence[str], most: int = 3, of: int = 0) -> str:
+    """ "A, B and C", "A, B, C and 4 more"; `of` so many, where not all are named."""
+    shown, count = list(names[:most]), max(of, len(names))
+    if count > most:
+        return f"{', '.join(shown)} and {count - most} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""

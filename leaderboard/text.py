@@ -44,18 +44,6 @@ def secret_names(value: Any, depth: int = 0) -> list[str]:
     return []
 
 
-def can_be_stored(value: Any) -> bool:
-    """Whether every database takes it: no zero bytes, no halves of characters, in any text."""
-    if isinstance(value, str):
-        return not UNSTORABLE.search(value)
-    if isinstance(value, dict):
-        return all(can_be_stored(part) for pair in value.items() for part in pair)
-    return not isinstance(value, list) or all(map(can_be_stored, value))
-
-
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 _FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
 

@@ -45,10 +45,13 @@ assert evaluation.__file__.startswith({str(installed)!r}), evaluation.__file__
 assert convergebench.evaluate and convergebench.suite("smoke").cases
 play = ["play", "--editor", "noop", "--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
 assert main([*play, "--out", "run"]) == 0
+assert main(["schema", "run.json"]) == 0
 """
     ended = python(installed, code)
     assert ended.returncode == 0, ended.stderr
     assert not list(installed.rglob("tests"))
+    published = {path.name for path in (ROOT / "docs/schemas").iterdir()}
+    assert {path.name for path in (installed / "convergebench/schemas").iterdir()} == published
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring.alignment import registered, unaligned
-from evaluation.measuring.footprint import footprint
 from evaluation.measuring.scoring import Scorer, retention
+from evaluation.measuring.subject import footprint
 from evaluation.metrics.base import Subject
 
 Values = npt.NDArray[np.float32]
@@ -87,7 +87,7 @@ def changed_elsewhere(
         return None
     # What is kept inside a footprint is measured as `undo`; here the rest is asked for.
     kept = scorer.only(["place"]).score(before, [edited], Subject(footprint=~where)).undo
-    return round(1 - kept[0], 4) if kept else None
+    return round(1 - kept[0], 4) if kept and kept[0] is not None else None
 
 
 def _kept(scorer: Scorer, source: Image.Image, pictures: list[Image.Image]) -> list[float]:
@@ -180,7 +180,7 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             )
     if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):
         reasons.append(
-            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at "
+            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at, "
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"

@@ -16,7 +16,7 @@ from evaluation.bundle.format import AuditLine, Bundle, FileRow
 from evaluation.content.suites import Case
 from evaluation.images import Picture, fit
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import rmse
+from evaluation.measuring.steps import rmse
 from evaluation.witnesses.panel import Verdict
 
 #: A touch drawn again may differ by so much, of the full range: a JPEG of another library does.
@@ -94,13 +94,16 @@ class _Audits:
         )
         source = self._read(self.sources.get(case.picture))
         before = self._read(last.backward) if last else source
-        edited, back = (self._read(own.forward), self._read(own.backward)) if own else (None, None)
+        # What the last edit of the trip was made on.
+        sent_on = (own.between[-1] if own.between else own.forward) if own else None
+        edited, back = self._read(sent_on), self._read(own.backward if own else None)
         sent, answer = self._read(line.sent), self._read(line.answer)
         if not (source and before and edited and back and sent and answer):
             why = "its pictures are not sound" if self.document.pictures else NO_PICTURES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
-        touch = Touch(audit, secret, self.suite.pair_by_slug[case.pair], before, edited)
+        pair = self.suite.pair_by_slug[case.pair].of_return(line.number)
+        touch = Touch(audit, secret, pair, before, edited)
         yield compared(line.name, "what was done", line.words, touch.words)
         one, other = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
         yield compared(line.name, "what was sent", 0.0, rmse(one, other), SAME_TOUCH)

@@ -33,8 +33,10 @@ from evaluation.bundle.rows import (
 )
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
+from evaluation.content.shapes import MOST_STEPS
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
+from evaluation.http.outside_json import can_be_stored
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
@@ -99,6 +101,7 @@ class RunLine(Line):
     marks_kept: Number | None = None
     loss_under_audit: Number | None = None
     changed_elsewhere: Number | None = None
+    orders: list[dict[Slug, Number | str]] = []
     started_at: str | None
     finished_at: str | None
     calls: Annotated[int, Field(ge=0)]
@@ -158,10 +161,20 @@ class HalfRow(FileRow):
     notes: dict[str, Any]
 
 
+class StepRow(HalfRow):
+    """An edit between the first and the last of its trip."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
+
+
 class TripLine(Line):
+    """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
+
     number: Annotated[int, Field(ge=1, le=1000)]
     forward: HalfRow | None
     backward: HalfRow | None
+    between: Annotated[list[StepRow], Field(max_length=MOST_STEPS)] = []
+    steps: Annotated[list[dict[str, Any]], Field(max_length=MOST_STEPS)] = []
     reframed: bool
     change_seen: bool | None
     change_measure: dict[str, Number]
@@ -463,6 +476,8 @@ def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
         found = json.loads(
             data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
         )
+        if not can_be_stored(found):
+            raise ValueError("a text in it holds a zero byte or half of a character")
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if not isinstance(found, dict):

@@ -7,8 +7,8 @@ networks may differ in the last digits between machines; everything else may not
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.audits import audit_checks
@@ -24,15 +24,18 @@ from evaluation.bundle.checks import (
     compared,
 )
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
-from evaluation.bundle.format import Bundle, ChainLine, FileRow, TripLine
+from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import measured
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.sources import pixel_sha256
+from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.steps import compare_orders
+from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
     identity_drift,
@@ -42,12 +45,26 @@ from evaluation.measuring.trip_measures import (
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.run_secret import DIRECTIONS, chain_seeds, commitment
+from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
 
 #: What a trip did to the picture, whether or not its edit was seen.
 DONE = ("reframed", "step", "from_source")
+
+
+class Scored(NamedTuple):
+    """A trip whose scores can be made again."""
+
+    trip: TripLine
+    restored: Picture
+    subject: Subject
+
+
+def _halves(trip: TripLine) -> list[tuple[str, HalfRow | None]]:
+    """The edits of a trip by their names, in order."""
+    between = [(step.name, step) for step in trip.between]
+    return [(FORWARD, trip.forward), *between, (BACKWARD, trip.backward)]
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -89,6 +106,7 @@ class Verification:
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
         yield from self._drift()
+        yield from self._orders()
         yield from self._statistics()
 
     # The head: suite, model, run, and that no line is missing.
@@ -199,63 +217,69 @@ class Verification:
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            for direction, half in zip(DIRECTIONS, (trip.forward, trip.backward), strict=True):
+            for name, half in _halves(trip):
                 if half and half.seed is None and mode != "none":
-                    yield Check(line, f"{direction} seed", NOT_CHECKED, "the bundle does not say")
+                    yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
-                    seeds = [seed(trip.number, direction) for seed in drawn]
+                    seeds = [seed(trip.number, name) for seed in drawn]
                     found = half.seed if half.seed in seeds else seeds[0]
-                    yield compared(line, f"{direction} seed", half.seed, found, (0.0, 0.0))
+                    yield compared(line, f"{name} seed", half.seed, found, (0.0, 0.0))
 
     def _trips(
         self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture
     ) -> Iterator[Check]:
         before, whole = source, source is not None
-        subject = Subject()
-        scored: list[tuple[TripLine, Picture]] = []
-        prompts = self.arm.prompts_of(pair.slug, pair.forward, pair.backward)
+        known = None if source is None else ChainSubject(about, source, pair)
+        scored: list[Scored] = []
+        said = self.arm.worded(pair)
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            halves: list[Picture | None] = []
-            for what, half, prompt in zip(
-                DIRECTIONS, (trip.forward, trip.backward), prompts, strict=True
-            ):
+            asked = said.trip(trip.number).steps
+            made = _halves(trip)
+            if trip.backward:  # the trip is whole, so it has every step that was asked for
+                names = [name for name, _ in made]
+                yield compared(line, "steps", names, [step.name for step in asked])
+            prompts = {step.name: step.prompt for step in asked}
+            pictures: list[Picture | None] = []
+            for name, half in made:
                 if half is None:
-                    halves.append(None)
+                    pictures.append(None)
                     continue
-                yield compared(line, f"{what} prompt", half.prompt, prompt)
-                picture, checks = self._picture(f"{line}, {what}", half)
+                yield compared(line, f"{name} prompt", half.prompt, prompts.get(name))
+                picture, checks = self._picture(f"{line}, {name}", half)
                 yield from checks
-                halves.append(picture)
-            edited, restored = halves
-            if trip.number == 1:
-                subject = chain_subject(about, source, edited, pair)
-            if source and before and edited and restored and trip.step is not None:
-                yield from self._measures(
-                    line, trip, source, before, edited, restored, pair, subject
-                )
+                pictures.append(picture)
+            restored = pictures[-1]
+            there = [p for p in (before, *pictures) if p]
+            subject = Subject()
+            if known and len(pictures) == len(asked):
+                subject = known.see(trip.number, (before, *pictures))
+            if source and trip.step is not None and len(there) == len(asked) + 1:
+                yield from self._measures(line, trip, source, there, pair, subject)
             elif trip.step is not None:
                 yield Check(line, "change seen", NOT_CHECKED, self._why(None, None))
             if restored and whole:
-                scored.append((trip, restored))
+                scored.append(Scored(trip, restored, subject))
             else:
                 whole = False
             before = restored
-        yield from self._scores(chain, source, scored, subject)
+        yield from self._scores(chain, source, scored)
 
     def _measures(
         self,
         line: str,
         trip: TripLine,
         source: Picture,
-        before: Picture,
-        edited: Picture,
-        restored: Picture,
+        pictures: Sequence[Picture],
         pair: EditPair,
         subject: Subject,
     ) -> Iterator[Check]:
-        panel = self.scorer.panel
-        made = measure_trip(source, before, edited, restored, pair, panel, subject)
+        before, edited, *between, restored = pictures
+        made = measure_trip(
+            *(source, before, edited, restored, pair, self.scorer.panel, subject),
+            number=trip.number,
+            between=between,
+        )
         stated, found = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
         yield compared(line, "what the trip did", stated, found, CLASSICAL)
         own = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
@@ -263,6 +287,14 @@ class Verification:
         yield compared(line, "change measure", own, made.change_measure, tolerance)
         if pair.change != "global":  # those are judged by the whole run, see below
             yield compared(line, "change seen", trip.change_seen, made.change_seen)
+        if trip.steps or made.steps:
+            # Whoever cannot hear the detector counts nothing.
+            unheard = () if "detector" in self.scorer.panel.witnesses else ("wanted", "counted")
+            said, here = (
+                [{k: v for k, v in row.items() if k not in unheard} for row in rows]
+                for rows in (trip.steps, made.steps)
+            )
+            yield compared(line, "what each step did", said, here, WITNESSED)
         if trip.damage:
             yield compared(line, "kind of damage", trip.damage, dict(made.damage), REGISTERED)
         for name in {str(row.get("witness")) for row in trip.evidence} & self.deaf.keys():
@@ -275,21 +307,24 @@ class Verification:
         self,
         chain: ChainLine,
         source: Picture | None,
-        scored: list[tuple[TripLine, Picture]],
-        subject: Subject,
+        scored: list[Scored],
     ) -> Iterator[Check]:
         """Each score of each trip; those without their pictures say so."""
-        pictures = [picture for _, picture in scored]
         made: dict[str, list[float] | None] = {}
-        if source and pictures:
-            scores = self.scorer.only(self.able).score(source, pictures, subject)
+        if source and scored:
+            scores = self.scorer.only(self.able).score(
+                source,
+                [one.restored for one in scored],
+                scored[-1].subject,
+                footprints=[one.subject.footprint for one in scored],
+            )
             made = scores.distances
-            for index, (trip, _) in enumerate(scored):
+            for index, trip in enumerate(one.trip for one in scored):
                 least = found_by_scoring(scores, index)
                 said = {name: getattr(trip, name) for name in least}
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, NETWORK)
-        place = {trip.number: index for index, (trip, _) in enumerate(scored)}
+        place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
                 line = f"{chain.name}, trip {trip.number}"
@@ -319,6 +354,27 @@ class Verification:
             stated = trip.change_measure.get("identity_drift")
             judged_by = None if verdict.seen is None else drift
             yield compared(line, "identity drift", stated, judged_by, CLASSICAL)
+
+    def _orders(self) -> Iterator[Check]:
+        """How far the pictures of two shapes are apart where both should show the same."""
+        stated = self.document.run.orders
+        if not stated and not any(pair.against for pair in self.suite.pairs):
+            return
+        if not self.document.pictures:
+            yield Check("run", "orders", NOT_CHECKED, NO_PICTURES)
+            return
+        chains = {(chain.case, chain.repeat): chain for chain in self.document.chains}
+
+        def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
+            chain = chains.get((case.slug, repeat))
+            trips = {trip.number: trip for trip in chain.trips} if chain else {}
+            trip = trips.get(number)
+            if trip is None or trip.step is None:
+                return None
+            return self._picture("", _halves(trip)[place - 1][1])[0]
+
+        found = compare_orders(self.suite, read)
+        yield compared("run", "orders", stated, found, CLASSICAL)
 
     # From scores to standings.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +16,7 @@ from evaluation.measuring.trip_measures import Measured
 MEASURES = tuple(
     name
     for name in TripLine.model_fields
-    if name not in ("digest", "number", "forward", "backward", "scores")
+    if name not in ("digest", "number", "forward", "backward", "between", "steps", "scores")
 )
 STANDING = tuple(
     name for name in StandingLine.model_fields if name not in ("digest", "metric", "details")
@@ -42,10 +42,13 @@ def trip_line(
     backward: Mapping[str, Any] | None,
     measures: Measured,
     scores: Mapping[str, float],
+    between: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """One trip of a chain."""
+    """One trip of a chain; `between` are its edits but the first and the last."""
     halves = {"number": number, "forward": forward, "backward": backward}
     found = {name: getattr(measures, name) for name in MEASURES}
+    if between or measures.steps:  # left out of round trips, whose lines keep their digests
+        found |= {"between": list(between), "steps": list(measures.steps)}
     return halves | found | {"scores": dict(scores)}
 
 

@@ -17,6 +17,7 @@ from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
+from evaluation.content.shapes import Step
 from evaluation.content.suites import EditPair, Suite, SuiteError, find_suite
 from evaluation.errors import UserFacingError
 
@@ -103,6 +104,8 @@ class CatalogPair(EditPair):
     status: str = "active"
     variants: tuple[Variant, ...] = field(default=())
     rule: Rule | None = None  # how reference editors play it; None where they cannot
+    #: How they play a shape whose prompts no other pair has: by capital; small letters undo it.
+    rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("category", self.category, tuple(CATEGORIES))
@@ -123,6 +126,11 @@ class CatalogPair(EditPair):
             _filled("object", self.object)
         if self.place:
             _one_of("place", self.place, PLACES)
+        self.cycle  # noqa: B018, whether its shape holds
+        if unknown := sorted(self.rules.keys() - {step.name for step in self.steps}):
+            raise ValueError(f"rules: {', '.join(unknown)} is no step of the shape")
+        if self.shape and self.variants:
+            raise ValueError("variants: a shape has no other wordings")
 
     @property
     def wordings(self) -> tuple[Variant, ...]:
@@ -207,6 +215,14 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
                 values["variants"] = tuple(Variant(**v) for v in values["variants"])
             if "annotations" in values:
                 values["annotations"] = _named("annotations", Annotations.from_dict, values)
+            if "steps" in values:
+                values["steps"] = _named(
+                    "steps", lambda rows: tuple(Step(**row) for row in rows), values
+                )
+            if "rules" in values:
+                values["rules"] = _named(
+                    "rules", lambda rows: {name: Rule(**row) for name, row in rows.items()}, values
+                )
             if "rule" in values:
                 values["rule"] = _named("rule", lambda row: Rule(**row) if row else None, values)
             item = kind(**values)

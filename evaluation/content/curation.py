@@ -132,6 +132,13 @@ def fits(
             pair.place, pair.object, picture.annotations, picture.width, picture.height
         )
         reasons += [missing] if missing else []
+    for step in pair.steps:
+        if step.object in placement.THINGS:
+            place = placement.THINGS[step.object].place
+            missing = placement.lacks(
+                place, step.object, picture.annotations, picture.width, picture.height
+            )
+            reasons += [missing] if missing else []
     if pair.operator in operators.QUARTER_TURNS and picture.width != picture.height:
         reasons.append(
             f"A quarter turn changes the shape of a picture of {picture.width} x {picture.height} "

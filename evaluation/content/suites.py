@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.operators import INVERSES
+from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
 
 T = TypeVar("T")
 FORMAT = 1
 #: Fields that came later are written and hashed only where they say something, so that what
 #: was frozen before them keeps its hash.
-LATER = ("annotations", "type", "place", "present", "witness", "repeats")
+LATER = (
+    *("annotations", "type", "place", "present", "witness", "repeats"),
+    *("shape", "steps", "against"),
+)
 
 
 class SuiteError(UserFacingError):
@@ -51,7 +56,10 @@ class SourcePicture:
 
 @dataclass(frozen=True)
 class EditPair:
-    """A forward prompt and its inverse."""
+    """A forward prompt and its inverse, or a shape of more steps (evaluation.content.shapes).
+
+    Of a shape `forward` is the first prompt and `backward` the last.
+    """
 
     slug: str
     category: str
@@ -71,6 +79,66 @@ class EditPair:
     place: str = ""  # where it happens, see evaluation.content.placement; empty = anywhere
     type: str = ""  # family/name, see evaluation.content.edit_types
     witness: str = ""  # which witness can see it, and what it should look for: "detector:chair"
+    shape: str = ""  # "A B b a"; empty = forward, backward
+    steps: tuple[Step, ...] = ()  # what each letter of the shape asks for
+    against: str = ""  # the pair whose pictures its own are laid beside, after as many edits
+
+    @cached_property
+    def cycle(self) -> tuple[TripShape, ...]:
+        """The trips it goes through before it begins again; ValueError where its shape is wrong."""
+        if not self.shape:
+            if self.steps:
+                raise ValueError("steps are given, but no shape")
+            return (round_trip(self.forward, self.backward),)
+        found = trip_shapes(self.shape, self.steps)
+        first, last = found[0].steps[0].prompt, found[-1].steps[-1].prompt
+        if (self.forward, self.backward) != (first, last):
+            raise ValueError("forward and backward are not the first and the last prompt")
+        return found
+
+    def trip(self, number: int) -> TripShape:
+        """What trip `number` asks for."""
+        return self.cycle[(number - 1) % len(self.cycle)]
+
+    def edits(self, trips: int) -> int:
+        """How many edits so many trips take."""
+        return sum(len(self.trip(number)) for number in range(1, trips + 1))
+
+    def of_move(self, number: int, move: Move) -> EditPair:
+        """One edit of trip `number` as a pair of its own, to be judged like any other."""
+        if not self.shape:
+            return self
+        step = next(step for step in self.steps if step.name == move.letter)
+        back = self.trip(number).steps[(move.returned or len(self.trip(number))) - 1].prompt
+        return self._single(step, step.prompt, back)
+
+    def of_return(self, number: int) -> EditPair:
+        """The last edit of trip `number` with what it takes back, as a pair: for its audit."""
+        if not self.shape:
+            return self
+        shape = self.trip(number)
+        last = next(step for step in self.steps if step.name == shape.steps[-1].letter)
+        if last.change == "exact":  # what a turn brings back is what its inverse would make
+            return self._single(
+                replace(last, operator=INVERSES[last.operator]), self.forward, last.prompt
+            )
+        made = next((step for step in self.steps if step.name == last.name.upper()), last)
+        return self._single(made, self.forward, last.prompt)
+
+    def _single(self, step: Step, forward: str, backward: str) -> EditPair:
+        return replace(
+            self,
+            forward=forward,
+            backward=backward,
+            change=step.change,
+            operator=step.operator,
+            object=step.object,
+            witness=step.witness,
+            source_text="",
+            target_text="",
+            shape="",
+            steps=(),
+        )
 
 
 @dataclass(frozen=True)
@@ -155,7 +223,11 @@ class Suite:
     @property
     def edits(self) -> int:
         """How many edits one run of this suite takes."""
-        return self.chains * self.trips * 2
+        return sum(self.repeats_of(case) * self.edits_of(case) for case in self.cases)
+
+    def edits_of(self, case: Case) -> int:
+        """How many edits one chain of a case takes."""
+        return self.pair_by_slug[case.pair].edits(self.trips)
 
     def repeats_of(self, case: Case) -> int:
         """How often a case is played."""
@@ -191,6 +263,11 @@ class Suite:
             raise SuiteError(f"the suite file lacks the field {error}") from None
         except TypeError as error:
             raise SuiteError(f"the suite file does not fit: {error}") from None
+        for pair in suite.pairs:
+            try:
+                pair.cycle  # noqa: B018, whether its shape holds
+            except ValueError as error:
+                raise SuiteError(f"pair {pair.slug}: {error}") from None
         for case in suite.cases:
             if case.picture not in suite.picture_by_slug or case.pair not in suite.pair_by_slug:
                 raise SuiteError(
@@ -221,6 +298,11 @@ def _build(kind: type[T], row: Mapping[str, Any]) -> T:
             values["annotations"] = Annotations.from_dict(values["annotations"])
         except ValueError as error:
             raise SuiteError(f"annotations of {row.get('slug')}: {error}") from None
+    if "steps" in values:
+        try:
+            values["steps"] = tuple(Step(**step) for step in values["steps"])
+        except ValueError as error:
+            raise SuiteError(f"pair {row.get('slug')}: {error}") from None
     return kind(**values)
 
 
@@ -229,6 +311,8 @@ def _row(item: Any) -> dict[str, Any]:
     values = {one.name: getattr(item, one.name) for one in fields(item)}
     if "annotations" in values:
         values["annotations"] = values["annotations"].to_dict()
+    if "steps" in values:
+        values["steps"] = [asdict(step) for step in values["steps"]]
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in values.items()

@@ -189,6 +189,10 @@ def _catalogued() -> dict[str, Instruction]:
     """Every wording of every pair that has a rule, with what it asks for."""
     known: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
+        for step in pair.steps:
+            if rule := pair.rules.get(step.name.upper()):
+                made = _by_rule(pair, rule)
+                known[_plain(step.prompt)] = made if step.name.isupper() else made.inverse
         if pair.rule is None:
             continue
         there = _by_rule(pair, pair.rule)

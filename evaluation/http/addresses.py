@@ -197,8 +197,8 @@ class Rules:
             )
         scheme, separator, _ = text.partition("://")
         if scheme.lower() not in self.policy.allowed_schemes:
-            allowed = "https or http" if self.allow_local else "https"
-            raise AddressRefused("scheme", f"{allowed} only: the address must begin with https://")
+            begin = "https:// or http://" if self.allow_local else "https://"
+            raise AddressRefused("scheme", f"the address must begin with {begin}")
         if not separator or not _ALLOWED.fullmatch(text) or _ENCODED_CONTROL.search(text):
             raise AddressRefused(
                 "malformed",
@@ -332,3 +332,12 @@ def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Ad
         if address in _NAT64:
             return address, IPv4Address(int(address) & 0xFFFFFFFF)
     return (address,)
+
+
+def is_private(url: str) -> bool:
+    """Whether the address itself says that it is of no public host; no name is looked up."""
+    try:
+        Rules().parse(url)
+    except AddressRefused as error:
+        return error.fault is Fault.BLOCKED
+    return False

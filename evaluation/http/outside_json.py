@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 #: Objects, lists and members in one text; each takes up to a few hundred bytes of memory.
@@ -11,6 +12,8 @@ MAX_ITEMS = 100_000
 #: Beyond this a text must be ASCII, as base64 is: Python takes four bytes for every letter of a
 #: text with one rare letter in it.
 MAX_WIDE = 2**20
+#: Zero bytes and halves of characters: JSON can write them, no file and no database takes them.
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def parse_json(body: bytes) -> Any:
@@ -30,3 +33,17 @@ def bounded(value: Any, most: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(min(value, most)) if value >= 0 else None  # not a number is not above 0
+
+
+def can_be_stored(value: Any) -> bool:
+    """Whether every database takes it: no zero bytes, no halves of characters, in any text."""
+    if isinstance(value, str):
+        return not UNSTORABLE.search(value)
+    if isinstance(value, dict):
+        return all(can_be_stored(part) for pair in value.items() for part in pair)
+    return not isinstance(value, list) or all(map(can_be_stored, value))
+
+
+def storable(text: str) -> str:
+    """The text without what no database takes."""
+    return UNSTORABLE.sub("", text)

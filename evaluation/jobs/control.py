@@ -24,7 +24,17 @@ from evaluation.run_secret import drawn, new_secret, shuffled
 from evaluation.statistics.events import STOPPED
 from evaluation.statistics.stopping import edits_saved
 from leaderboard import endpoints, queue
-from leaderboard.models import Audit, Call, Chain, EditingModel, Pace, Run, Suite, Trip
+from leaderboard.models import (
+    Audit,
+    Call,
+    Chain,
+    EditingModel,
+    Pace,
+    Run,
+    Suite,
+    Trip,
+    TripStep,
+)
 from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
@@ -85,7 +95,7 @@ def start(
         budget_calls=budget_calls,
         budget_usd=budget_usd,
         chains_total=len(asked),
-        edits_total=len(asked) * suite.trips * 2 + len(audits),
+        edits_total=sum(case.edits for case, _ in asked) + len(audits),
     )
     # They are played in the order of their keys, and that must not tell which case it is.
     order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
@@ -156,7 +166,8 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
     # A half trip may hold the very picture that ended the chain.
-    Trip.objects.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
+    for rows in (Trip.objects, TripStep.objects):
+        rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
     _plan_again(run, keys, is_told)
     again = Chain.objects.filter(pk__in=keys)
     again.update(state=ChainState.WAITING, outcome="", outcome_text="")
@@ -178,7 +189,8 @@ def recover(run: Run) -> None:
 def play_from(run: Run, numbers: Mapping[int, int]) -> int:
     """Play chains of an ended run again, each (by its key) from this trip on, as one that we lost."""
     for chain, number in numbers.items():
-        Trip.objects.filter(chain=chain, number__gte=number).delete()
+        for rows in (Trip.objects, TripStep.objects):
+            rows.filter(chain=chain, number__gte=number).delete()
         run.chains.filter(pk=chain).update(
             outcome=Outcome.LOST,
             trips_played=number - 1,
@@ -255,7 +267,8 @@ def recount(run: Run) -> None:
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
-    run.edits_done = halves["edited"] + halves["restored"] + audits
+    between = TripStep.objects.filter(chain__run=run).count()
+    run.edits_done = halves["edited"] + halves["restored"] + between + audits
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
     run.edits_saved = edits_saved(run.suite.trips, stopped)
     fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]

@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 from evaluation.arms import CONVERSATION
 from evaluation.audits.touch import Touch
 from evaluation.content.annotations import UNANNOTATED
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.images import Picture, is_blank
@@ -53,7 +54,7 @@ from evaluation.round_trips import Edit, Position, round_trips
 from evaluation.run_secret import chain_seeds
 from evaluation.statistics.stopping import has_converged, may_stop, stopped
 from leaderboard import queue
-from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip
+from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip, TripStep
 from leaderboard.models.runs import Outcome, RunState
 
 log = structlog.get_logger(__name__)
@@ -203,7 +204,7 @@ class PlayJob:
         for event in events:
             if isinstance(event, AnswerReceived):
                 self.last_answer = time.monotonic()
-                self._fresh_trips |= event.half.direction == "backward"
+                self._fresh_trips |= event.half.direction == BACKWARD
             if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 self._due["claim"] = 0.0
         if self.writer.over_budget and not self.writer.closing:
@@ -260,7 +261,7 @@ class PlayJob:
     def _stopped(self, work: ChainInPlay) -> str:
         """How a claimed chain ends at once, since it needs no more trips; else empty."""
         played, known = work.chain.trips_played, work.chain.known_at
-        if not work.stop_after or work.before or played >= self.trips:
+        if not work.stop_after or work.earlier or played >= self.trips:
             return ""
         return stopped(played, known, work.pictures, work.stop_after)
 
@@ -281,9 +282,15 @@ class PlayJob:
         first = min(played.values(), default=0) - self.run.stop_after
         for trip in trips.filter(number__gte=first).order_by("number"):
             last[trip.chain_id, trip.number] = trip
+        shaped = {c.pk: played[c.pk] for c in chains if self.pairs[c.case.pair_slug].shape}
+        between = TripStep.objects.under_way(shaped) if shaped else {}
         said = Trip.objects.answers(played) if self.arm.session == CONVERSATION else {}
         works = [
-            self._work(chain, *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)))
+            self._work(
+                chain,
+                *(last.get((chain.pk, chain.trips_played + n)) for n in (0, 1)),
+                between=between.get(chain.pk, []),
+            )
             for chain in chains
         ]
         for work in works:
@@ -298,19 +305,17 @@ class PlayJob:
             ]
         return works
 
-    def _work(self, chain: Chain, whole: Trip | None, half: Trip | None) -> ChainInPlay:
-        """The chain after its last whole trip and the half of the next, where there are any."""
+    def _work(
+        self, chain: Chain, whole: Trip | None, half: Trip | None, *, between: list[StoredImage]
+    ) -> ChainInPlay:
+        """The chain after its last whole trip and what there is of the next."""
+        pair = self.arm.worded(self.pairs[chain.case.pair_slug])
+        seed = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
+        start = _there(whole.restored if whole else chain.case.picture.stored)
+        begun = [_there(half.edited), *between] if half else []
+        *earlier, picture = start, *begun
         number = chain.trips_played + 1
-        case = chain.case
-        seed = chain_seeds(self.run.secret, case.slug, chain.repeat, self.arm.seeds)
-        # In the words of the run's arm from here on.
-        case.forward, case.backward = self.arm.prompts_of(
-            case.pair_slug, case.forward, case.backward
-        )
-        picture = _there(whole.restored if whole else chain.case.picture.stored)
-        if half:
-            return ChainInPlay(chain, _there(half.edited), number, "backward", seed, picture)
-        return ChainInPlay(chain, picture, number, "forward", seed)
+        return ChainInPlay(chain, pair, picture, number, seed, tuple(earlier), len(earlier))
 
     def _judged(self, event: Event | Alarm) -> Event | Alarm:
         """What a chain's trouble means: the end of the chain, or a pause of the run."""
@@ -362,18 +367,15 @@ class PlayJob:
             position = Position(
                 stored_safely(work.picture.read),
                 work.number,
-                work.direction,
-                stored_safely(work.before.read) if work.before else None,
+                tuple(stored_safely(stored.read) for stored in work.earlier),
                 work.history(self.arm),
             )
-            if position.before:
-                self._audit(work, edit, position.before, position.picture)
-            before, edited = position.picture, work.picture.pk
+            self._audit(work, edit, position)
+            edited = work.picture.pk
             halves = round_trips(
                 edit,
                 position,
-                forward=work.chain.case.forward,
-                backward=work.chain.case.backward,
+                work.pair,
                 trips=self.trips,
                 seed=work.seed,
                 annotations=self._beside(work).annotations,
@@ -389,15 +391,15 @@ class PlayJob:
                     put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
                     return
                 work.step_on()
-                if half.direction == "forward":
+                position = position.after(picture, work.pair)
+                self._audit(work, edit, position)
+                if half.direction == FORWARD:
                     edited = stored.pk
-                    self._audit(work, edit, before, picture)
-                else:
+                elif half.direction == BACKWARD:
                     work.pictures.append((edited, stored.pk))
                     if half.number < self.trips and has_converged(work.pictures, work.stop_after):
                         put(ChainEnded(work, Outcome.CONVERGED))
                         return
-                before = picture
             put(ChainEnded(work, Outcome.COMPLETED))
         except Stopped:
             put(ThreadStopped(work))
@@ -419,18 +421,19 @@ class PlayJob:
         """What a yardstick may know of the chain's source."""
         return Beside(annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED))
 
-    def _audit(self, work: ChainInPlay, edit: Edit, before: Picture, edited: Picture) -> None:
-        """Before the backward call of an audited trip, the same call on a touched picture."""
-        if not (audit := work.audits.get(work.number)):
+    def _audit(self, work: ChainInPlay, edit: Edit, at: Position) -> None:
+        """Before the last call of an audited trip, the same call on a touched picture."""
+        if not (audit := work.audits.get(work.number)) or not at.returns(work.pair):
             return
-        case, put = work.chain.case, self.writer.inbox.put
+        put = self.writer.inbox.put
         audit.chain = work.chain  # with its case: no thread but the main one asks the database
         planned = audit.planned
-        touch = Touch(planned, self.run.secret, self.pairs[case.pair_slug], before, edited)
+        pair = work.pair.of_return(work.number)
+        touch = Touch(planned, self.run.secret, pair, at.earlier[0], at.picture)
         audit.seed, audit.words = planned.seed(self.run.secret), touch.words
         work.auditing = True
         try:
-            answer = edit(touch.sent, case.backward, seed=audit.seed, beside=self._beside(work))
+            answer = edit(touch.sent, pair.backward, seed=audit.seed, beside=self._beside(work))
         except (Refused, EditorError) as error:
             if isinstance(error, EditorError) and not error.fault.breaks_chain:
                 raise

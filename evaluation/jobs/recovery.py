@@ -24,6 +24,7 @@ from leaderboard.models import (
     Submission,
     Subscription,
     Trip,
+    TripStep,
     UploadedChain,
     UploadedPicture,
     Use,
@@ -60,17 +61,19 @@ def recover_pictures(run_id: int) -> None:
     editor = control.editor_of(run)
     fetched, gone = 0, dict[int, int]()
     trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
-    for trip in trips.order_by("chain", "number"):
-        for stored, notes in (
-            (trip.edited, trip.edited_notes),
-            (trip.restored, trip.restored_notes),
-        ):
-            if stored is None or stored.storage.exists(stored.name):
-                continue
-            if _fetched(editor, stored, notes.get(KEPT_AT)):
-                fetched += 1
-            else:
-                gone.setdefault(trip.chain_id, trip.number)
+    steps = TripStep.objects.filter(chain__run=run).select_related("picture")
+    kept = [
+        *((t.chain_id, t.number, t.edited, t.edited_notes) for t in trips),
+        *((t.chain_id, t.number, t.restored, t.restored_notes) for t in trips),
+        *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
+    ]
+    for chain, number, stored, notes in sorted(kept, key=lambda row: row[:2]):
+        if stored is None or stored.storage.exists(stored.name):
+            continue
+        if _fetched(editor, stored, notes.get(KEPT_AT)):
+            fetched += 1
+        else:
+            gone.setdefault(chain, number)
     editor.close()
     again = control.play_from(run, gone) if gone else 0
     log.info("pictures looked for", run=run.pk, fetched=fetched, chains_played_again=again)

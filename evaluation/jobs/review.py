@@ -59,9 +59,13 @@ def measure_audits(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> N
         before = by_number[audit.number - 1].restored if audit.number > 1 else stored
         if not (own and own.edited and own.restored and before and audit.answer and stored):
             continue  # the chain broke before it returned: there is nothing to compare with
-        pair = pairs[case.pair_slug]
+        pair = pairs[case.pair_slug].of_return(audit.number)
         planned = audit.planned
-        first, edited = (stored_safely(picture.read) for picture in (before, own.edited))
+        asked = len(case.asked(audit.number))
+        steps = audit.chain.steps.select_related("picture").filter(number=audit.number)
+        last = steps.filter(place=asked - 1).first() if asked > 2 else None
+        sent_on = last.picture if last and last.picture else own.edited
+        first, edited = (stored_safely(picture.read) for picture in (before, sent_on))
         # Of a run that was played again in parts, the secret that drew this part.
         secret = next((s for s in run.secrets if planned.seed(s) == audit.seed), run.secret)
         touch = Touch(planned, secret, pair, first, edited)

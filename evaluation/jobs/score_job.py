@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
 from uuid import UUID
@@ -12,9 +13,10 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
+from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases
@@ -30,7 +32,8 @@ from evaluation.jobs.review import review
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.steps import compare_orders
+from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
@@ -151,41 +154,62 @@ class ScoreJob:
         trips = chain.trips.select_related("edited", "restored").order_by("number")
         first, last = chain.trips_scored, chain.trips_played
         todo = list(trips.filter(number__gt=first, number__lte=last))
-        before = source
-        if first:
-            before = _read(trips.get(number=first).restored)
+        before, known = source, ChainSubject(picture, source, pair)
+        between = self._between(chain, pair)
         try:
-            first_edit = _read(trips.get(number=1).edited) if todo else None
+            # What was scored before says where the edits were made, and what came next began with.
+            early = Q(number__lte=len(pair.cycle)) | Q(number=first)
+            for trip in trips.filter(early, number__lte=first) if todo else ():
+                scored = _answers(trip, between)
+                known.see(trip.number, (before, *scored))
+                before = scored[-1]
         except PictureGone as error:
             self._lose(chain, str(error))
             return
-        subject = chain_subject(picture, source, first_edit, pair)
         several = max(1, min(TRIPS, TRIPS_PIXELS // math.prod(source.size)))
         for begin in range(0, len(todo), several):
             part = todo[begin : begin + several]
             try:
-                edited = [_read(trip.edited) for trip in part]
-                restored = [_read(trip.restored) for trip in part]
+                answers = [_answers(trip, between) for trip in part]
             except PictureGone as error:
                 self._lose(chain, str(error))
                 return
-            found = self._scores(part, source, restored, subject)
-            for index, (trip, y, x) in enumerate(zip(part, edited, restored, strict=True)):
-                measures = vars(
-                    measure_trip(source, before, y, x, pair, self.scorer.panel, subject)
+            starts = [before, *(own[-1] for own in answers[:-1])]
+            subjects = [
+                known.see(trip.number, (start, *own))
+                for trip, start, own in zip(part, starts, answers, strict=True)
+            ]
+            found = self._scores(part, source, [own[-1] for own in answers], subjects)
+            for index, (trip, own) in enumerate(zip(part, answers, strict=True)):
+                y, *middle, x = own
+                made = measure_trip(
+                    *(source, starts[index], y, x, pair, self.scorer.panel, subjects[index]),
+                    number=trip.number,
+                    between=middle,
                 )
+                measures = vars(made)
                 for name, value in {**measures, **found_by_scoring(found, index)}.items():
                     setattr(trip, name, value)
                 if found.maps:
                     trip.loss_map = loss_map(found.maps[index])
-                for stored, shown in ((trip.edited, y), (trip.restored, x)):
+                kept = (trip.edited, *between.get(trip.number, ()), trip.restored)
+                for stored, shown in zip(kept, own, strict=True):
                     if stored:
                         stored_safely(partial(stored.write_what_pages_cannot, shown))
-                before = x
+            before = answers[-1][-1]
             try:
                 retry_database(partial(self._write, chain, part, self._rows(part, found)))
             except Superseded:
                 return
+
+    def _between(self, chain: Chain, pair: EditPair) -> dict[int, list[StoredImage]]:
+        """By trip, the answers between its first and its last; none of round trips."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        if pair.shape:
+            for step in chain.steps.select_related("picture").order_by("number", "place"):
+                if step.picture:
+                    found[step.number].append(step.picture)
+        return found
 
     def _lose(self, chain: Chain, why: str) -> None:
         """End a chain whose pictures are gone where it was scored last: our fault, so censored."""
@@ -198,7 +222,7 @@ class ScoreJob:
         trips: Sequence[Trip],
         source: Picture,
         restored: Sequence[Picture],
-        subject: Subject,
+        subjects: Sequence[Subject],
     ) -> Scores:
         """What each pinned metric says of these trips, where it has not said it yet."""
         have = set(
@@ -211,7 +235,13 @@ class ScoreJob:
             for name, metric in self.versions.items()
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
-        return self.scorer.only(lacking).score(source, restored, subject, maps=True)
+        return self.scorer.only(lacking).score(
+            source,
+            restored,
+            subjects[-1],
+            maps=True,
+            footprints=[subject.footprint for subject in subjects],
+        )
 
     def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
@@ -348,6 +378,7 @@ class ScoreJob:
         run.metrics = self.run.metrics
         _judge_global_pairs(run, self.pairs)
         judge_run(run, self.pairs)
+        _compare_orders(run)
         if not run.editing_model.is_reference:
             review(run, self.pairs, self.scorer)
         control.recount(run)
@@ -383,6 +414,33 @@ def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:
         verdict = judge_global(trip.change_measure, drift)
         trip.change_seen, trip.change_measure = verdict.seen, verdict.measure
     Trip.objects.bulk_update(judged, ["change_seen", "change_measure"], batch_size=200)
+
+
+def _compare_orders(run: Run) -> None:
+    """Lay the pictures of two shapes beside each other where both should show the same."""
+    if not any(pair.against for pair in run.suite.core.pairs):
+        return
+    chains = {(chain.case.slug, chain.repeat): chain for chain in run.chains.select_related("case")}
+
+    def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
+        chain = chains[case.slug, repeat]
+        if chain.trips_scored < number:
+            return None
+        if 1 < place < len(chain.case.asked(number)):
+            stored = chain.steps.select_related("picture").get(number=number, place=place).picture
+        else:
+            trip = chain.trips.select_related("edited", "restored").get(number=number)
+            stored = trip.edited if place == 1 else trip.restored
+        return _read(stored)
+
+    run.orders = compare_orders(run.suite.core, read)
+    run.save(update_fields=["orders"])
+
+
+def _answers(trip: Trip, between: Mapping[int, Sequence[StoredImage]]) -> list[Picture]:
+    """What was answered to each step of a trip."""
+    kept = (trip.edited, *between.get(trip.number, ()), trip.restored)
+    return [_read(stored) for stored in kept]
 
 
 def _read(stored: StoredImage | None) -> Picture:

@@ -24,14 +24,26 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.arms import Arm
+from evaluation.content.shapes import BACKWARD, FORWARD
+from evaluation.content.suites import EditPair
 from evaluation.editors.base import Turn
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database, stored_safely
 from evaluation.round_trips import Half, following, history
-from evaluation.run_secret import Direction, Seed
+from evaluation.run_secret import Seed
 from evaluation.statistics.stopping import last_trip
-from leaderboard.models import Audit, Call, Chain, Run, SecurityEvent, StoredImage, Trip, bulk
+from leaderboard.models import (
+    Audit,
+    Call,
+    Chain,
+    Run,
+    SecurityEvent,
+    StoredImage,
+    Trip,
+    TripStep,
+    bulk,
+)
 from leaderboard.models.runs import ChainState
 
 log = structlog.get_logger(__name__)
@@ -69,12 +81,14 @@ class ChainInPlay:
     """A claimed chain while a thread plays it: where it stands, and its open call."""
 
     chain: Chain
+    pair: EditPair
     picture: StoredImage
     number: int
-    direction: Direction
     seed: Seed
-    #: What the trip began with, where the chain goes on in the middle of one.
-    before: StoredImage | None = None
+    #: The pictures of the trip so far without that one, where the chain goes on in the middle.
+    earlier: tuple[StoredImage, ...] = ()
+    #: Which of the trip's steps is next, counted from 0.
+    step: int = 0
     #: Trips that it is played on after its end is known; 0: to the end.
     stop_after: int = 0
     #: The hashes of both answers of its last trips.
@@ -96,7 +110,7 @@ class ChainInPlay:
     def step_on(self) -> None:
         """To the next edit."""
         self.attempt = 0
-        self.number, self.direction = following(self.number, self.direction)
+        self.number, self.step = following(self.pair, self.number, self.step)
 
     def history(self, arm: Arm) -> tuple[Turn, ...]:
         """What was said before, where it is a conversation."""
@@ -104,12 +118,12 @@ class ChainInPlay:
         if not self.answers or case.picture.stored is None:
             return ()
         pictures = [stored_safely(kept.read) for kept in (case.picture.stored, *self.answers)]
-        return history(pictures[0], pictures[1:], case.forward, case.backward, arm)
+        return history(pictures[0], pictures[1:], self.pair, arm)
 
     @property
     def asks_for(self) -> str:
         """What its next call is, as the ledger has it."""
-        return "audit" if self.auditing else self.direction
+        return "audit" if self.auditing else self.pair.trip(self.number).steps[self.step].name
 
     @property
     def open_call(self) -> OpenCall:
@@ -284,16 +298,20 @@ class RunWriter:
         return {work for work in works if work.chain.pk in still}
 
     def _keep(self, arrived: Sequence[AnswerReceived]) -> None:
-        forward, backward, returned = [], [], []
+        forward, between, backward, returned = [], [], [], []
         for event in arrived:
             answer, chain, number = event.half.answer, event.work.chain, event.half.number
             notes = dict(answer.notes)
             if answer.picture.notes:
                 notes["converted"] = list(answer.picture.notes)
             trip: dict[str, Any] = {"chain": chain.pk, "number": number}
-            if event.half.direction == "forward":
+            if event.half.direction == FORWARD:
                 trip |= {"edited": event.stored.pk, "edited_seconds": answer.seconds}
                 forward.append(trip | {"edited_seed": event.half.seed, "edited_notes": notes})
+            elif event.half.direction != BACKWARD:
+                own = {"place": event.half.step + 1, "name": event.half.direction}
+                own |= {"picture": event.stored.pk, "seconds": answer.seconds, "notes": notes}
+                between.append(trip | own | {"seed": event.half.seed})
             else:
                 trip |= {"restored": event.stored.pk, "restored_seconds": answer.seconds}
                 backward.append(trip | {"restored_seed": event.half.seed, "restored_notes": notes})
@@ -301,6 +319,7 @@ class RunWriter:
                     returned.append({"id": chain.pk, "trips_played": number})
         _keep_pictures([event.stored for event in arrived])
         bulk.insert(Trip, forward, ignore=True)
+        bulk.insert(TripStep, between, ignore=True)
         bulk.update(Trip, backward, by=("chain", "number"))
         bulk.update(Chain, returned, by=("id",))
 

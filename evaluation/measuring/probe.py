@@ -59,7 +59,7 @@ LABELS = {
 
 ADVICE = {
     Fault.UNREACHABLE: "Start the server, and make sure that it can be reached from the internet "
-    "by this name on port 443. A firewall may let only some addresses in.",
+    "by this name and port (443 where the address names none). A firewall may let only some addresses in.",
     Fault.TIMEOUT: "An edit must end within the time-out. A first call may load the model: call it "
     "once yourself, then test again; or give a longer time-out.",
     Fault.RATE_LIMITED: "Wait until the endpoint takes calls again, or allow more calls for this key.",

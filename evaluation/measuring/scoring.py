@@ -20,7 +20,7 @@ from PIL import Image
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
-from evaluation.metrics.base import Box, Cells, DirectMetric, Subject
+from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
@@ -84,7 +84,7 @@ class Scores:
     #: Where least is kept outside the edit's footprint, and how much.
     places: list[WorstPlace] | None = None
     #: How much is kept inside the footprint; None without one.
-    undo: list[float] | None = None
+    undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
 
@@ -123,10 +123,12 @@ class Scorer:
         subject: Subject | None = None,
         *,
         maps: bool = False,
+        footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """What each metric says of each restored picture, in order.
 
-        Pictures of another size are brought to the source's first. An iterator
+        `footprints` are those of each picture, where not all have the subject's; they are
+        looked at when all pictures have been read. Pictures of another size are brought to the source's first. An iterator
         is read a few pictures at a time, so a long chain need not be in memory.
         """
         original, subject = _rgb(source), subject or Subject()
@@ -137,7 +139,7 @@ class Scorer:
         with _threads(metrics.values(), original.size) as pool:
             for batch in _batches(restored, original.size, pool):
                 found.measure(batch, pool)
-        return found.scores(self.names, maps)
+        return found.scores(self.names, maps, footprints)
 
     def calibrate(
         self, source: AnyPicture, subject: Subject | None = None
@@ -278,18 +280,27 @@ class _Chain:
         self.features["place"] = card
         return found
 
-    def scores(self, names: Sequence[str], maps: bool) -> Scores:
+    def scores(
+        self,
+        names: Sequence[str],
+        maps: bool,
+        footprints: Sequence[Mask | None] | None = None,
+    ) -> Scores:
         """All that was found, with the metrics that are made of others."""
         places = undo = cells = because = None
         card: Any = self.features.get("place")  # None where there was no picture to measure
-        footprint = self.subject.footprint
+        where = [self.subject.footprint] * len(self.losses) if footprints is None else footprints
+        measured = list(zip(self.losses, where, strict=True)) if self.losses else []
         if card and card.distance < FLAT:
             self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
         elif "place" in self.metrics:
-            places = [worst_place(loss.cells, card.cells, footprint) for loss in self.losses]
+            places = [worst_place(loss.cells, card.cells, mask) for loss, mask in measured]
             self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
-            if footprint is not None and footprint.any():
-                undo = [kept_inside(loss.cells, card.cells, footprint) for loss in self.losses]
+            if any(mask is not None and mask.any() for mask in where):
+                undo = [
+                    None if mask is None else kept_inside(loss.cells, card.cells, mask)
+                    for loss, mask in measured
+                ]
             if maps:
                 cells = [lost_share(loss.cells, card.cells) for loss in self.losses]
             if "picture" in self.metrics:

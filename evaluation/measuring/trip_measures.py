@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, clean_wire, fit, is_reframed
@@ -19,8 +18,8 @@ from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enou
 from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
+from evaluation.measuring.steps import measure_steps, rmse
 from evaluation.metrics.base import Subject
-from evaluation.metrics.psnr import mse
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.panel import Panel
 
@@ -44,6 +43,8 @@ class TripMeasures:
     evidence: Sequence[Mapping[str, Any]] = ()
     #: How the return differs from the source (evaluation.measuring.damage).
     damage: Mapping[str, float] = field(default_factory=dict)
+    #: What each step made of the picture (evaluation.measuring.steps); none of a round trip.
+    steps: Sequence[Mapping[str, Any]] = ()
 
 
 class Measured(Protocol):
@@ -65,6 +66,8 @@ class Measured(Protocol):
     def evidence(self) -> Sequence[Mapping[str, Any]]: ...
     @property
     def damage(self) -> Mapping[str, float]: ...
+    @property
+    def steps(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 def measure_trip(
@@ -75,22 +78,32 @@ def measure_trip(
     pair: EditPair,
     panel: Panel | None = None,
     subject: Subject | None = None,
+    *,
+    number: int = 1,
+    between: Sequence[Picture] = (),
 ) -> TripMeasures:
-    """What the trip from `before` did; its change is not judged where `edited` was not kept.
+    """What trip `number`, from `before`, did; not judged where `edited` was not kept.
 
-    Without a panel no witness is heard.
+    `edited` is the answer to its first step, `restored` to its last, and `between` are those
+    to the others. Without a panel no witness is heard.
     """
     size = source.size
     original, last, back = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
     verdict = ChangeSeen(None)
     evidence: list[dict[str, Any]] = []
-    if edited is not None and panel is not None:
-        seen = TripToJudge(source, before, edited, restored, pair, subject or Subject())
-        evidence = panel.hear(seen)
-    if edited is not None:
+    steps: list[dict[str, Any]] = []
+    if edited is not None and pair.shape:
+        pictures = (before, edited, *between, restored)
+        verdict, evidence, steps = measure_steps(source, pictures, pair, number, panel, subject)
+    elif edited is not None:
+        if panel is not None:
+            seen = TripToJudge(source, before, edited, restored, pair, subject or Subject())
+            evidence = panel.hear(seen)
         verdict = change_seen(before.image, edited.image, pair)
+    if edited is not None:
+        sent = (edited, *between)[-1]
         verdict.measure["to_input"] = _from_input(before, edited)
-        verdict.measure["back_to_input"] = _from_input(edited, restored)
+        verdict.measure["back_to_input"] = _from_input(sent, restored)
     return TripMeasures(
         reframed=is_reframed(restored.size, size),
         step=rmse(last, back),
@@ -99,6 +112,7 @@ def measure_trip(
         change_measure=verdict.measure,
         evidence=evidence,
         damage=damage(source.image, restored.image, subject.footprint if subject else None),
+        steps=steps,
     )
 
 
@@ -113,18 +127,14 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
     if scores.places is not None:
         place = scores.places[index]
         found["worst_place"] = [*place.box, round(place.kept, 5)]
-        found["undo"] = None if scores.undo is None else round(scores.undo[index], 5)
+        undo = scores.undo[index] if scores.undo else None
+        found["undo"] = None if undo is None else round(undo, 5)
     return found
 
 
 def _from_input(before: Picture, answer: Picture) -> float:
     """The error of an answer against its input: as we send it, or as another harness may have."""
     return min(mean_square(sent, answer) for sent in (before, clean_wire(before)))
-
-
-def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
-    return math.sqrt(mse(a, b))
 
 
 def half_errors(number: int, trip: Measured) -> list[HalfErrors]:

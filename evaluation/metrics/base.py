@@ -44,7 +44,7 @@ class Subject:
 
     #: The one annotated face, if there is one.
     face: Box | None = None
-    #: The cells in which the first forward edit was made (evaluation.measuring.footprint).
+    #: The cells in which the first forward edit was made (evaluation.measuring.subject).
     footprint: Mask | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -37,11 +37,17 @@ def _of_chain(
     for made in chain.audits:
         if not made.file or len(chain.trips) < made.number:
             continue
-        forward, backward = chain.trips[made.number - 1]
+        *_, sent, backward = chain.trips[made.number - 1]
         source = folder.source(chain)
-        before = folder.read(chain, chain.trips[made.number - 2][1]) if made.number > 1 else source
+        before = folder.read(chain, chain.trips[made.number - 2][-1]) if made.number > 1 else source
         audit = Audit(chain.case, chain.repeat, made.number, made.kind)
-        touch = Touch(audit, folder.secret, pair, before, folder.read(chain, forward))
+        touch = Touch(
+            audit,
+            folder.secret,
+            pair.of_return(made.number),
+            before,
+            folder.read(chain, sent),
+        )
         own, answer = folder.read(chain, backward), folder.read(chain, made)
         yield made.number, find(made.kind, touch, source, own, answer, scorer)
 

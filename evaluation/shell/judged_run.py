@@ -76,8 +76,8 @@ def _judged(
     source, played = folder.source(chain), chain.trips
 
     def read(number: int) -> tuple[Picture, Picture, Picture]:
-        before = source if number == 1 else folder.read(chain, played[number - 2][1])
-        forward, backward = played[number - 1]
+        before = source if number == 1 else folder.read(chain, played[number - 2][-1])
+        forward, *_, backward = played[number - 1]
         return before, folder.read(chain, forward), folder.read(chain, backward)
 
     return judged_chain(judge, source, read, folder.pair(chain), chain.slug, scored)

@@ -145,34 +145,33 @@ class Player:
     def _halves(self, chain: PlayedChain) -> Iterator[Half]:
         """The edits the chain still lacks, each paid for when it is asked for."""
         folder, pair, position = self.folder, self.folder.pair(chain), self.folder.position(chain)
-        at: tuple[int, str] = (position.number, position.direction)
-        edit = self._edit(chain.slug, lambda: at)
+        at = (position.number, position.step)
+        edit = self._edit(chain.slug, lambda: (at[0], pair.trip(at[0]).steps[at[1]].name))
         for half in round_trips(
             edit,
             position,
-            forward=pair.forward,
-            backward=pair.backward,
+            pair,
             trips=self.until(chain) if self.until else folder.suite.trips,
             seed=chain_seeds(folder.secret, chain.case, chain.repeat, folder.arm.seeds),
             annotations=self._annotations(chain),
             arm=folder.arm,
         ):
             yield half
-            at = following(half.number, half.direction)
+            at = following(pair, half.number, half.step)
 
     def _audit(self, slug: str) -> None:
-        """Where the next edit is the backward one of an audited trip, the audit before it."""
+        """Where the next edit is the last one of an audited trip, the audit before it."""
         chain = self.folder.chains[slug]
-        if len(chain.halves) % 2 == 0:
+        if not (made := chain.open_steps):
             return
-        audit = of_chain(self.audits, chain.case, chain.repeat).get(chain.halves[-1].number)
+        audit = of_chain(self.audits, chain.case, chain.repeat).get(made[-1].number)
         if audit is None or any(made.number == audit.number for made in chain.audits):
             return
-        position, pair = self.folder.position(chain), self.folder.pair(chain)
-        if position.before is None:
+        position, whole = self.folder.position(chain), self.folder.pair(chain)
+        if not position.returns(whole):
             return
-        secret = self.folder.secret
-        touch = Touch(audit, secret, pair, position.before, position.picture)
+        secret, pair = self.folder.secret, whole.of_return(position.number)
+        touch = Touch(audit, secret, pair, position.earlier[0], position.picture)
         edit, seed = self._edit(slug, lambda: (audit.number, "audit")), audit.seed(secret)
         ended: Answer | Refused | EditorError
         try:

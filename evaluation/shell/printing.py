@@ -6,12 +6,23 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 from evaluation.errors import UserFacingError
+
+#: Of every `--json`: one more where a field goes or means something else.
+SCHEMA_VERSIONS = dict.fromkeys(
+    (
+        *("audit", "bundle", "change-seen-errors", "check-endpoint", "editors", "editor-options"),
+        *("experiment", "experiment-estimate"),
+        *("merge", "play", "play-models", "report", "run", "score", "score-chain", "score-chains"),
+        *("suites", "verify", "weights", "witness-errors"),
+    ),
+    1,
+)
 
 
 class CommandError(UserFacingError):
@@ -65,8 +76,15 @@ def note(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
-def say_json(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+def schema_id(name: str) -> str:
+    """What a `--json` of this name says of itself."""
+    return f"convergebench/{name}/{SCHEMA_VERSIONS[name]}"
+
+
+def say_json(name: str, data: Mapping[str, Any]) -> None:
+    """An object that says which schema it follows (evaluation.shell.schemas)."""
+    told = {"schema": schema_id(name), **data}
+    json.dump(told, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 

@@ -17,6 +17,7 @@ from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError, CalibrationLine, ChainLine
 from evaluation.bundle.numbers import measured
 from evaluation.content import catalog
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import commitment
@@ -68,6 +69,7 @@ class _NotMeasured:
     undo: float | None = None
     evidence: tuple[Mapping[str, Any], ...] = ()
     damage: Mapping[str, float] = field(default_factory=dict)
+    steps: tuple[Mapping[str, Any], ...] = ()
 
 
 class _Document:
@@ -162,6 +164,7 @@ class _Document:
             "decision": "",
             "marks_kept": audited.marks_kept,
             "loss_under_audit": audited.loss_under_audit,
+            **({"orders": [dict(row) for row in self.scores.orders]} if self.scores.orders else {}),
             "changed_elsewhere": audited.changed_elsewhere,
             "started_at": header.get("begun"),
             "finished_at": header.get("ended"),
@@ -194,7 +197,9 @@ class _Document:
         found = []
         for slug, chain in self.folder.chains.items():
             scored = self.scores.chains.get(slug)
-            if scored is None or scored.restored != tuple(b.sha256 for _, b in chain.trips):
+            if scored is None or scored.restored != tuple(
+                steps[-1].sha256 for steps in chain.trips
+            ):
                 raise BundleError(
                     f"{slug} was played on since it was scored: "
                     f"convergebench score {self.folder.path}"
@@ -220,19 +225,21 @@ class _Document:
             whole = index < len(scored.trips)
             yield writing.trip_line(
                 number,
-                self._half(chain, both.get("forward")),
-                self._half(chain, both.get("backward")),
+                self._half(chain, both.pop(FORWARD, None)),
+                self._half(chain, both.pop(BACKWARD, None)),
                 scored.trips[index] if whole else _NotMeasured(),
                 {n: d[index] for n, d in scored.distances.items() if d is not None and whole},
+                [{"name": name, **(self._half(chain, one) or {})} for name, one in both.items()],
             )
 
     def _half(self, chain: PlayedChain, half: PlayedHalf | None) -> dict[str, Any] | None:
         if half is None:
             return None
-        pair = self.folder.pair(chain)
+        asked = self.folder.pair(chain).trip(half.number).steps
+        prompts = {step.name: step.prompt for step in asked}
         cost, attempts = self.calls[chain.slug, half.number, half.direction]
         return {
-            "prompt": pair.forward if half.direction == "forward" else pair.backward,
+            "prompt": prompts[half.direction],
             "seed": half.seed,
             **{name: getattr(half, name) for name in ("sha256", "mime", "width", "height")},
             "bytes": len(self.folder.read_bytes(chain, half)),

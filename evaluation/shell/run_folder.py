@@ -5,6 +5,7 @@
     RUN/scores.json                               written by `convergebench score`
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
+    RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
     RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, where it was audited
 
 Files are written aside and renamed, a picture before the line that names it, so
@@ -32,13 +33,14 @@ from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
+from evaluation.content.shapes import BACKWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, ImageError, Picture
 from evaluation.retries import Attempt
-from evaluation.round_trips import Half, Position, following, history
-from evaluation.run_secret import Direction, new_secret
+from evaluation.round_trips import Half, Position, history
+from evaluation.run_secret import new_secret
 
 FORMAT = 3
 
@@ -52,7 +54,7 @@ class PlayedHalf:
     """One edit of a chain as run.json tells it."""
 
     number: int
-    direction: Direction
+    direction: str
     file: str
     sha256: str
     mime: str
@@ -101,10 +103,17 @@ class PlayedChain:
         return chain_slug(self.case, self.repeat)
 
     @property
-    def trips(self) -> tuple[tuple[PlayedHalf, PlayedHalf], ...]:
-        """The trips that count, as (forward, backward); a blank answer ends the one before it."""
+    def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
+        """The trips that count, as (forward, ..., backward); a blank answer ends the one before."""
         halves = self.halves[:-1] if self.outcome == "blank" else self.halves
-        return tuple(zip(halves[::2], halves[1::2], strict=False))
+        ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
+        return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+
+    @property
+    def open_steps(self) -> tuple[PlayedHalf, ...]:
+        """The edits of a trip that is not over yet."""
+        over = sum(half.direction == BACKWARD for half in self.halves)
+        return tuple(half for half in self.halves if half.number > over)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -255,6 +264,10 @@ class RunFolder:
             raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
         return picture
 
+    def edits_left(self, chain: PlayedChain) -> int:
+        """How many edits the chain still lacks."""
+        return self.pair(chain).edits(self.suite.trips) - len(chain.halves)
+
     def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
         """An answer as it arrived, checked against its hash and not decoded."""
         file = self._folder(chain) / half.file
@@ -272,28 +285,23 @@ class RunFolder:
 
     def pair(self, chain: PlayedChain) -> EditPair:
         """The chain's pair, in the words of the run's arm."""
-        pair = self.suite.pair_by_slug[chain.pair]
-        forward, backward = self.arm.prompts_of(pair.slug, pair.forward, pair.backward)
-        return replace(pair, forward=forward, backward=backward)
+        return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
     def position(self, chain: PlayedChain) -> Position:
         """Where the chain goes on."""
-        if not chain.halves:
-            return Position(self.source(chain))
-        last = chain.halves[-1]
-        number, direction = following(last.number, last.direction)
-        picture, said = self.read(chain, last), self._history(chain)
-        if direction == "forward":
-            return Position(picture, number, history=said)
-        before = self.read(chain, chain.halves[-2]) if number > 1 else self.source(chain)
-        return Position(picture, number, direction, before, said)
+        open_steps = chain.open_steps
+        begun = len(chain.halves) - len(open_steps)
+        start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
+        number = chain.halves[begun - 1].number + 1 if begun else 1
+        *earlier, picture = start, *(self.read(chain, half) for half in open_steps)
+        return Position(picture, number, tuple(earlier), self._history(chain))
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
         """What was said before, where the run's chains are conversations."""
         if self.arm.session != CONVERSATION:
             return ()
-        pair, answers = self.pair(chain), (self.read(chain, half) for half in chain.halves)
-        return history(self.source(chain), answers, pair.forward, pair.backward, self.arm)
+        answers = (self.read(chain, half) for half in chain.halves)
+        return history(self.source(chain), answers, self.pair(chain), self.arm)
 
     # Playing.
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import Suite
+from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer, retention
+from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.shell.calibration_cache import calibrated
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.statistics.events import Case, ChainResult
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -28,6 +31,8 @@ class RunScores:
     provenance: Mapping[str, Any]
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
+    #: Pictures of two shapes laid beside each other (evaluation.measuring.steps).
+    orders: Sequence[Mapping[str, Any]] = ()
     method: str = METHOD_VERSION
     repeats: int = 0  # how often each case was played, where that is not as the suite says
 
@@ -48,8 +53,9 @@ class RunScores:
                 for slug, calibrations in data["pictures"].items()
             }
             chains = {slug: ChainScores.from_dict(row) for slug, row in data["chains"].items()}
-            told = (data["suite"], data["provenance"], pictures, chains, data["method"])
-            return cls(*told, data.get("repeats", 0))
+            told = (data["suite"], data["provenance"], pictures, chains)
+            orders = tuple(data.get("orders", ()))
+            return cls(*told, orders, data["method"], data.get("repeats", 0))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"these scores do not fit: {error}") from error
 
@@ -129,7 +135,7 @@ def score_run(
 
     for chain in folder.chains.values():
         known = before.chains.get(chain.slug) if before else None
-        restored = tuple(back.sha256 for _, back in chain.trips)
+        restored = tuple(steps[-1].sha256 for steps in chain.trips)
         if before and known and known.restored == restored:
             chains[chain.slug] = replace(known, outcome=chain.outcome)
             pictures.setdefault(chain.picture, before.pictures[chain.picture])
@@ -154,7 +160,19 @@ def score_run(
             outcome=chain.outcome,
         )
         on_chain(so_far())
-    return so_far()
+    return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
+
+
+def _reader(folder: RunFolder) -> ReadStep:
+    """Reads a picture of a chain by its trip and its place in it."""
+
+    def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
+        chain = folder.chains[chain_slug(case.slug, repeat)]
+        if len(chain.trips) < number:
+            return None
+        return folder.read(chain, chain.trips[number - 1][place - 1])
+
+    return read
 
 
 def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:
@@ -178,6 +196,6 @@ def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainSc
 def _trips(
     folder: RunFolder, chain: PlayedChain, on_trip: Callable[[int], None]
 ) -> Iterator[TripPictures]:
-    for forward, backward in chain.trips:
-        yield folder.read(chain, forward), folder.read(chain, backward)
+    for steps in chain.trips:
+        yield tuple(folder.read(chain, half) for half in steps)
         on_trip(1)

@@ -71,10 +71,10 @@ class Rounds:
     def outcome(self, chain: PlayedChain) -> str:
         """How a chain ends that needs no more trips; empty where it does, or is half way."""
         suite, played = self.folder.suite, len(chain.trips)
-        whole = len(chain.halves) == 2 * played < 2 * suite.trips
+        whole = not chain.open_steps and played < suite.trips
         if not whole or not may_stop(chain.pair, suite):
             return ""
-        pictures = [(there.sha256, back.sha256) for there, back in chain.trips]
+        pictures = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
         return stopped(played, self._known.get(chain.slug), pictures, self.stop_after)
 
     def _keep(self, scores: RunScores) -> None:

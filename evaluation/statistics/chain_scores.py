@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain as joined
 from typing import Any, Self
 
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
     half_errors,
     measure_trip,
 )
+from evaluation.metrics.base import Mask
 from evaluation.statistics.events import COMPLETED, Case
 from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
-#: One trip: what was edited (None where it was not kept) and what came back.
-TripPictures = tuple[Picture | None, Picture]
+#: One trip: the answers to its steps, what came back the last; the first is None where what was
+#: edited was not kept.
+TripPictures = tuple[Picture | None, ...]
 
 
 @dataclass(frozen=True)
@@ -89,23 +90,32 @@ def score_chain(
     measures: list[TripMeasures] = []
     restored: list[str] = []
     done = known.restored if known else ()
-    rest = iter(trips)
-    first = next(rest, None)
     face = scorer.only_face(source) if picture is None else None
-    subject = chain_subject(picture, source, first[0] if first else None, pair, face)
+    about = ChainSubject(picture, source, pair, face)
+    footprints: list[Mask | None] = []
 
     def measured_on_the_way() -> Iterator[Picture]:
         before = source
-        for edited, back in joined([first] if first else [], rest):
+        for number, (edited, *between, back) in enumerate(trips, start=1):
+            if back is None or None in between:
+                raise ValueError(f"trip {number} lacks an answer")
+            middle = [picture for picture in between if picture]
+            subject = about.see(number, (before, edited, *middle, back))
             place = len(restored)
             restored.append(back.sha256)
             if tuple(restored) != done[: place + 1]:
-                made = measure_trip(source, before, edited, back, pair, scorer.panel, subject)
-                measures.append(made)
+                measures.append(
+                    measure_trip(
+                        *(source, before, edited, back, pair, scorer.panel, subject),
+                        number=number,
+                        between=middle,
+                    )
+                )
+                footprints.append(subject.footprint)
                 yield back
             before = back
 
-    scores = scorer.score(source, measured_on_the_way(), subject)
+    scores = scorer.score(source, measured_on_the_way(), about.subject, footprints=footprints)
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)

@@ -66,10 +66,11 @@ def may_stop(pair: str, suite: Suite) -> bool:
     """Whether chains of this pair may be stopped.
 
     Global edits are held against the model's own drift, which is the mean over all trips
-    that ask for no change: those are played to the end where there are global edits.
+    that ask for no change: those are played to the end where there are global edits. A chain
+    shape is too: its pictures are laid beside those of another.
     """
-    changes = {one.change for one in suite.pairs}
-    return suite.pair_by_slug[pair].change != "none" or "global" not in changes
+    changes, own = {one.change for one in suite.pairs}, suite.pair_by_slug[pair]
+    return not own.shape and (own.change != "none" or "global" not in changes)
 
 
 def edits_saved(trips: int, played: Iterable[int]) -> int:

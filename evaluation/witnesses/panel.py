@@ -74,13 +74,16 @@ class Verdict:
         """By all, or by those alone whose word ends a chain.
 
         One that sees the thing is enough for it to be there, in the edited picture and in
-        the one that came back.
+        the one that came back. Of a trip of many steps each edit must have been made.
         """
         heard = [one for one in evidence if one["gates"] or not gating]
-        made, undone = (
-            [one[half] for one in heard if one[half] is not None] for half in ("made", "undone")
-        )
-        return cls(any(made) if made else None, all(undone) if undone else None)
+        steps: dict[int, list[bool]] = {}
+        for one in heard:
+            if one["made"] is not None:
+                steps.setdefault(one.get("step", 0), []).append(one["made"])
+        undone = [one["undone"] for one in heard if one["undone"] is not None]
+        made = all(any(said) for said in steps.values()) if steps else None
+        return cls(made, all(undone) if undone else None)
 
 
 def heard_by_category(

@@ -11,8 +11,10 @@ from leaderboard.admin import (
     runs,
     studies,
     submissions,
+    subscriptions,
     suites,
     tokens,
+    users,
     votes,
 )
 
@@ -25,8 +27,10 @@ __all__ = [
     "runs",
     "studies",
     "submissions",
+    "subscriptions",
     "suites",
     "tokens",
+    "users",
     "votes",
 ]
 

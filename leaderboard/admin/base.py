@@ -19,6 +19,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
+from import_export.forms import ExportForm
 from import_export.resources import ModelResource
 
 from evaluation.estimate import Estimate
@@ -87,6 +88,8 @@ class CurationActions:
     """Bulk activate and retire, each to be undone as long as nobody changed the rows since."""
 
     actions = ("activate", "retire")
+    # All fields: the form that lets one choose needs inline script, which the CSP forbids.
+    export_form_class = ExportForm
     opts: Any
     admin_site: Any
 

@@ -13,11 +13,12 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.admin.base import NoticesConflicts
 from leaderboard.models import EditingModel, SecurityEvent, Suite
 from leaderboard.standings import refresh_ranks
-from leaderboard.text import can_be_stored, secret_names
+from leaderboard.text import secret_names
 
 
 class EditingModelForm(NoticesConflicts):

@@ -171,6 +171,10 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
             "What happens",
             {"fields": ("change", "operator", "reversibility", "object", "witness", "hard")},
         ),
+        (
+            "Chain shape",
+            {"fields": ("shape", "steps", "against"), "classes": ("collapse",)},
+        ),
         ("Where it fits", {"fields": ("place", "kinds", "present", "absent", "trial")}),
         ("More", {"fields": ("source_text", "target_text", "notes")}),
     )

@@ -71,7 +71,13 @@ class RunAdmin(admin.ModelAdmin):
             },
         ),
         ("Review", {"fields": ("where", "flag_list", "hint_list", "cleared", "decision")}),
-        ("Provenance", {"fields": ("source", "verified", "metrics", "provenance")}),
+        (
+            "Provenance",
+            {
+                "fields": ("source", "verified", "metrics", "provenance"),
+                "classes": ("collapse",),
+            },
+        ),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
     )
     change_only = ("budget_calls", "budget_usd", "published", "cleared", "decision")

@@ -70,8 +70,9 @@ def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
         who = str(after.history_user or "the submitter")
         for change in after.diff_against(before).changes:
             if change.field not in UNTOLD:
-                row = (after.history_date, who, change.field, change.old, change.new)
-                found.append(row)
+                known = Submission._meta.get_field(change.field)
+                field = str(getattr(known, "verbose_name", change.field))
+                found.append((after.history_date, who, field, change.old, change.new))
     return found[::-1]
 
 

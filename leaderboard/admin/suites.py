@@ -80,6 +80,11 @@ class SuiteForm(NoticesConflicts):
         required=False,
         help_text="Said on purpose, it may have few pictures, pairs or categories.",
     )
+    shapes = forms.BooleanField(
+        label="Chain shapes",
+        required=False,
+        help_text="Takes pairs whose trips have more than two steps, and no others.",
+    )
 
     class Meta:
         model = Suite
@@ -149,7 +154,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
             {
                 "fields": (
                     *("cases", "repeated", "seed", "kinds", "made", "categories"),
-                    *("must_pictures", "must_pairs", "narrow", "preview"),
+                    *("must_pictures", "must_pairs", "narrow", "shapes", "preview"),
                 )
             },
         ),

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Count, QuerySet
+from django.contrib.admin.widgets import AdminSplitDateTime
+from django.db.models import Count, DateTimeField, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
 from leaderboard.models import ApiToken
+
+
+class LabelledDateTime(AdminSplitDateTime):
+    """Django's two inputs, each with a name of its own."""
+
+    def __init__(self, attrs: Any = None) -> None:
+        super().__init__(attrs)
+        for part, name in zip(self.widgets, ("Date", "Time"), strict=True):
+            part.attrs["aria-label"] = name
 
 
 @admin.register(ApiToken)
@@ -23,6 +33,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
     date_hierarchy = "created_at"
     actions = ("revoke",)
     fields = ("holder", "email", "expires_at")
+    formfield_overrides = {DateTimeField: {"widget": LabelledDateTime}}
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(n_submissions=Count("submissions"))

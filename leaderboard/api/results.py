@@ -185,7 +185,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     rows = (
         Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
         .select_related("chain", "edited", "restored")
-        .prefetch_related("scores__metric")
+        .prefetch_related("scores__metric", "chain__steps__picture")
     )
     return rows.order_by("chain__repeat", "number", "pk")
 

@@ -16,7 +16,7 @@ from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
 from leaderboard.links import absolute
-from leaderboard.models import Run, Standing, Trip
+from leaderboard.models import Run, Standing, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_status
 from leaderboard.pages.progress import progress
@@ -177,6 +177,10 @@ class CaseOut(Schema):
     kind: str
     forward: str
     backward: str
+    steps: list[list[list[str]]] = Field(
+        description="The trips of a chain shape, each its steps: name, letter, prompt. Empty: "
+        "forward, then backward."
+    )
     licence: str = Field(alias="picture.licence")
     attribution: str = Field(alias="picture.attribution")
     source: PictureOut | None = Field(alias="picture.stored")
@@ -291,6 +295,15 @@ class ChainOut(Schema):
     url: Url = Field(alias="get_absolute_url")
 
 
+class StepOut(Schema):
+    """An answer between the first and the last of its trip."""
+
+    place: int
+    name: str
+    picture: PictureOut | None
+    seconds: float | None
+
+
 class TripOut(Schema):
     repeat: int = Field(alias="chain.repeat")
     number: int
@@ -306,7 +319,17 @@ class TripOut(Schema):
     because: str
     worst_place: list[float] | None
     undo: float | None
+    steps: list[dict[str, Any]] = Field(
+        description="What each step of a chain shape did; empty for a round trip."
+    )
+    between: list[StepOut] = Field(
+        description="The answers between the first and the last of a chain shape's trip."
+    )
     distances: dict[str, float]
+
+    @staticmethod
+    def resolve_between(trip: Trip) -> list[TripStep]:
+        return [step for step in trip.chain.steps.all() if step.number == trip.number]
 
     @staticmethod
     def resolve_distances(trip: Trip) -> dict[str, float]:

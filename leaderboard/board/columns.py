@@ -6,7 +6,7 @@ import datetime
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from evaluation.statistics import levels
 from leaderboard import formatting
@@ -35,11 +35,11 @@ class BoardRow:
     @property
     def half_life(self) -> float | None:
         """Unreached counts as endless, unmeasured as None."""
-        return None if self.standing is None else _endless(self.standing.half_life)
+        return None if self.standing is None else endless(self.standing.half_life)
 
     @property
     def semantic_half_life(self) -> float | None:
-        return None if self.semantic is None else _endless(self.semantic.half_life)
+        return None if self.semantic is None else endless(self.semantic.half_life)
 
     @property
     def usable_trips(self) -> float | None:
@@ -91,7 +91,18 @@ class BoardRow:
         return self.run.added_at or self.run.finished_at
 
 
-def provider_of(model: EditingModel) -> str:
+class Served(Protocol):
+    """A model, whole or in short, with whoever made and serves it."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def organisation(self) -> str: ...
+    @property
+    def access(self) -> str: ...
+
+
+def provider_of(model: Served) -> str:
     """Who serves the model; of local weights, who made them."""
     if model.access == EditingModel.Access.LOCAL:
         return model.organisation or model.provider
@@ -144,8 +155,6 @@ class Column:
     optional: bool = False
     #: Marked below this value.
     low: float = -math.inf
-    #: A partial for cells that are more than a number; it gets `row`, `head` and `trips`.
-    template: str = ""
     #: Classes of the head.
     head: str = "num"
 
@@ -234,18 +243,25 @@ def semantic_of(rows: Iterable[BoardRow]) -> str | None:
     return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 
-def board_order(row: BoardRow) -> tuple[float, float]:
+def board_order(row: Any) -> tuple[float, float]:
     """The board's own order: usable trips, then what is kept on average."""
     return -(row.usable_trips or 0), -(row.auc or 0)
 
 
-def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
+Row = TypeVar("Row")
+
+
+def sorted_rows(rows: Sequence[Row], sort: str) -> list[Row]:
     """By the column asked for; ties by the board's own order, what is unknown last."""
-    ordered = sorted(rows, key=lambda row: (board_order(row), row.model.name.casefold()))
+    ordered: list[Any] = sorted(rows, key=_own_order)
     column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
     known = [row for row in ordered if column.value(row) is not None]
     known.sort(key=column.sort_key, reverse=column.largest_first != flipped)
     return known + [row for row in ordered if column.value(row) is None]
+
+
+def _own_order(row: Any) -> tuple[tuple[float, float], str]:
+    return board_order(row), row.model.name.casefold()
 
 
 def _head(column: Column, filters: BoardFilters, semantic: str | None) -> Head:
@@ -270,7 +286,8 @@ def _filled(label: str, filters: BoardFilters, semantic: str | None = None) -> s
     return words[:1].upper() + words[1:]
 
 
-def _endless(half_life: float | None) -> float:
+def endless(half_life: float | None) -> float:
+    """A half-life to sort by: what was not reached is longer than all that was."""
     return math.inf if half_life is None else half_life
 
 
@@ -285,12 +302,11 @@ def _bound(name: str) -> Callable[[BoardRow], float | None]:
     def value(row: BoardRow) -> float | None:
         if row.standing is None or not row.standing.has_interval:
             return None
-        return _endless(getattr(row.standing, name))
+        return endless(getattr(row.standing, name))
 
     return value
 
 
-CELLS = "leaderboard/board_cells"
 COLUMNS: tuple[Column, ...] = (
     Column(
         name="group",
@@ -305,7 +321,6 @@ COLUMNS: tuple[Column, ...] = (
         in_api=False,
         label="Rank",
         sortable=False,
-        template=f"{CELLS}/rank.html",
     ),
     Column(
         name="rank_low",
@@ -327,7 +342,6 @@ COLUMNS: tuple[Column, ...] = (
         in_api=False,
         label="Model",
         largest_first=False,
-        template=f"{CELLS}/name.html",
         head="",
     ),
     Column(
@@ -386,7 +400,6 @@ COLUMNS: tuple[Column, ...] = (
         decimals=4,
         label="{life}",
         unit=", in round trips",
-        template=f"{CELLS}/half_life.html",
         head="life",
     ),
     Column(
@@ -442,7 +455,6 @@ COLUMNS: tuple[Column, ...] = (
         in_api=False,
         decimals=4,
         label="Picture kept",
-        template=f"{CELLS}/curve.html",
         head="",
     ),
     Column(
@@ -502,18 +514,19 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="seconds",
-        field="seconds_per_edit",
-        value=lambda row: row.seconds,
-        help="Time per edit in seconds, on average over the run.",
+        field="median_seconds",
+        value=lambda row: row.run.median_seconds,
+        help="Half of the edits took no longer; below it, the time that 95 % of them kept to.",
+        decimals=2,
         label="Time per edit",
         text=formatting.seconds,
         largest_first=False,
     ),
     Column(
-        name="median_seconds",
-        value=lambda row: row.run.median_seconds,
-        help="Seconds that half of the edits took at most.",
-        decimals=2,
+        name="mean_seconds",
+        field="seconds_per_edit",
+        value=lambda row: row.seconds,
+        help="Time per edit in seconds, on average over the run.",
     ),
     Column(
         name="p95_seconds",
@@ -533,7 +546,6 @@ COLUMNS: tuple[Column, ...] = (
         help="When the run ended; below it, when the model came onto this board, if that was earlier.",
         type=datetime.datetime | None,
         label="Run",
-        template=f"{CELLS}/date.html",
     ),
     Column(
         name="added",

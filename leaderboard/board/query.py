@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 from django import forms
@@ -14,16 +16,19 @@ from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.columns import provider_of, sort_columns
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
+from leaderboard.board.first_view import Lines, RunLine, lines_of
 from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
 
-#: What an address may carry; anything else in it is ignored.
 PAIRS = "Edit pair"
+#: What an address may carry; anything else in it is ignored.
 PARAMETERS = (
     *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
     *("sort", "every"),
 )
+#: With any of these, more of the board is wanted than its first models.
+OF_ALL_MODELS = ("q", "provider", "weights", "access", "price", "since", "sort", "every", "format")
 #: The most an edit may cost, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
@@ -109,7 +114,9 @@ class BoardQuery:
 
     filters: BoardFilters
     form: BoardForm
+    #: The runs of its suite, one per model; where the board opens, in short.
     runs: list[Run]
+    lines: Lines | None
     remarks: list[str]
     #: A later version of the suite; its cases are other cases.
     newer: Suite | None
@@ -119,8 +126,11 @@ class BoardQuery:
     only_self_test: bool = False
 
     @classmethod
-    def parse(cls, query: Mapping[str, str]) -> Self | None:
-        """Understand an address; None while there is no suite at all."""
+    def parse(cls, query: Mapping[str, str], *, in_short: bool = False) -> Self | None:
+        """Understand an address; None while there is no suite at all.
+
+        `in_short` where only the first models are shown: runs are then not read whole.
+        """
         offered = suites()
         if not offered:
             return None
@@ -133,10 +143,12 @@ class BoardQuery:
             if no_such_suite
             else []
         )
-        runs = runs_of(suite)
-        metrics = metrics_of(runs) or [HEADLINE]
-        scopes = _scopes(suite)
-        providers = _providers(runs)
+        lines = lines_of(suite) if in_short else None
+        runs = [] if lines else runs_of(suite)
+        known: Sequence[Run | RunLine] = lines.runs if lines else runs
+        metrics = metrics_of(known) or [HEADLINE]
+        scopes = _scopes(suite.pk, suite.updated_at)
+        providers = _providers(known)
         form = BoardForm({**asked, "suite": suite.key})
         form.offer(offered, metrics, scopes, providers)
         form.is_valid()
@@ -179,6 +191,7 @@ class BoardQuery:
             filters,
             shown,
             runs,
+            lines,
             remarks,
             newest if newest and newest.version > suite.version else None,
             no_such_suite,
@@ -212,7 +225,7 @@ class BoardQuery:
         return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in found]
 
 
-def _providers(runs: Sequence[Run]) -> list[str]:
+def _providers(runs: Sequence[Run | RunLine]) -> list[str]:
     """Who serves or made the models of these runs."""
     found = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
     return sorted(found - {""}, key=str.casefold)
@@ -227,8 +240,9 @@ def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) 
     return f"{label}: “{value[:60]}” is not known here and was ignored."
 
 
-def _scopes(suite: Suite) -> list[Any]:
-    """Everything, then by category, kind and pair: whatever the suite has."""
+@lru_cache(maxsize=64)
+def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
+    """Everything, then by category, kind and pair: whatever the suite has, which is frozen."""
     rows = list(
         Case.objects.filter(suite=suite)
         .order_by("pair_title")

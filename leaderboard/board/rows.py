@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
@@ -20,6 +21,8 @@ from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"
+#: What no board shows of a run and its model, and what nobody may see.
+DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
 
 def suites() -> list[Suite]:
@@ -37,7 +40,7 @@ def runs_of(suite: Suite) -> list[Run]:
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
         .select_related("editing_model", "people")
-        .defer("provenance", "editing_model__options", "editing_model__api_key")
+        .defer(*DEFERRED)
         .order_by("-current", "-created_at")
     )
     found: dict[int, Run] = {}
@@ -47,7 +50,7 @@ def runs_of(suite: Suite) -> list[Run]:
     return list(found.values())
 
 
-def metrics_of(runs: Iterable[Run]) -> list[str]:
+def metrics_of(runs: Iterable[Any]) -> list[str]:
     """The metrics that any of these runs was scored by, in the order they are offered."""
     return in_order(name for run in runs for name in run.scored_metrics)
 
@@ -61,14 +64,24 @@ def board_rows(
     """
     runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters)]
     names = {filters.metric, *semantic_metrics()}
-    standings = _standings(runs, filters.level, filters.scope, names, whole=whole)
-    semantic = standings.get(semantic_metric(runs, standings) or "", {})
-    chosen = standings.get(filters.metric, {})
+    standings = standings_of(runs, filters.level, filters.scope, names, whole=whole)
     for run in runs:
         run.suite = filters.suite
-    rows = [
-        _row(run, chosen.get(run.pk), semantic.get(run.pk), filters, bool(chosen)) for run in runs
-    ]
+    measured = bool(standings.get(filters.metric))
+    return rows_of(runs, standings, semantic_metric(runs, standings), filters, measured=measured)
+
+
+def rows_of(
+    runs: Sequence[Run],
+    standings: Mapping[str, Mapping[int, Standing]],
+    semantic: str | None,
+    filters: BoardFilters,
+    *,
+    measured: bool,
+) -> list[BoardRow]:
+    """A row for each of these runs; `measured` says whether anybody was, by this metric."""
+    chosen, meaning = standings.get(filters.metric, {}), standings.get(semantic or "", {})
+    rows = [_row(run, chosen.get(run.pk), meaning.get(run.pk), filters, measured) for run in runs]
     return [
         row
         for group in (RANKED, UNRANKED, YARDSTICK)
@@ -76,9 +89,7 @@ def board_rows(
     ]
 
 
-def semantic_metric(
-    runs: Iterable[Run], standings: Mapping[str, Mapping[int, Standing]]
-) -> str | None:
+def semantic_metric(runs: Iterable[Any], standings: Mapping[str, Mapping[int, Any]]) -> str | None:
     """CLIP where every model shown has it, else ImageNet features, else whatever there is."""
     measured = {run.pk for run in runs if any(run.pk in found for found in standings.values())}
     complete = [
@@ -122,10 +133,19 @@ FROM leaderboard_run
 BY_TRIP = ("survival", "incidence", "usable_by_trip")
 
 
-def _standings(
-    runs: Iterable[Run], level: float, scope: str, names: Iterable[str], *, whole: bool
+def standings_of(
+    runs: Iterable[Run],
+    level: float,
+    scope: str,
+    names: Iterable[str],
+    *,
+    whole: bool = False,
+    versions: Mapping[str, int] | None = None,
 ) -> dict[str, dict[int, Standing]]:
-    """Standings by metric name and run: of a metric, only the version most runs have."""
+    """Standings by metric name and run: of a metric, only the version most runs have.
+
+    `versions` says which these are, where more runs count than are read.
+    """
     found = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
@@ -136,15 +156,21 @@ def _standings(
         .select_related("metric")
         .defer("details", *(() if whole else BY_TRIP))
     )
-    versions = Counter((s.metric.name, s.metric_id) for s in found)
-    kept: dict[str, int] = {}
-    for (name, version), _ in sorted(versions.items(), key=lambda item: (item[1], item[0][1])):
-        kept[name] = version
+    kept = versions or latest_versions((s.metric.name, s.metric_id) for s in found)
     by_metric: dict[str, dict[int, Standing]] = {name: {} for name in kept}
     for standing in found:
         if kept[standing.metric.name] == standing.metric_id:
             by_metric[standing.metric.name][standing.run_id] = standing
     return by_metric
+
+
+def latest_versions(found: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """By a metric's name the version that most standings have, of equals the latest."""
+    counted = Counter(found)
+    return {
+        name: version
+        for (name, version), _ in sorted(counted.items(), key=lambda item: (item[1], item[0][1]))
+    }
 
 
 def _row(
@@ -154,13 +180,17 @@ def _row(
     filters: BoardFilters,
     measured: bool,
 ) -> BoardRow:
-    if run.editing_model.is_reference:
-        group, reason = YARDSTICK, "" if standing else _unranked(run, filters, measured)
-    elif run.current and run.is_ranked and standing:
-        group, reason = RANKED, ""
-    else:
-        group, reason = UNRANKED, _unranked(run, filters, measured)
+    group = group_of(run, standing)
+    placed = group == RANKED or (group == YARDSTICK and standing)
+    reason = "" if placed else _unranked(run, filters, measured)
     return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
+
+
+def group_of(run: Any, standing: object | None) -> str:
+    """Where a run is on the board: a whole one, or one in short."""
+    if run.editing_model.is_reference:
+        return YARDSTICK
+    return RANKED if run.current and run.is_ranked and standing else UNRANKED
 
 
 def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:

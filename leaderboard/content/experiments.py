@@ -57,7 +57,13 @@ def worded(pairs: tuple[CorePair, ...]) -> list[Worded]:
     rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
     variants = dict(rows.values_list("slug", "variants"))
     return [
-        Worded(pair.slug, pair.forward, pair.backward, _variants(variants.get(pair.slug, [])))
+        Worded(
+            pair.slug,
+            pair.forward,
+            pair.backward,
+            _variants(variants.get(pair.slug, [])),
+            pair.shape,
+        )
         for pair in pairs
     ]
 

@@ -47,6 +47,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
         fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
         fields |= {name: list(fields[name]) for name in ("kinds", "absent", "present")}
         fields["variants"] = [vars(variant) for variant in pair.variants]
+        fields["steps"] = [vars(step) for step in pair.steps]
         if EditPair.objects.get_or_create(slug=pair.slug, defaults=fields)[1]:
             loaded.count("edit pairs")
 
@@ -54,6 +55,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
 _PAIR_FIELDS = (
     *("title", "category", "forward", "backward", "change", "reversibility", "operator", "object"),
     *("source_text", "target_text", "kinds", "absent", "present", "place", "type", "witness"),
+    *("shape", "against"),
     *("status", "notes"),
 )
 
@@ -175,6 +177,11 @@ def store_suite(
             backward=pair.backward,
             position=position,
             repeats=suite.repeats_of(case),
+            edits=suite.edits_of(case),
+            steps=[
+                [[step.name, step.letter, step.prompt] for step in trip.steps]
+                for trip in (pair.cycle if pair.shape else ())
+            ],
         )
         for position, case in enumerate(suite.cases)
         for pair in [suite.pair_by_slug[case.pair]]

@@ -12,6 +12,7 @@ from django.db.models import Count, Prefetch, Sum
 from evaluation.bundle import format as bundles
 from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import standings
@@ -25,6 +26,7 @@ from leaderboard.models import (
     StoredImage,
     SuitePicture,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import RunState
 from leaderboard.people import vote_rows
@@ -82,6 +84,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "loss_under_audit": run.loss_under_audit,
             "stop_after": run.stop_after,
             "changed_elsewhere": run.changed_elsewhere,
+            **({"orders": run.orders} if run.orders else {}),
             "started_at": _moment(run.started_at),
             "finished_at": _moment(run.finished_at),
             "calls": run.calls,
@@ -126,7 +129,8 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
     scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
     trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
     chains = run.chains.select_related("case").prefetch_related(
-        Prefetch("trips", trips.order_by("number"))
+        Prefetch("trips", trips.order_by("number")),
+        Prefetch("steps", TripStep.objects.select_related("picture")),
     )
     ledger = _ledger(run)
     return [
@@ -146,25 +150,39 @@ def _trip(
     trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
 ) -> dict[str, Any]:
     case = chain.case
-    forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+    words = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+    prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
 
-    def half(direction: str, stored: StoredImage | None, prompt: str) -> dict[str, Any] | None:
+    def half(
+        name: str,
+        stored: StoredImage | None,
+        seed: int | None,
+        seconds: float | None,
+        notes: dict[str, Any],
+    ) -> dict[str, Any] | None:
         if stored is None:
             return None
-        seconds = trip.edited_seconds if direction == "forward" else trip.restored_seconds
-        notes = trip.edited_notes if direction == "forward" else trip.restored_notes
-        notes = {name: value for name, value in notes.items() if name != KEPT_AT}
-        seed = trip.edited_seed if direction == "forward" else trip.restored_seed
-        cost, attempts = ledger[chain.pk, trip.number, direction]
+        notes = {key: value for key, value in notes.items() if key != KEPT_AT}
+        cost, attempts = ledger[chain.pk, trip.number, name]
         facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        return {"prompt": prompt, "seed": seed, **writing.file_row(stored), **facts}
+        row = {"prompt": prompts.get(name, ""), "seed": seed, **writing.file_row(stored), **facts}
+        return row if name in (FORWARD, BACKWARD) else {"name": name, **row}
 
+    steps = [step for step in chain.steps.all() if step.number == trip.number]
+    made = [half(step.name, step.picture, step.seed, step.seconds, step.notes) for step in steps]
     return writing.trip_line(
         trip.number,
-        half("forward", trip.edited, forward),
-        half("backward", trip.restored, backward),
+        half(FORWARD, trip.edited, trip.edited_seed, trip.edited_seconds, trip.edited_notes),
+        half(
+            BACKWARD,
+            trip.restored,
+            trip.restored_seed,
+            trip.restored_seconds,
+            trip.restored_notes,
+        ),
         trip,
         {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
+        [row for row in made if row],
     )
 
 
@@ -209,6 +227,7 @@ def _stored(run: Run) -> list[StoredImage]:
         *run.suite.pictures.values_list("stored", flat=True),
         *trips.values_list("edited", flat=True),
         *trips.values_list("restored", flat=True),
+        *TripStep.objects.filter(chain__run=run).values_list("picture", flat=True),
         *audits.values_list("sent", flat=True),
         *audits.values_list("answer", flat=True),
     }

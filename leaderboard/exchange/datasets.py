@@ -198,6 +198,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
         "category": case.category,
         "forward": case.forward,
         "backward": case.backward,
+        "steps": case.steps,
         "suite": suite.key,
         "suite_hash": suite.content_hash,
         "title": picture.title,

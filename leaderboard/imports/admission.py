@@ -18,7 +18,6 @@ from evaluation.metrics import METRICS, in_order
 from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.imports.rows import known_digest
 from leaderboard.models import Run, StoredImage, Suite, Trip
-from leaderboard.text import can_be_stored
 
 #: So many reasons are told; then the check ends.
 REASONS = 5
@@ -40,10 +39,10 @@ def suite_of(bundle: Bundle) -> Suite:
             f"its suite {asked.slug} v{asked.version} ({asked.content_hash[:12]}) is not a suite "
             "of this site: play one of them, whole, without --trips, --cases or --limit"
         )
+    if not bundle.arm.is_default:
+        raise BundleError("it was played in another way than the suite's own: an experiment's arm")
     if not document.pictures:
         raise BundleError("it holds no pictures, so nothing of it can be recomputed")
-    if not can_be_stored(bundle.raw):
-        raise BundleError("a text in it holds a zero byte or half of a character")
     wanted = {
         (case.slug, repeat) for case in asked.cases for repeat in range(asked.repeats_of(case))
     }

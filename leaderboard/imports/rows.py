@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow
+from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.verification import Verification
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
@@ -26,6 +26,7 @@ from leaderboard.models import (
     StoredImage,
     Suite,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
@@ -44,7 +45,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
     """
     document, found = bundle.document, dict[str, StoredImage]()
     files = [
-        *(half for c in document.chains for t in c.trips for half in (t.forward, t.backward)),
+        *(half for c in document.chains for t in c.trips for half in _halves(t)),
         *(file for audit in document.audits for file in (audit.sent, audit.answer)),
     ]
     for file in files:
@@ -80,7 +81,7 @@ def write_run(
     """
     stated, chains = bundle.document.run, bundle.document.chains
     trips = [trip for chain in chains for trip in chain.trips]
-    halves = [half for trip in trips for half in (trip.forward, trip.backward) if half]
+    halves = [half for trip in trips for half in _halves(trip) if half]
     pinned = {
         name: values if name in metrics or "missing" in values else {"missing": "left out here"}
         for name, values in stated.metrics.items()
@@ -94,6 +95,7 @@ def write_run(
         "marks_kept": stated.marks_kept,
         "loss_under_audit": stated.loss_under_audit,
         "changed_elsewhere": stated.changed_elsewhere,
+        "orders": stated.orders,
     }
     core = bundle.suite
     asked = sum(bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases)
@@ -111,7 +113,10 @@ def write_run(
         verified=verified,
         chains_total=asked,
         chains_done=len(chains),
-        edits_total=asked * suite.trips * 2,
+        edits_total=sum(
+            bundle.arm.repeats_of(core.repeats_of(case)) * core.edits_of(case)
+            for case in core.cases
+        ),
         edits_done=len(halves),
         edits_saved=edits_saved(
             suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]
@@ -231,11 +236,26 @@ def _trips(
             undo=trip.undo,
             evidence=trip.evidence,
             damage=trip.damage,
+            steps=trip.steps,
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips
     ]
     made = {row.number: row for row in Trip.objects.bulk_create(rows)}
+    TripStep.objects.bulk_create(
+        TripStep(
+            chain=chain,
+            number=trip.number,
+            place=place,
+            name=step.name,
+            picture=_named(pictures, step),
+            seed=step.seed,
+            seconds=step.seconds,
+            notes=step.notes,
+        )
+        for trip in line.trips
+        for place, step in enumerate(trip.between, start=2)
+    )
     Score.objects.bulk_create(
         Score(trip=made[trip.number], metric=metrics[name], distance=distance)
         for trip in line.trips
@@ -262,6 +282,11 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
         for line in bundle.document.audits
         if (chain := chains.get((line.case, line.repeat)))
     )
+
+
+def _halves(trip: TripLine) -> tuple[HalfRow | None, ...]:
+    """The edits of a trip, the first and the last of which may be missing."""
+    return trip.forward, *trip.between, trip.backward
 
 
 def _named(pictures: Mapping[str, StoredImage], file: FileRow | None) -> StoredImage | None:

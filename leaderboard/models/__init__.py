@@ -2,7 +2,7 @@
 
 from leaderboard.models.audits import Audit
 from leaderboard.models.board_records import BoardRecord
-from leaderboard.models.chains import Call, Chain, Score, Trip
+from leaderboard.models.chains import Call, Chain, Score, Trip, TripStep
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.experiments import Experiment, ExperimentArm, ExperimentResult
 from leaderboard.models.judge_answers import JudgeAnswer
@@ -63,6 +63,7 @@ __all__ = [
     "SuitePicture",
     "SuiteReport",
     "Trip",
+    "TripStep",
     "UploadedChain",
     "UploadedPicture",
     "Use",

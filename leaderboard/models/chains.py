@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -213,14 +213,22 @@ class TripQuerySet(models.QuerySet["Trip"]):
     def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
         """All answers of these chains, each chain's in order."""
         found: dict[int, list[StoredImage]] = defaultdict(list)
+        between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
+        steps = TripStep.objects.filter(chain__in=chains).select_related("picture")
+        for step in steps.order_by("place"):
+            between[step.chain_id, step.number].append(step.picture)
         trips = self.filter(chain__in=chains).select_related("edited", "restored")
         for trip in trips.order_by("number"):
-            found[trip.chain_id] += [p for p in (trip.edited, trip.restored) if p]
+            all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
+            found[trip.chain_id] += [picture for picture in all_steps if picture]
         return found
 
 
 class Trip(models.Model):
-    """Trip n of a chain: Yn (edited) and Xn (restored)."""
+    """Trip n of a chain: Yn (edited) and Xn (restored), the answers to its first and last step.
+
+    Of a trip of more steps the others are `TripStep` rows.
+    """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
     number = models.PositiveSmallIntegerField()
@@ -254,6 +262,9 @@ class Trip(models.Model):
     damage = models.JSONField(
         default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
     )
+    steps = models.JSONField(
+        default=list, help_text="What each step made of the picture; none of a round trip."
+    )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -265,6 +276,40 @@ class Trip(models.Model):
 
     def __str__(self) -> str:
         return f"trip {self.number} of {self.chain_id}"
+
+
+class TripStepQuerySet(models.QuerySet["TripStep"]):
+    def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
+        """By chain, the answers of the trip it is in the middle of; `played` are its whole trips."""
+        found: dict[int, list[StoredImage]] = defaultdict(list)
+        for step in self.filter(chain__in=played).select_related("picture").order_by("place"):
+            if step.number == played[step.chain_id] + 1 and step.picture:
+                found[step.chain_id].append(step.picture)
+        return found
+
+
+class TripStep(models.Model):
+    """An answer between the first and the last of a trip that has more than two steps."""
+
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
+    number = models.PositiveSmallIntegerField(help_text="Of the trip.")
+    place = models.PositiveSmallIntegerField(help_text="Which of the trip's steps, from 2 on.")
+    name = models.CharField(max_length=8)
+    picture = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    seed = models.PositiveIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    notes = models.JSONField(default=dict)
+
+    objects = TripStepQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("number", "place")
+        constraints = [
+            models.UniqueConstraint(fields=("chain", "number", "place"), name="trip_step")
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.name} of trip {self.number} of {self.chain_id}"
 
 
 class Score(models.Model):

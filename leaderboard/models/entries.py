@@ -106,10 +106,10 @@ class EditingModel(models.Model):
 
     def estimate_on(self, suite: Suite) -> Estimate:
         """What a run on this suite would take, its audits with it; yardsticks have none."""
-        cases, chains = suite.case_and_chain_count
+        cases, chains, edits = suite.counts
         audits = 0 if self.is_reference else audit_count(cases, settings.AUDITS)
         stop_after = 0 if self.is_reference else suite.stop_after
-        return self.estimate(2 * suite.trips * chains + audits, chains, stop_after)
+        return self.estimate(edits + audits, chains, stop_after)
 
     @property
     def weights_name(self) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from leaderboard.models.audits import Audit
-from leaderboard.models.chains import Trip
+from leaderboard.models.chains import Trip, TripStep
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Curation, SourceImage, SuitePicture
@@ -32,6 +32,7 @@ def visible_pictures(user: Any) -> QuerySet[StoredImage]:
         | Q(Exists(SourceImage.objects.filter(stored=this).exclude(status=Curation.DRAFT)))
         | Q(Exists(trips.filter(edited=this)))
         | Q(Exists(trips.filter(restored=this)))
+        | Q(Exists(TripStep.objects.filter(chain__run__in=runs, picture=this)))
         | Q(Exists(audits.filter(sent=this)))
         | Q(Exists(audits.filter(answer=this)))
         | Q(

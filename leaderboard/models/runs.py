@@ -233,6 +233,11 @@ class Run(models.Model):
     changed_elsewhere = models.FloatField(
         null=True, editable=False, help_text="Median share that an edit changes beside its place."
     )
+    orders = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="Pictures of two chain shapes laid beside each other.",
+    )
     # Progress, cheap to poll: kept up by whoever writes trips and scores.
     chains_total = models.PositiveIntegerField(default=0, editable=False)
     chains_done = models.PositiveIntegerField(default=0, editable=False)

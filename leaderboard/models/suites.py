@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
 from evaluation.content.placement import PLACES
+from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from evaluation.statistics.stopping import MOST
 from leaderboard.models.pictures import StoredImage
 
@@ -170,6 +172,23 @@ class EditPair(models.Model):
         blank=True,
         help_text="Who can see it, and what to look for, as detector:chair.",
     )
+    shape = models.CharField(
+        max_length=100,
+        blank=True,
+        help_text="Steps of one trip where there are more than two, as A B b a: a small letter "
+        "takes its capital back, = says that the picture should be back. Empty: there and back.",
+    )
+    steps = models.JSONField(
+        default=list,
+        blank=True,
+        help_text='What each letter asks: [{"name": "A", "prompt": "…", "change": "local", '
+        '"object": "cup"}, {"name": "a", "prompt": "…"}].',
+    )
+    against = models.SlugField(
+        max_length=80,
+        blank=True,
+        help_text="The pair with the same edits in another order, to lay its pictures beside.",
+    )
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
     )
@@ -212,27 +231,18 @@ class EditPair(models.Model):
             raise ValidationError(
                 {"operator": "An exact pair names its operator, and no other pair does."}
             )
+        try:
+            self.as_core().cycle  # noqa: B018, whether its shape holds
+        except (TypeError, ValueError) as error:
+            field = "steps" if str(error).startswith("steps") else "shape"
+            raise ValidationError({field: f"{error}."}) from error
 
     def as_core(self) -> core.EditPair:
         """The pair as the harness knows it."""
-        return core.EditPair(
-            slug=self.slug,
-            category=self.category,
-            forward=self.forward,
-            backward=self.backward,
-            change=self.change,
-            reversibility=self.reversibility,
-            operator=self.operator,
-            object=self.object,
-            source_text=self.source_text,
-            target_text=self.target_text,
-            kinds=tuple(self.kinds),
-            absent=tuple(self.absent),
-            present=tuple(self.present),
-            place=self.place,
-            type=self.type,
-            witness=self.witness,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(core.EditPair)}
+        values |= {name: tuple(values[name]) for name in ("kinds", "absent", "present")}
+        values["steps"] = tuple(Step(**step) for step in self.steps)
+        return core.EditPair(**values)
 
     @property
     def difficulty(self) -> int:
@@ -267,10 +277,8 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
     def with_edits(self) -> SuiteQuerySet:
         """Suites that know, as `edit_count`, how many edits one run of them takes."""
         own = Case.objects.filter(suite=models.OuterRef("pk")).order_by().values("suite")
-        chains = own.annotate(number=models.Sum("repeats")).values("number")
-        return self.annotate(
-            edit_count=Coalesce(models.Subquery(chains), 0) * models.F("trips") * models.Value(2)
-        )
+        edits = own.annotate(number=models.Sum(models.F("repeats") * models.F("edits")))
+        return self.annotate(edit_count=Coalesce(models.Subquery(edits.values("number")), 0))
 
 
 class Suite(models.Model):
@@ -389,13 +397,22 @@ class Suite(models.Model):
     @property
     def chain_count(self) -> int:
         """How many chains one run has: a case may be played more than once."""
-        return self.case_and_chain_count[1]
+        return self.counts[1]
 
     @property
-    def case_and_chain_count(self) -> tuple[int, int]:
-        """How many cases the suite has, and how many chains one run of it."""
-        found = self.cases.aggregate(cases=models.Count("pk"), chains=models.Sum("repeats"))
-        return found["cases"], found["chains"] or 0
+    def counts(self) -> tuple[int, int, int]:
+        """How many cases the suite has; how many chains and edits one run of it, but its audits."""
+        found = self.cases.aggregate(
+            cases=models.Count("pk"),
+            chains=models.Sum("repeats"),
+            edits=models.Sum(models.F("repeats") * models.F("edits")),
+        )
+        return found["cases"], found["chains"] or 0, found["edits"] or 0
+
+    @property
+    def edits_a_run(self) -> int:
+        """How many edits one run takes, without its audits."""
+        return self.counts[2]
 
     @cached_property
     def core(self) -> core.Suite:
@@ -445,6 +462,12 @@ class Case(models.Model):
     backward = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)
     repeats = models.PositiveSmallIntegerField(default=1)
+    edits = models.PositiveSmallIntegerField(
+        default=0, help_text="How many edits one chain of it takes."
+    )
+    steps = models.JSONField(
+        default=list, help_text="The trips of a shape, each its steps as [name, letter, prompt]."
+    )
 
     class Meta:
         ordering = ("position",)
@@ -455,3 +478,16 @@ class Case(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("case", args=[self.pk])
+
+    def asked(
+        self, number: int, words: tuple[str, str] | None = None
+    ) -> list[tuple[str, str, str]]:
+        """The steps of trip `number`: name, letter and prompt of each.
+
+        `words` are a round trip's two prompts where they are not the suite's.
+        """
+        if not self.steps:
+            forward, backward = words or (self.forward, self.backward)
+            return [(FORWARD, "", forward), (BACKWARD, "", backward)]
+        trip = self.steps[(number - 1) % len(self.steps)]
+        return [(name, letter, prompt) for name, letter, prompt in trip]

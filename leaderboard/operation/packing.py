@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from evaluation.images import ImageError, Picture, encode_webp
 from evaluation.statistics.events import CROSSINGS
-from leaderboard.models import Chain, Run, SourceImage, StoredImage, SuitePicture, Trip
+from leaderboard.models import Chain, Run, SourceImage, StoredImage, SuitePicture, Trip, TripStep
 from leaderboard.models.runs import RunState
 
 log = structlog.get_logger(__name__)
@@ -74,7 +74,9 @@ def pack_run(run: Run, *, dry_run: bool = False) -> Packed:
 def _answers(run: Run) -> Iterator[StoredImage]:
     """The pictures of the run's trips, but those that are sources too."""
     trips = Trip.objects.filter(chain__run=run)
+    steps = TripStep.objects.filter(chain__run=run)
     keys = {*trips.values_list("edited", flat=True), *trips.values_list("restored", flat=True)}
+    keys |= {*steps.values_list("picture", flat=True)}
     keys -= {None, *_sources(keys)}
     for part in _parts(sorted(key for key in keys if key)):
         yield from StoredImage.objects.filter(pk__in=part).order_by("pk")
@@ -124,6 +126,9 @@ def cooling(run: Run) -> list[StoredImage]:
     trips = Trip.objects.filter(chain__run=run)
     for chain, number, *keys in trips.values_list("chain", "number", "edited", "restored"):
         (warm if number in chains[chain] else cold).update(key for key in keys if key)
+    steps = TripStep.objects.filter(chain__run=run)
+    for chain, number, key in steps.values_list("chain", "number", "picture"):
+        (warm if number in chains[chain] else cold).update({key} if key else ())
     cold -= warm | _sources(cold)
     found: list[StoredImage] = []
     for part in _parts(sorted(cold)):
@@ -131,6 +136,8 @@ def cooling(run: Run) -> list[StoredImage]:
         shared: set[str | None] = set()
         for pair in others.exclude(chain__run=run).values_list("edited", "restored"):
             shared.update(pair)
+        elsewhere = TripStep.objects.filter(picture__in=part).exclude(chain__run=run)
+        shared.update(elsewhere.values_list("picture", flat=True))
         rows = StoredImage.objects.filter(pk__in=part, cold=False)
         found += [row for row in rows if row.pk not in shared]
     return found

@@ -12,7 +12,7 @@ from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
 from django.utils import timezone
 
 from leaderboard import garbage
-from leaderboard.models import Run, StoredImage, Trip
+from leaderboard.models import Run, StoredImage, Trip, TripStep
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ def pictures() -> Iterator[Taken]:
     for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
         trips = Trip.objects.filter(chain__run=run)
         own = Q(pk__in=trips.values("edited")) | Q(pk__in=trips.values("restored"))
+        own |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("picture"))
         if (found := _taken(f"run {run.pk}: {run}", rows.filter(own))).count:
             yield found
 

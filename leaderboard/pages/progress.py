@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import F, Sum
 from django.utils import timezone
 
 from evaluation.jobs.control import queue_of
@@ -63,8 +63,9 @@ def workers(queue_name: str) -> int | None:
 
 def _edits_left(run: Run) -> int:
     """What chains under way still need; broken chains need nothing more."""
-    left = run.chains.unplayed().aggregate(chains=Count("pk"), played=Sum("trips_played"))
-    return 2 * (left["chains"] * run.suite.trips - (left["played"] or 0))
+    trips = run.suite.trips
+    share = F("case__edits") * (trips - F("trips_played"))
+    return (run.chains.unplayed().aggregate(left=Sum(share))["left"] or 0) // trips
 
 
 def _rate(run: Run) -> float | None:

@@ -7,8 +7,12 @@ into words.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.utils.text import Truncator
 
 from evaluation.content.suites import ticks
 from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
@@ -16,13 +20,16 @@ from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
-from leaderboard.models import Chain, StoredImage, Trip
+from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
+from leaderboard.text import plain_text
 
 #: The longer side of a thumbnail as the strips show it; the files have twice that.
 SHOWN_SIDE = 128
 #: A short strip shows the source and so many returns.
 SHORT = 5
+#: Of a model's own account of an edit so many characters are shown.
+LONGEST_REASONING = 1200
 #: The qualities at which a source may be asked for as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
@@ -71,8 +78,22 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class StepFrame:
+    """One step of a trip that has more than two, but its last: the picture, and what it made."""
+
+    label: str
+    words: str
+    prompt: str
+    picture: StoredImage | None
+    seen: bool | None
+    #: "2 of 3 things found"; empty where they are not counted.
+    counted: str
+    made: list[Heard]
+
+
+@dataclass(frozen=True)
 class Frame:
-    """One trip: its two pictures, and what is said of them."""
+    """One trip: its pictures, and what is said of them."""
 
     trip: Trip
     #: Share of the picture kept by the metric in question; None while it is not scored.
@@ -80,6 +101,36 @@ class Frame:
     #: The metric's own value, as "0.214".
     own: str
     jpeg: Jpeg | None
+    #: What is asked in a trip of more than two steps (name, letter, prompt), and the answers
+    #: between its first and its last.
+    asked: Sequence[tuple[str, str, str]] = ()
+    between: Sequence[TripStep] = ()
+
+    @property
+    def steps(self) -> list[StepFrame]:
+        """Every step but the last, in order; none of a round trip."""
+        answers = {step.place: step.picture for step in self.between} | {1: self.trip.edited}
+        rows = self.trip.steps or [{}] * len(self.asked)
+        found = []
+        for place, (_, letter, prompt) in enumerate(self.asked[:-1], start=1):
+            row = rows[place - 1]
+            found.append(
+                StepFrame(
+                    letter,
+                    f"Trip {self.number}, step {place} ({letter}): {prompt}",
+                    prompt,
+                    answers.get(place),
+                    row.get("seen"),
+                    _counted(row),
+                    self._heard("made", ("yes", "no"), place),
+                )
+            )
+        return found
+
+    @property
+    def counted(self) -> str:
+        """How many things are still found when all should be gone."""
+        return _counted(self.trip.steps[-1]) if self.trip.steps else ""
 
     @property
     def number(self) -> int:
@@ -147,14 +198,29 @@ class Frame:
             found.append(Heard(f"{words}, by {by}", good=kept is not False))
         return found
 
-    def _heard(self, half: str, answers: tuple[str, str]) -> list[Heard]:
+    def _heard(self, half: str, answers: tuple[str, str], step: int | None = None) -> list[Heard]:
         return [
             Heard(
                 f"{said['thing']}: {answers[not said[half]]}, by {witness_label(said['witness'])}",
                 good=said[half],
             )
             for said in self.trip.evidence
-            if said[half] is not None
+            if said[half] is not None and (step is None or said.get("step") == step)
+        ]
+
+    @property
+    def reasoning(self) -> list[tuple[str, str]]:
+        """What the model said it was thinking, edit by edit: (which edit, its words, bounded)."""
+        named = [
+            (f"Y{self.number}", self.trip.edited_notes),
+            *((f"Trip {self.number}, step {step.place}", step.notes) for step in self.between),
+            (f"X{self.number}", self.trip.restored_notes),
+        ]
+        told = ((name, notes.get("reasoning")) for name, notes in named)
+        return [
+            (name, Truncator(plain_text(" ".join(text.split()))).chars(LONGEST_REASONING))
+            for name, text in told
+            if isinstance(text, str) and text.strip()
         ]
 
     @property
@@ -165,15 +231,30 @@ class Frame:
         return list(dict.fromkeys(said))
 
 
+def _counted(row: Mapping[str, Any]) -> str:
+    """What a detector counts after a step, in words."""
+    if "wanted" not in row:
+        return ""
+    return f"{row['counted']} of {formatting.count(row['wanted'], 'thing')} found"
+
+
 def metrics_of(chain: Chain) -> list[str]:
     """The metrics this chain was scored by, in the order they are offered."""
     return [name for name in METRICS if name in chain.results]
 
 
 def frames(
-    chain: Chain, trips: Iterable[Trip], metric: str, ladder: Mapping[str, float] | None = None
+    chain: Chain,
+    trips: Iterable[Trip],
+    metric: str,
+    ladder: Mapping[str, float] | None = None,
+    case: Case | None = None,
 ) -> list[Frame]:
-    """Every trip of a chain, scored by `metric`."""
+    """Every trip of a chain, scored by `metric`; with its `case`, every step of a shape."""
+    between: dict[int, list[TripStep]] = defaultdict(list)
+    shaped = case is not None and bool(case.steps)
+    for step in chain.steps.select_related("picture") if shaped else ():
+        between[step.number].append(step)
     numbers = chain.results.get(metric, {})
     retention, distances = numbers.get("retention", []), numbers.get("distances", [])
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
@@ -184,7 +265,9 @@ def frames(
         distance = distances[place] if place < len(distances) else None
         kept = retention[place] if place < len(retention) else None
         own = scale.text(distance) if distance is not None else ""
-        found.append(Frame(trip, kept, own, jpeg(distance, steps)))
+        asked = case.asked(trip.number) if case and shaped else ()
+        saved = jpeg(distance, steps)
+        found.append(Frame(trip, kept, own, saved, asked, between[trip.number]))
     return found
 
 

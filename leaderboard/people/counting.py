@@ -5,6 +5,7 @@ Done by a worker; `count` can be repeated at any time and gives the same rows.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -28,8 +29,9 @@ from leaderboard.standings.stored import core_case
 
 #: While votes come in, numbers are worked out so often.
 OFTEN = timedelta(minutes=5)
-#: Questions whose pictures are drawn before anybody waits for them.
-PREPARED = 60
+#: Questions whose pictures are drawn before anybody waits for them, and for how many seconds; a
+#: worker has other things to do, and comes back.
+PREPARED, PREPARING = 1_200, 20.0
 #: A voter below this is said to be believed little.
 BELIEVED = 0.5
 
@@ -234,8 +236,11 @@ def _store_report(numbers: dict[str, Any], began: Any, answered: int) -> PeopleR
 
 
 def _prepare() -> None:
-    """Draw the pictures of the next questions."""
+    """Draw the pictures of the next questions, those first whose turn comes first."""
+    end = time.monotonic() + PREPARING
     for trip in pairs_to_ask.pictures_due(PREPARED):
+        if time.monotonic() > end:
+            break
         source = trip.chain.case.picture.stored
         for stored in (source, trip.restored):
             if source and stored:

@@ -279,6 +279,8 @@ def _store(chosen: Sequence[Asking]) -> None:
 def pictures_due(most: int) -> list[Trip]:
     """The returns of the questions whose turn comes first, with their pictures and sources."""
     soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
-    keys = {key for pair in soon for key in pair if key}
+    keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
     found = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__picture")
-    return list(found.select_related("chain__case__picture__stored"))
+    found = found.select_related("chain__case__picture__stored").defer("loss_map", "evidence")
+    by_key = {trip.pk: trip for trip in found}
+    return [by_key[key] for key in keys if key in by_key]

@@ -43,6 +43,7 @@ from leaderboard.models import (
     Standing,
     Suite,
     Trip,
+    TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings.records import record
@@ -81,15 +82,22 @@ def rebuild(run: Run) -> None:
         chain.sum_up()
     summed = ["results", "cause", "usable_trips", "auc", "labels"]
     Chain.objects.bulk_update(chains, summed, batch_size=200)
-    median, p95 = latency(trip for chain in chains for trip in chain.trips.all())
+    between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
+    median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
     Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
     run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
 
 
-def latency(trips: Iterable[Trip]) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile of what the edits of these trips took, in seconds."""
+def latency(
+    trips: Iterable[Trip], between: Iterable[float | None] = ()
+) -> tuple[float | None, float | None]:
+    """The median and the 95th percentile of what the edits of these trips took, in seconds.
+
+    `between` is what those took that are neither the first nor the last of their trip.
+    """
     both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
-    taken = [seconds for pair in both for seconds in pair if seconds is not None]
+    told = (*between, *(seconds for pair in both for seconds in pair))
+    taken = [seconds for seconds in told if seconds is not None]
     if not taken:
         return None, None
     median, p95 = np.percentile(taken, (50, 95))

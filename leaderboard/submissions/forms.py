@@ -14,11 +14,12 @@ from django.core.exceptions import ValidationError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.imports.models import taken_name
 from leaderboard.models import ApiToken, Submission, Suite
 from leaderboard.submissions import workflow
-from leaderboard.text import can_be_stored, plain_text, secret_names, skeleton
+from leaderboard.text import plain_text, secret_names, skeleton
 
 MAX_KEY = 500
 

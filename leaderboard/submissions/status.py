@@ -80,6 +80,23 @@ def has_ended(submission: Submission, run: Run | None) -> bool:
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
 
+#: Which of the five steps of the submit page a state is; 0 where it leads no further.
+STEPS = {
+    Submission.State.PROBING: 2,
+    Submission.State.PROBE_FAILED: 2,
+    Submission.State.REVIEW: 3,
+    Submission.State.ASKED: 3,
+    Submission.State.APPROVED: 4,
+}
+
+
+def step(submission: Submission, run: Run | None) -> int:
+    """The step that the submission is at, from 1 to 5; 0 where it has ended otherwise."""
+    if run and run.state == RunState.FINISHED and submission.state == Submission.State.APPROVED:
+        return 5
+    return STEPS.get(Submission.State(submission.state), 0)
+
+
 def what_next(submission: Submission, run: Run | None) -> str:
     """What happens next, in a sentence."""
     if run and submission.state == Submission.State.APPROVED:

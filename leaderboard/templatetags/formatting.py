@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
 from evaluation.statistics import levels
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, Head
 from leaderboard.models import PeopleStanding, Standing
 
 if TYPE_CHECKING:
@@ -61,15 +58,6 @@ def people_interval(people: PeopleStanding) -> str:
 @register.filter
 def rank_interval(standing: Standing) -> str:
     return formatting.ranks(standing.rank_low, standing.rank_high)
-
-
-@register.simple_tag
-def board_cell(row: BoardRow, head: Head) -> SafeString:
-    """The cell of a column that is a number and no more."""
-    text, mark = head.column.cell(row)
-    return format_html(
-        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.short, text
-    )
 
 
 @register.filter

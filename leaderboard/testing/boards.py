@@ -57,6 +57,7 @@ def make_suite(
         )
         Case.objects.bulk_create(
             Case(
+                edits=2 * suite.trips,
                 suite=suite,
                 slug=f"{picture.slug}--{slug}",
                 picture=picture,

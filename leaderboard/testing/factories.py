@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from evaluation.content.shapes import Step
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, SourcePicture
 from evaluation.content.suites import Suite as CoreSuite
@@ -39,6 +40,45 @@ REPLICA = EditPair(
     backward="Produce an exact replica of the provided image, with no alterations.",
     change="none",
 )
+
+# Chain shapes of flips and turns, which every reference editor does exactly.
+ACROSS = "Mirror the image horizontally, left to right."
+DOWN = "Mirror the image vertically, top to bottom."
+QUARTER = "Rotate the image by 90 degrees clockwise."
+
+
+def _flips(slug: str, shape: str, first: str, last: str, against: str = "") -> EditPair:
+    across = Step("A", ACROSS, "exact", "flip_horizontal")
+    down = Step("B", DOWN, "exact", "flip_vertical")
+    return EditPair(
+        slug=slug,
+        category="geometry",
+        forward=first,
+        backward=last,
+        change="exact",
+        reversibility="exact",
+        operator="flip_horizontal",
+        shape=shape,
+        steps=(across, down, Step("a", ACROSS), Step("b", DOWN)),
+        against=against,
+    )
+
+
+IN_TURN = _flips("in-turn", "A a = B b", ACROSS, DOWN)
+NESTED = _flips("nested", "A B b a", ACROSS, ACROSS, "in-turn")
+OTHER_ORDER = _flips("other-order", "B A a b", DOWN, DOWN, "nested")
+QUARTERS = EditPair(
+    slug="quarters",
+    category="geometry",
+    forward=QUARTER,
+    backward=QUARTER,
+    change="exact",
+    reversibility="exact",
+    operator="rotate_90",
+    shape="F F F F",
+    steps=(Step("F", QUARTER, "exact", "rotate_90"),),
+)
+SHAPES = (IN_TURN, NESTED, OTHER_ORDER, QUARTERS)
 
 
 def picture(number: int = 0, size: int = 64) -> Image.Image:

@@ -17,7 +17,8 @@ from leaderboard.api.schemas import BoardOut
 from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
 from leaderboard.board.example import example
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
-from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.first_view import FirstView, first_view
+from leaderboard.board.query import OF_ALL_MODELS, PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
 from leaderboard.links import absolute
@@ -46,7 +47,8 @@ CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 @keep_page(stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse(request.GET)
+    opens = not any(request.GET.get(name) for name in OF_ALL_MODELS)
+    asked = BoardQuery.parse(request.GET, in_short=opens)
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
@@ -78,7 +80,11 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
 def page(asked: BoardQuery) -> dict[str, Any]:
     """What the template needs to show this board."""
     filters = asked.filters
-    rows = board_rows(filters, asked.runs)
+    if asked.lines:
+        view = first_view(asked.lines, filters, FIRST_ROWS)
+    else:
+        view = all_models(board_rows(filters, asked.runs), under_way(filters))
+    rows = view.rows
     groups = {
         name: [row for row in rows if row.group == name] for name in (RANKED, UNRANKED, YARDSTICK)
     }
@@ -90,17 +96,17 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "suite": filters.suite,
         "trips": filters.suite.trips,
         "shown": shown,
-        "more": len(ranked) - len(shown),
+        "more": view.ranked - len(shown),
         "unranked": groups[UNRANKED],
         "yardsticks": groups[YARDSTICK],
-        "ranked_count": len(ranked),
+        "ranked_count": view.ranked,
         "cases": same_cases(ranked or rows),
         # A worker writes it whenever a run comes onto the board.
         "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
-        "answer": answer(ranked, filters),
-        "under_way": under_way(filters),
+        "answer": answer(ranked, filters, view.leaders),
+        "under_way": view.under_way,
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
         # Results of others are never ranked; their curves are shown all the same.
         "chart": curves_chart(
@@ -118,6 +124,12 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     }
 
 
+def all_models(rows: list[BoardRow], under_way: list[Run]) -> FirstView:
+    """The board with every model that was asked for."""
+    ranked = [row.standing for row in rows if row.group == RANKED and row.standing]
+    return FirstView(rows, len(ranked), sum(one.rank == 1 for one in ranked), under_way)
+
+
 def under_way(filters: BoardFilters) -> list[Run]:
     """Runs of this board's suite that are played or scored now, the furthest first."""
     runs = Run.objects.active().as_the_suite_says().visible_to(AnonymousUser())
@@ -131,8 +143,8 @@ def same_cases(rows: Sequence[BoardRow]) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
-    """The board in one sentence; empty while nobody is ranked."""
+def answer(ranked: Sequence[BoardRow], filters: BoardFilters, leaders: int) -> str:
+    """The board in one sentence; empty while nobody is ranked. So many `leaders` share rank 1."""
     best = sorted(ranked, key=board_order)
     if not best or not best[0].standing:
         return ""
@@ -142,9 +154,8 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
-    rivals = [row for row in best[1:] if row.standing and row.standing.rank == 1]
-    if rivals and first.rank == 1:
-        names = formatting.listed([row.model.name for row in best[: len(rivals) + 1]])
+    if leaders > 1 and first.rank == 1:
+        names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
         return f"{names} share first place; the longest lasts {lasts}."
     name = best[0].model.name
     if _says_nothing(first, trips):
@@ -193,9 +204,8 @@ def curves_chart(
     label = formatting.metric_label(filters.metric)
     return Chart(
         id="curves",
-        title=retention_finding(
-            [Curve.of(r.model.name, r.standing.curve) for r in drawn or known if r.standing], trips
-        ),
+        # Of what is seen at once: a name that is not in the chart would be looked for in vain.
+        title=retention_finding([c for c in curves if not (c.yardstick or c.hidden)], trips),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),

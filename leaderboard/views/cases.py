@@ -43,7 +43,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     names = strips.metrics_of(chain)
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
-    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric))
+    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric), case)
     # A run may lack cases of its suite: the way leads on to those that it has.
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {

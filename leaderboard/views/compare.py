@@ -18,6 +18,7 @@ from leaderboard.board.columns import BoardRow, board_order, semantic_of
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
+from leaderboard.links import absolute
 from leaderboard.models import Case, StoredImage, Trip
 from leaderboard.pages.charts import (
     Chart,
@@ -71,6 +72,7 @@ def index(request: HttpRequest) -> HttpResponse:
         if too_many := limited(request, "compare"):
             return too_many
         context |= page(asked, shown, request.GET.get("case", ""))
+        context["permalink"] = absolute(f"{request.path}?{address(asked, chosen)}")
     return render(request, "leaderboard/compare.html", context)
 
 

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics.diagnostics.failure_labels import LABELS
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.models import Call, Case, Chain, Run, Trip
 from leaderboard.models.runs import RunQuerySet
-from leaderboard.pages import model_page, review, run_status, strips
+from leaderboard.pages import model_page, orders, review, run_status, strips
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.errors import withdrawn
 
@@ -61,6 +61,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "orders": ORDERS,
         "failing": label,
         "labels": LABELS if names else {},
+        "compared_orders": orders.compared(run, _pair_titles(run)) if run.orders else [],
         "ledger": _ledger(run),
         "audits": review.audits(run),
         "reproduce": model_page.reproduce(run),
@@ -69,6 +70,10 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     if not run.is_ended:
         response["X-Robots-Tag"] = "noindex"
     return response
+
+
+def _pair_titles(run: Run) -> dict[str, str]:
+    return dict(Case.objects.filter(suite=run.suite_id).values_list("pair_slug", "pair_title"))
 
 
 @require_safe

@@ -17,15 +17,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.images import ImageError
+from leaderboard.links import absolute
 from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import actions, private_result, workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
-from leaderboard.submissions.status import cost, state
+from leaderboard.submissions.status import cost, state, step
 from leaderboard.views import pictures
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
 
+State = Submission.State
 ROOT = Path(settings.BASE_DIR)
 #: Servers to copy, the plainest first; each is a few lines around a function `edit`.
 EXAMPLES = {
@@ -94,6 +96,7 @@ def _page(
     context = {
         "submission": submission,
         "state": state(submission),
+        "step": step(submission, run),
         "run": run,
         "token": submission.token,
         "cost": cost(submission),
@@ -101,7 +104,7 @@ def _page(
         "curl": curl_of(submission),
         "correction": (form or EndpointForm(instance=submission)) if open_ else None,
         "embargo": submission.embargo_token
-        and request.build_absolute_uri(reverse("embargo", args=[submission.embargo_token])),
+        and absolute(reverse("embargo", args=[submission.embargo_token])),
     }
     response = render(request, "leaderboard/submission.html", context, status=422 if form else 200)
     return _private(response)
@@ -129,7 +132,8 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
     submission = get_object_or_404(_submissions(), embargo_token=token)
     run = workflow.run_of(submission)
     result = private_result.result(run)
-    if run is None or result is None or submission.state != Submission.State.APPROVED:
+    over = submission.state != State.APPROVED or (run and run.withdrawn_at)
+    if run is None or result is None or over:
         raise Http404
     if run.published:
         return redirect(run.editing_model)
@@ -143,7 +147,12 @@ def picture(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRes
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
     tested = [shown for _, shown in submission.probe_pictures if submission.token == token]
     own = next((shown for shown in tested if shown.pk == sha256), None)
-    stored = own or private_result.picture(workflow.run_of(submission), sha256)
+    run = workflow.run_of(submission)
+    # Who has only the link to share sees no more by it than the page that it leads to shows.
+    shared = submission.token != token
+    if shared and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
+        raise Http404
+    stored = own or private_result.picture(run, sha256)
     if stored is None:
         raise Http404
     try:

@@ -63,7 +63,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "board_query": f"suite={suite.key}",
         "shell_name": shell_name(suite),
         "cases": cases,
-        "edits": sum(case.repeats for case in cases) * suite.trips * 2,
+        "edits": sum(case.repeats * case.edits for case in cases),
         "pictures": _pictures(suite, pictures, cases),
         "pairs": _pairs(suite, cases),
         "balance": _balance(cases),

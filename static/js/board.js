@@ -23,17 +23,6 @@ if (button) {
   count();
 }
 
-// What is shared is copied; without a clipboard the link leads there.
-for (const link of document.querySelectorAll("[data-copy]")) {
-  link.addEventListener("click", async (event) => {
-    if (!navigator.clipboard) return;
-    event.preventDefault();
-    await navigator.clipboard.writeText(link.dataset.copy);
-    const said = link.parentElement.querySelector("[data-copied]");
-    if (said) said.textContent = "Copied.";
-  });
-}
-
 // Rows come one by one while runs are under way.
 if (document.querySelector(".under-way")) {
   setTimeout(() => { if (!document.hidden) location.reload(); }, 15000);

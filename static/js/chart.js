@@ -81,13 +81,15 @@ async function draw(plot) {
     if (numbers) numbers.open = true;
     return;
   }
-  const redraw = () => {
-    const { data, layout } = themed(figure, plot.clientWidth);
+  const redraw = (paper = false) => {
+    const { data, layout } = themed(figure, plot.clientWidth, paper === true);
     return library.react(plot, data, layout, config);
   };
   await redraw();
   plot.dataset.drawn = "";
   dark.addEventListener("change", redraw);
+  window.addEventListener("beforeprint", () => redraw(true));
+  window.addEventListener("afterprint", redraw);
   let wide = plot.clientWidth >= NARROW;
   new ResizeObserver(() => {
     if (wide !== (wide = plot.clientWidth >= NARROW)) redraw();
@@ -133,6 +135,14 @@ function offerDownloads(chart, library, figure) {
     library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename });
   });
 }
+
+// A chart that nobody came near is not drawn yet: paper shows its numbers.
+window.addEventListener("beforeprint", () => {
+  for (const plot of document.querySelectorAll(".plot:not([data-drawn])")) {
+    const numbers = plot.closest(".chart").querySelector("details");
+    if (numbers) numbers.open = true;
+  }
+});
 
 const near = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {

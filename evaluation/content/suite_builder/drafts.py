@@ -55,6 +55,7 @@ class Draft:
     without_cases: tuple[str, ...] = ()
     must_pictures: tuple[str, ...] = ()  # in at least one case each, whatever the lot says
     must_pairs: tuple[str, ...] = ()
+    shapes: bool = False  # takes pairs with a shape, and no others
     narrow: bool = False  # a suite on purpose too narrow to compare models by
 
     def takes_picture(self, picture: SourcePicture | catalog.SourceImage) -> bool:
@@ -70,7 +71,8 @@ class Draft:
 
     def takes_pair(self, pair: EditPair) -> bool:
         return (
-            (not self.categories or pair.category in self.categories)
+            bool(pair.shape) == self.shapes
+            and (not self.categories or pair.category in self.categories)
             and (not self.pair_slugs or pair.slug in self.pair_slugs)
             and pair.slug not in self.without_pairs
         )

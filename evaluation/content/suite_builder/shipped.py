@@ -153,6 +153,27 @@ SHIPPED = (
         ),
     ),
     Draft(
+        slug="shapes",
+        importance=3,
+        title="Chain shapes",
+        description="Trips of more than two edits: four quarter turns, two things that come and go "
+        "in either order, three things one by one, a session of three turns. Few pictures and "
+        "pairs: it shows how models fail there, and ranks nobody.",
+        trips=4,
+        size=256,
+        narrow=True,
+        shapes=True,
+        picture_slugs=(
+            *("astronaut", "snowman", "camera"),
+            *("globe", "robot", "concert-poster", "beach"),
+        ),
+        shares=_even(
+            objects={"object": 6, "scene": 5},
+            text={"object": 2, "scene": 2},
+            geometry={"face": 2, "scene": 1},
+        ),
+    ),
+    Draft(
         slug="hires",
         importance=4,
         title="High resolution",

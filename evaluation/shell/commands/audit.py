@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             ).play()
         report = audit_report(folder, scored(folder, scorer), scorer)
     if args.json:
-        say_json(report)
+        say_json("audit", report)
     else:
         _tell(report)
     return 0 if report["verdict"] == "clean" else 1

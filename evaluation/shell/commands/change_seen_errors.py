@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.store:
         measured.store("change_seen")
     if args.json:
-        say_json(measured.to_dict())
+        say_json("change-seen-errors", measured.to_dict())
         return 0
     head = ["edit", "and beside it", "judged", "seen", "wrong", "which"]
     say(table(head, [_row(rate) for rate in rates]))

@@ -12,6 +12,7 @@ from typing import Any
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.errors import EditorError
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
+from evaluation.shell.printing import say_json
 
 HELP = "send one small picture through an endpoint and say whether it works"
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "skipped": "-"}
@@ -61,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
             _show(step)
     report = ProbeReport(tuple(steps.values()), time.monotonic() - start)
     if args.json:
-        json.dump(report.to_dict(), sys.stdout, indent=2, ensure_ascii=False)
-        sys.stdout.write("\n")
+        say_json("check-endpoint", report.to_dict())
     else:
         verdict = "The endpoint works." if report.ok else "The endpoint does not work yet."
         sys.stdout.write(f"\n{verdict}\n")

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return _tell_options(args.name, args.json)
     found = [entry for entry in _entries() if not (args.ready and entry["missing"])]
     if args.json:
-        say_json(found)
+        say_json("editors", {"editors": found})
         return 0
     rows = [
         [e["name"], e["id"], e["title"], e["editor"], _price(e), "; ".join(e["missing"]) or "ready"]
@@ -59,7 +59,8 @@ def _tell_options(name: str, as_json: bool) -> int:
     required = {o.name: o.required and o.name not in given for o in found}
     if as_json:
         options = [{**asdict(o), "required": required[o.name]} for o in found]
-        say_json({"name": name, "about": inspect.getdoc(made) or "", "options": options})
+        about = inspect.getdoc(made) or ""
+        say_json("editor-options", {"name": name, "about": about, "options": options})
         return 0
     say(inspect.getdoc(made) or name)
     rows = [

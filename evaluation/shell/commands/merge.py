@@ -35,13 +35,14 @@ def run(args: argparse.Namespace) -> int:
     ended = sum(bool(chain.outcome) for chain in merged.chains.values())
     if args.json:
         say_json(
+            "merge",
             {
                 "run": str(merged.path),
                 "runs": [str(share.path) for share in shares],
                 "chains": len(merged.chains),
                 "ended": ended,
                 "complete": merged.complete,
-            }
+            },
         )
         return 0
     say(f"{merged.path}: {ended} of {len(merged.chains)} chains")

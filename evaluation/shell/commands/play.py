@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from evaluation.run_secret import new_secret
 from evaluation.shell.commands.editors import add_choice, chosen_editors
 from evaluation.shell.commands.score import new_scorer
 from evaluation.shell.commands.suites import find_suite
+from evaluation.shell.hooks import HOOKS, Hooks
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.printing import (
     CommandError,
@@ -120,6 +121,11 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
         help="score while playing, and stop a chain K trips after its end is known at every level "
         "(3 is a good number): usable trips and half-life stay what a full run gives",
     )
+    parser.add_argument(
+        "--log",
+        metavar="NAMES",
+        help=f"tell the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
+    )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
 
@@ -144,6 +150,7 @@ class Played:
     folder: RunFolder
     spent: float
     paused: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -165,8 +172,10 @@ class Played:
 
 def run(args: argparse.Namespace) -> int:
     runs = play_all(args)
+    for played in runs:
+        played.hooks.end(None)
     if args.json:
-        say_json({"runs": [p.to_dict() for p in runs]} if args.models else runs[0].to_dict())
+        say_played(runs, many=bool(args.models))
     elif args.models:
         head = ["run", "edits", "chains", "spent"]
         say(
@@ -188,6 +197,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def say_played(runs: list[Played], *, many: bool) -> None:
+    """What was played and spent, as JSON."""
+    if many:
+        say_json("play-models", {"runs": [p.to_dict() for p in runs]})
+    else:
+        say_json("play", runs[0].to_dict())
+
+
 def pause_if_any(runs: list[Played]) -> None:
     """Raises Paused where a run did not come to its end."""
     paused = [p for p in runs if p.paused]
@@ -204,6 +221,7 @@ def play_all(args: argparse.Namespace) -> list[Played]:
         *(args.parallel, args.attempts, args.budget, args.price, args.max_edits, args.shard),
         args.stop_after or 0,
     )
+    Hooks.of(args.log)  # one that is not here is told before anything is paid
     chosen = chosen_editors(args)
     for _, record in chosen:
         check_budget(record, terms)
@@ -227,13 +245,24 @@ def _played(
     terms: Terms,
     args: argparse.Namespace,
 ) -> Played:
+    hooks = Hooks.of(args.log)
     with folder.playing():
         player = new_player(folder, editor, record, terms)
+        hooks.begin(folder)
+        paused = ""
         try:
-            play_on(player, record, ask=lambda expected: ask_first(expected, record, args))
+            play_on(
+                player,
+                record,
+                ask=lambda expected: ask_first(expected, record, args),
+                on_trip=hooks.on_trip,
+            )
         except Paused as pause:
-            return Played(folder, player.spent, str(pause))
-    return Played(folder, player.spent)
+            paused = str(pause)
+        except BaseException:
+            hooks.end(None)
+            raise
+    return Played(folder, player.spent, paused, hooks)
 
 
 def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
@@ -319,7 +348,7 @@ def play_on(
 
 
 def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], None]) -> None:
-    left = sum(2 * folder.suite.trips - len(chain.halves) for chain in player.waiting)
+    left = sum(folder.edits_left(chain) for chain in player.waiting)
     done = folder.edits_done
     bar = progress(done + left, folder.name, "edit", initial=done)
 
@@ -329,7 +358,7 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
 
     def played(chain: PlayedChain) -> None:
         bar.update()
-        if len(chain.halves) % 2 == 0:
+        if not chain.open_steps:
             on_trip(chain)
         if player.spent:
             bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
@@ -391,8 +420,8 @@ def open_run(
 
 def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
-    folder, waiting, trips = player.folder, player.waiting, player.folder.suite.trips
-    edits = sum(2 * trips - len(chain.halves) for chain in waiting)
+    folder, waiting = player.folder, player.waiting
+    edits = sum(folder.edits_left(chain) for chain in waiting)
     done = [h.seconds for chain in folder.chains.values() for h in chain.halves]
     each = sum(done) / len(done) if done else (0.2 if record["free"] else None)
     price = 0.0 if record["free"] else record["price"]

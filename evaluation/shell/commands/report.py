@@ -10,8 +10,9 @@ from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.shell.commands.score import add_metrics, new_scorer, scored
 from evaluation.shell.printing import CommandError, say, say_json
 from evaluation.shell.report import Report, ReportedRun
+from evaluation.shell.report.huggingface import as_eval_results, as_model_index
 from evaluation.shell.report.markdown import as_markdown
-from evaluation.shell.results import ranks
+from evaluation.shell.results import ranks, run_results
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.shell.run_scores import RunScores, read_scores
 
@@ -23,7 +24,9 @@ same suite are compared. Runs that were not scored are scored first."""
 EPILOG = """\
 examples:
   convergebench report jpeg-75-smoke
-  convergebench report jpeg-75-smoke noise-1-smoke --out comparison"""
+  convergebench report jpeg-75-smoke noise-1-smoke --out comparison
+  convergebench report jpeg-75-smoke --markdown
+  convergebench report jpeg-75-smoke --model-index"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,16 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--markdown", action="store_true", help="print a table for a model card; write no page"
     )
-    parser.add_argument("--json", action="store_true", help="print where the report is, as JSON")
+    parser.add_argument(
+        "--model-index",
+        action="store_true",
+        help="print the results as YAML for the metadata of a Hugging Face model card",
+    )
+    parser.add_argument(
+        "--eval-results",
+        metavar="DATASET",
+        help="print one run as a .eval_results file, where the suite is this data set of the Hub",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print where the report is, and the ranks, as JSON"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     folders = [RunFolder.open(path) for path in args.runs]
     scores = list(_scores(_of_one_suite(folders), args.metrics))
-    if args.markdown:
-        told = [reported(*found) for found in zip(folders, scores, strict=True)]
-        runs = Report(folders[0].suite, told).runs
-        say(as_markdown(folders[0].suite, {run.name: run.scores for run in runs}))
+    if args.markdown or args.model_index or args.eval_results:
+        say(_as_text(args, folders, scores))
         return 0
     out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
     page = write_report(folders, scores, out)
@@ -52,10 +65,30 @@ def run(args: argparse.Namespace) -> int:
         charts = sorted(str(png) for png in out.glob("*.png"))
         names = [str(folder.path) for folder in folders]
         board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
-        say_json({"page": str(page), "charts": charts, "ranks": board})
+        say_json("report", {"page": str(page), "charts": charts, "ranks": board})
     else:
         say(str(page))
     return 0
+
+
+def _as_text(
+    args: argparse.Namespace, folders: Sequence[RunFolder], scores: Sequence[RunScores]
+) -> str:
+    """The results as text for a model's page."""
+    suite = folders[0].suite
+    told = [reported(*found) for found in zip(folders, scores, strict=True)]
+    runs = {run.name: run.scores for run in Report(suite, told).runs}
+    if args.markdown:
+        return as_markdown(suite, runs)
+    if args.model_index:
+        return as_model_index(suite, runs)
+    if len(runs) > 1:
+        raise CommandError("--eval-results is of one run: a model has a file of its own")
+    ((name, found),) = runs.items()
+    if not run_results(suite, found):
+        raise CommandError("no metric says anything of this run: its sources are of one colour")
+    date = str(folders[0].header.get("ended") or "") or None
+    return as_eval_results(suite, name, found, args.eval_results, date)
 
 
 def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
@@ -95,7 +128,7 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
     return all(
         slug in scores.chains
         and scores.chains[slug].outcome == chain.outcome
-        and scores.chains[slug].restored == tuple(back.sha256 for _, back in chain.trips)
+        and scores.chains[slug].restored == tuple(steps[-1].sha256 for steps in chain.trips)
         for slug, chain in folder.chains.items()
     )
 

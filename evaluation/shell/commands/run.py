@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evaluation.shell.commands.play import add_playing, pause_if_any, play_all
+from evaluation.shell.commands.play import add_playing, pause_if_any, play_all, say_played
 from evaluation.shell.commands.report import write_report
 from evaluation.shell.commands.score import (
     add_metrics,
@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     scorer = new_scorer(args.metrics)  # what is wrong with it is told before anything is paid
     runs = play_all(args)
+    if any(p.paused for p in runs):
+        for played in runs:
+            played.hooks.end(None)
+        if args.json:
+            say_played(runs, many=True)
     pause_if_any(runs)
     scores = [scored(p.folder, scorer) for p in runs]
     for index, p in enumerate(runs):
@@ -49,9 +54,12 @@ def run(args: argparse.Namespace) -> int:
     out = folders[0].path / "report" if len(runs) == 1 else (args.out or Path()) / "report"
     page = write_report(folders, scores, out)
     results = [run_results(suite, found) for found in scores]
+    for played, found in zip(runs, results, strict=True):
+        played.hooks.end(found)
     board = ranks(suite, {str(f.path): s for f, s in zip(folders, scores, strict=True)})
     if args.json:
         say_json(
+            "run",
             {
                 "runs": [
                     p.to_dict() | {"results": {name: r.to_dict() for name, r in found.items()}}
@@ -59,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 ],
                 "ranks": board,
                 "page": str(page),
-            }
+            },
         )
         return 0
     say(results_table(results[0]) if len(runs) == 1 else ranks_table(board))

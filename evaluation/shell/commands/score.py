@@ -54,13 +54,14 @@ def run(args: argparse.Namespace) -> int:
     results = run_results(folder.suite, scores)
     if args.json:
         say_json(
+            "score",
             {
                 "run": str(args.run),
                 "name": folder.name,
                 "complete": folder.complete,
                 "results": {name: result.to_dict() for name, result in results.items()},
                 "scores": scores.to_dict(),
-            }
+            },
         )
         return 0
     if not folder.complete:

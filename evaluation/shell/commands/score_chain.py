@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         out = args.out or Path(f"{chain.name}-report".replace("/", "-"))
         page = Report(suite, [_reported(chain, scores)]).write(out)
     if args.json:
-        say_json(_as_json(chain, suite, scores, page))
+        say_json("score-chain", _as_json(chain, suite, scores, page))
         return 0
     say(_trip_table(scores, slug))
     say()
@@ -171,6 +171,7 @@ def _many(
     board = ranks(own.suite, scores)
     if args.json:
         say_json(
+            "score-chains",
             {
                 "suite": own.suite.to_dict(),
                 "runs": {
@@ -186,7 +187,7 @@ def _many(
                 },
                 "ranks": board,
                 "report": str(page) if page else None,
-            }
+            },
         )
         return 0
     for model, found in results.items():

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     suites = catalog.suites()
     if args.json:
-        say_json([suite.to_dict() for suite in suites])
+        say_json("suites", {"suites": [suite.to_dict() for suite in suites]})
         return 0
     rows = [
         [

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
                 _fetch(status, args.file)
     found = [status for status in weights.status() if status.name in wanted]
     if args.json:
-        say_json([{**vars(s), "file": str(s.file)} for s in found])
+        say_json("weights", {"weights": [{**vars(s), "file": str(s.file)} for s in found]})
     else:
         rows = [
             [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.store:
         ErrorTable.stored("witness").with_new(measured).store("witness")
     if args.json:
-        say_json(measured.to_dict() | {"not_run": panel.not_run})
+        say_json("witness-errors", measured.to_dict() | {"not_run": panel.not_run})
         return 0
     say(
         table(
@@ -151,13 +151,24 @@ def _trips(
         picture = run.suite.picture_by_slug[chain.picture]
         before, subject = source, None
         for number, halves in enumerate(islice(chain.trips, args.trips), start=1):
-            edited, returned = (run.read(chain, half) for half in halves)
-            subject = subject or chain_subject(picture, source, edited, pair)
-            yield (
-                f"{chain.slug} {number}",
-                TripToJudge(source, before, edited, returned, pair, subject),
-            )
-            before = returned
+            pictures = [before, *(run.read(chain, half) for half in halves)]
+            for move in pair.trip(number).moves:
+                own, edited = pair.of_move(number, move), pictures[move.edited]
+                first, last = pictures[move.before], move.returned
+                if not (subject and not pair.shape):
+                    subject = chain_subject(picture, first, edited, own)
+                yield (
+                    f"{chain.slug} {number}{move.letter}",
+                    TripToJudge(
+                        source,
+                        first,
+                        edited,
+                        None if last is None else pictures[last],
+                        own,
+                        subject,
+                    ),
+                )
+            before = pictures[-1]
 
 
 def _own_trips(

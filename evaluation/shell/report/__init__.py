@@ -260,6 +260,9 @@ class Report:
                 "title": self.suite.picture_by_slug[case.picture].title,
                 "forward": pair.forward,
                 "backward": pair.backward,
+                "shape": [s.prompt for trip in pair.cycle for s in trip.steps]
+                if pair.shape
+                else [],
                 "rows": [row for run in self.runs if (row := self._strip(run, slug))],
             }
 
@@ -270,9 +273,10 @@ class Report:
         kept = run.scores.retention(chain, self.metric) or ()
         cells = [_cell("source", run.source(slug), "")]
         for number in (n for n in ticks(self.suite.trips) if n <= len(chain.trips)):
-            edited, restored = run.trip(slug, number)
+            edited, *between, restored = run.trip(slug, number)
             if number == 1 and edited is not None:
                 cells.append(_cell("edited", edited, _seen(chain, 1)))
+                cells += [_cell(f"step {k}", p, "") for k, p in enumerate(between, start=2) if p]
             cells.append(_cell(f"after {number}", restored, _number(kept[number - 1], 2)))
         ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
         return {"run": run.name, "cells": cells, "ending": ending}

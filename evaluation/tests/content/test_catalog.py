@@ -41,7 +41,7 @@ def test_at_least_seventy_active_pairs_ship_in_every_category():
 
 
 def test_every_pair_has_three_more_wordings_each_with_and_without_asking_to_keep_the_rest():
-    for pair in catalog.edit_pairs():
+    for pair in (pair for pair in catalog.edit_pairs() if not pair.shape):
         names = [variant.name for variant in pair.variants]
         assert names == ["short", "long", "colloquial"], pair.slug
         assert len(pair.wordings) == 8
@@ -79,7 +79,8 @@ def test_at_least_thirty_portraits_and_a_hundred_and_fifty_pictures_ship():
 
 
 def test_exact_pairs_undo_themselves_and_their_prompts_agree_with_the_operator():
-    by_operator = {pair.operator: pair for pair in catalog.edit_pairs() if pair.change == "exact"}
+    pairs = [pair for pair in catalog.edit_pairs() if pair.change == "exact" and not pair.shape]
+    by_operator = {pair.operator: pair for pair in pairs}
     assert set(by_operator) == set(OPERATORS)
     for operator, pair in by_operator.items():
         assert pair.backward == by_operator[INVERSES[operator]].forward

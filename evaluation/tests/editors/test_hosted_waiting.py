@@ -87,6 +87,11 @@ def test_a_returned_address_is_fetched_with_care(
     "address",
     [
         "http://169.254.169.254/latest",
+        "https://169.254.169.254/latest",
+        "https://10.0.0.5/x.png",
+        "https://0x7f000001/x.png",
+        "https://[::ffff:127.0.0.1]/x.png",
+        "https://db.internal/x.png",
         "http://127.0.0.1:1/x.png",
         "file:///etc/passwd",
         "ftp://example.org/x.png",
@@ -98,7 +103,7 @@ def test_a_returned_address_is_fetched_with_care(
     ],
 )
 @pytest.mark.parametrize("fake", ["dashscope"], indirect=True)
-def test_an_address_that_is_not_https_is_not_fetched(load: Load, address: Any) -> None:
+def test_an_address_that_is_private_or_not_https_is_not_fetched(load: Load, address: Any) -> None:
     with pytest.raises(EditorError) as caught:
         load().fetch_again(address)  # type: ignore[attr-defined]
     assert caught.value.fault is Fault.BAD_ANSWER

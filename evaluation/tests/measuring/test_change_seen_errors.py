@@ -1,6 +1,5 @@
 """The table of errors of "change seen": what must hold does, and it is current."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +8,7 @@ from evaluation.__main__ import main
 from evaluation.content import catalog
 from evaluation.measuring import change_seen_errors as errors
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
+from evaluation.testing.json_outputs import checked
 
 STORED = ErrorTable.stored("change_seen")
 SMOKE, LITE = catalog.suite("smoke"), catalog.suite("lite")
@@ -88,7 +88,7 @@ def test_the_command_prints_the_table_in_words_and_as_json(monkeypatch, capsys):
     few = replace(SMOKE, cases=SMOKE.cases[:1] + SMOKE.cases[-1:])
     monkeypatch.setattr("evaluation.shell.commands.change_seen_errors.find_suite", lambda _: few)
     assert main(["change-seen-errors", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = checked("change-seen-errors", capsys.readouterr().out)
     assert told["suites"] == {"smoke": few.content_hash}
     assert [row["what"] for row in told["rows"]] == ["nothing else"] * 3 + ["the picture untouched"]
     assert main(["change-seen-errors", "--suite", "smoke"]) == 0

@@ -7,9 +7,8 @@ from skimage import data
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.measuring.footprint import MOST, footprint
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.subject import MOST, chain_subject, footprint
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image

@@ -10,8 +10,8 @@ from skimage import data
 
 from evaluation import weights
 from evaluation.images import Picture, encode_jpeg
-from evaluation.measuring.footprint import footprint
 from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.subject import footprint
 from evaluation.metrics import MetricError, identity, metric_class
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.picture import PARTS, WholePicture, least_kept

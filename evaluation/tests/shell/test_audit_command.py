@@ -15,6 +15,7 @@ from evaluation.retries import Limits
 from evaluation.shell.player import Paused, Player
 from evaluation.shell.run_folder import RunFolder
 from evaluation.testing.editing_server import EditingServer
+from evaluation.testing.json_outputs import checked
 from evaluation.testing.tricks import NearCache
 
 KEYS = {
@@ -40,8 +41,8 @@ class Cheat(NearCache):
 
 def test_an_honest_editor_is_clean_and_every_key_is_there(suite_file, capsys):
     assert main(["audit", "--editor", "jpeg", "--suite", str(suite_file), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report.keys() == KEYS
+    report = checked("audit", capsys.readouterr().out)
+    assert report.keys() == {*KEYS, "schema"}
     assert (report["verdict"], report["reasons"]) == ("clean", [])
     assert report["change_seen"] > 0.5
     for share in (report["edits_made"], report["undone"]):

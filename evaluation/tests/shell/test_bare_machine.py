@@ -104,7 +104,11 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
         ["score-chain", "."],
         ["check-endpoint", "http://127.0.0.1:9", "--allow-local"],
         ["audit", "--editor", "noop", "--suite", "smoke", "--trips", "1"],
+        ["experiment", "nothing.yaml"],
+        ["bundle", "run"],
         ["verify", "nothing.zip"],
+        ["verify", "run"],
+        ["schema", "play"],
         ["change-seen-errors"],
         ["witness-errors", "chain"],
         ["site"],
@@ -113,7 +117,10 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
     for command, code, said in without_extras(commands, played):
         assert code in (0, 1), (command, code, said)
         assert "Traceback" not in said
-        works = command[0] in ("editors", "suites", "merge") or command[:3] == [*PLAY, "noop"]
+        works = command[0] in ("editors", "suites", "merge", "schema") or command[:3] == [
+            *PLAY,
+            "noop",
+        ]
         assert (code == 0) is works, (command, code, said)
         if code and command[0] not in ("check-endpoint", "weights"):  # whose tables say it
             assert said.splitlines()[-1].startswith("convergebench: "), (command, said)

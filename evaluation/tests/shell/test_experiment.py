@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.shell.run_folder import RunFolder
+from evaluation.testing.json_outputs import checked
 
 FILE = """\
 title: Does the wording matter?
@@ -36,12 +37,15 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     run = ["experiment", str(file), "--out", str(out), "--metrics", "ssim"]
     assert main([*run, "--estimate"]) == 0
     assert "in all:" in capsys.readouterr().err
+    assert main([*run, "--estimate", "--json"]) == 0
+    assert checked("experiment-estimate", capsys.readouterr().out)["edits"] > 0
     assert not out.exists()
     assert main([*run, "--max-edits", "3", "--parallel", "1"]) == 3
     first = RunFolder.open(out / "misreader" / "plain")
     assert first.edits_done == 3
     assert main([*run, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = checked("experiment", capsys.readouterr().out)
+    del told["schema"]
     assert RunFolder.open(out / "misreader" / "plain").secret == first.secret
     calls = RunFolder.open(out / "misreader" / "plain").calls()
     assert len(calls) == 3 * 2 * 2  # cases, repeats, edits: none of them twice

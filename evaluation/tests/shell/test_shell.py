@@ -243,12 +243,12 @@ def test_lists_are_tables_for_people_and_json_for_programs(command, capsys):
 def test_every_editing_model_and_editor_is_listed_with_what_it_lacks(capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     main(["editors", "--json"])
-    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["editors"]}
     assert {row["slug"] for row in catalog.editing_models()} <= set(listed)
     assert listed["jpeg-75"]["missing"] == listed["jpeg"]["missing"] == []
     assert "OPENAI_API_KEY" in listed["gpt-image-2"]["missing"][0]
     main(["editors", "--json", "--ready"])
-    ready = json.loads(capsys.readouterr().out)
+    ready = json.loads(capsys.readouterr().out)["editors"]
     assert all(not entry["missing"] for entry in ready)
 
 

@@ -9,6 +9,7 @@ from evaluation.__main__ import main
 from evaluation.content import catalog
 from evaluation.images import Picture
 from evaluation.metrics import load_metric
+from evaluation.testing.json_outputs import checked
 from evaluation.tests.witnesses.test_parsing import SOURCE, wearing_glasses
 from evaluation.witnesses import load_witness
 
@@ -29,7 +30,7 @@ def chains(tmp_path):
 
 def told(capsys, *arguments):
     assert main(["witness-errors", *map(str, arguments), "--object", "glasses", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = checked("witness-errors", capsys.readouterr().out)
     return {(row["of"], row["what"]): row for row in data["rows"]}
 
 

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 from skimage import data
 
 from evaluation.images import Picture
-from evaluation.measuring.footprint import footprint
+from evaluation.measuring.subject import footprint
 from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_pictures import as_image

@@ -253,6 +253,20 @@ def test_a_form_that_is_not_kept_to_is_no_answer():
     assert CLOSER.read('{"note": {}} {"closer": "second", "why": "}{"}').closer == "second"
 
 
+@pytest.mark.parametrize("letter", ["\\u0000", "\\ud800"])
+def test_what_no_database_takes_is_not_kept_of_an_answer(fake, tmp_path, letter):
+    """Written out, or as JSON writes it: a judge's words must not keep a run from ending."""
+    said = '{"made": "yes", "undone": "yes", "else_changed": "yes", "what_else": "%s"}'
+    with pytest.raises(Unreadable):
+        TRIP.read(said % letter)
+    raw = json.loads(f'"{letter}"')
+    fake._said = lambda case, body: f"{raw} {said % 'the sky'}"
+    file = tmp_path / "judge.jsonl"
+    judge = Judge(fake.client(), AnswerFile(file))
+    assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal pictures
+    assert raw not in file.read_text(encoding="utf-8")
+
+
 def test_settings_that_do_not_fit_are_named():
     assert JudgeOptions.from_settings({}) is None
     priced = {"JUDGE_USD": "2.5", "JUDGE_PRICE_IN": "0.1"}

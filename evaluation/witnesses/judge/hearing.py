@@ -30,10 +30,13 @@ def hear_chain(
         pictures = read(number)
         if pictures is None:
             continue
-        trip = TripToJudge(source, *pictures, pair)
+        # Of a trip of many steps the first edit is asked about, and whether all is back.
+        moves = pair.trip(number).moves
+        own = pair.of_move(number, moves[0]) if moves else pair
+        trip = TripToJudge(source, *pictures, own)
         name = f"{about}, trip {number}"
         said = [judge.look(trip, name)]
-        if number == 1 and pair.change != "none":
+        if number == 1 and own.change != "none":
             said.append(judge.rubric(trip, name))
         found[number] = [one.to_dict() for one in said if one]
         returned.append(pictures[2])

@@ -17,6 +17,7 @@ from PIL import Image
 from evaluation.content.suites import EditPair
 from evaluation.editors.failures import shorten
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import storable
 from evaluation.images import Picture, encode_png
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 from evaluation.witnesses.judge import questions
@@ -277,7 +278,7 @@ class Judge(Witness):
                 question.read(said.text)
             except Unreadable:
                 outcome = UNREADABLE
-        text = said.text.replace("\0", "")[:4000]
+        text = storable(said.text)[:4000]
         return Kept(question.name, self.version, outcome, text, said.cost, said.seconds, about)
 
     def _check_budget(self) -> None:

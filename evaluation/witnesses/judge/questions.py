@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evaluation.content.suites import EditPair
-from evaluation.http.outside_json import parse_json
+from evaluation.http.outside_json import can_be_stored, parse_json
 
 Told = Literal["yes", "no", "unsure"]
 #: A chatty answer is read on so far.
@@ -72,7 +72,8 @@ class Question(Generic[A]):
                 raise Unreadable("the answer breaks off")
             try:
                 found = parse_json(text[place:end].encode())
-                return self.form.model_validate(found)
+                if can_be_stored(found):
+                    return self.form.model_validate(found)
             except (ValidationError, ValueError):
                 continue
         raise Unreadable("the answer holds no object of the fields that were asked for")

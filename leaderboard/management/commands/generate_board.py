@@ -44,10 +44,12 @@ BATCH = 5_000
 
 
 class Command(BaseCommand):
-    help = "Fill the database with invented results of many models (suite 'invented')."
+    help = "Fill the database with invented results of many models and some yardsticks."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--slug", default="invented", help="Of the suite, and of its models.")
         parser.add_argument("--models", type=int, default=100)
+        parser.add_argument("--yardsticks", type=int, default=0)
         parser.add_argument("--cases", type=int, default=300)
         parser.add_argument("--trips", type=int, default=20)
         parser.add_argument(
@@ -56,32 +58,37 @@ class Command(BaseCommand):
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
-        if Suite.objects.filter(slug="invented").exists():
-            raise CommandError("the invented board is there already; use a fresh DATA_DIR")
+        if Suite.objects.filter(slug=options["slug"]).exists():
+            raise CommandError(
+                "that board is there already; use another --slug, or a fresh DATA_DIR"
+            )
         random = np.random.default_rng(7)
-        suite = self._suite(options["cases"], options["trips"], random)
+        suite = self._suite(options["slug"], options["cases"], options["trips"], random)
         metrics = [
             MetricVersion.objects.get_or_create(name=n, version="invented")[0] for n in METRICS
         ]
-        Calibration.objects.bulk_create(
+        calibrations = (
             Calibration(
                 pixels_sha256=p.pixels_sha256, metric=m, blank=0.8, ladder={"75": 0.05, "1": 0.7}
             )
             for p in suite.pictures.all()
             for m in metrics
         )
+        Calibration.objects.bulk_create(calibrations, ignore_conflicts=True)
         pictures = list(StoredImage.objects.all()[:40])
         cases = list(suite.cases.all())
-        for number in range(options["models"]):
-            strength = 1.5 + 22 * (number + 1) / options["models"]
-            run = self._run(suite, number, strength, metrics, random)
+        count = options["models"] + options["yardsticks"]
+        for number in range(count):
+            strength = 1.5 + 22 * (number + 1) / count
+            yardstick = number >= options["models"]
+            run = self._run(suite, number, strength, metrics, random, yardstick=yardstick)
             if not options["no_trips"]:
                 self._chains(run, cases, strength, metrics, pictures, random)
             if options["verbosity"]:
-                self.stdout.write(f"{number + 1} of {options['models']} models", ending="\r")
+                self.stdout.write(f"{number + 1} of {count} models", ending="\r")
         self._rank(suite)
 
-    def _suite(self, count: int, trips: int, random: np.random.Generator) -> Suite:
+    def _suite(self, name: str, count: int, trips: int, random: np.random.Generator) -> Suite:
         per_picture = 3
         sources, stored = [], {}
         for number in range(-(-count // per_picture)):
@@ -104,7 +111,7 @@ class Command(BaseCommand):
             CoreCase(sources[n // per_picture].slug, pairs[(7 * n) % 30].slug) for n in range(count)
         ]
         core = CoreSuite(
-            *("invented", 1, "Invented", trips, 64, tuple(sources), tuple(pairs), tuple(cases)),
+            *(name, 1, name.capitalize(), trips, 64, tuple(sources), tuple(pairs), tuple(cases)),
             description="Invented numbers for load tests.",
         )
         return loading.store_suite(core, stored)
@@ -116,18 +123,20 @@ class Command(BaseCommand):
         strength: float,
         metrics: list[MetricVersion],
         random: np.random.Generator,
+        *,
+        yardstick: bool,
     ) -> Run:
         model = EditingModel.objects.create(
-            slug=f"invented-{number}",
+            slug=f"{suite.slug}-{number}",
             name=f"Invented model {number}",
             provider=f"Provider {number % 9}",
             organisation=f"Provider {number % 9}",
             editor="noop",
             open_weights=bool(number % 2),
-            is_reference=number % 25 == 24,
+            is_reference=yardstick,
             price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
         )
-        edits = suite.cases.count() * suite.trips * 2
+        edits = suite.edits_a_run
         now = timezone.now()
         run = Run.objects.create(
             editing_model=model,

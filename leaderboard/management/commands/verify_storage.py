@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
 from leaderboard import garbage
-from leaderboard.models import Trip
+from leaderboard.models import Trip, TripStep
 
 
 class Command(BaseCommand):
@@ -21,7 +21,14 @@ class Command(BaseCommand):
         for row in garbage.lost():
             lost += 1
             trips = Trip.objects.filter(Q(edited=row) | Q(restored=row))
-            runs = sorted(set(trips.values_list("chain__run", flat=True)))
+            steps = TripStep.objects.filter(picture=row)
+            runs = sorted(
+                {
+                    run
+                    for rows in (trips, steps)
+                    for run in rows.values_list("chain__run", flat=True)
+                }
+            )
             needed = f"needed by run {', '.join(map(str, runs))}" if runs else "of no run"
             self.stdout.write(f"lost: {row.name} ({needed})")
         orphans = 0

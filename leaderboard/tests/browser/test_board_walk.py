@@ -5,7 +5,7 @@ import re
 import pytest
 
 from evaluation.testing.hostile_server import HostileServer, response
-from leaderboard.models import Chain, StoredImage, Trip
+from leaderboard.models import Chain, StoredImage, Subscription, Trip
 from leaderboard.standings import refresh_ranks
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.browser import PHONE, WIDE
@@ -251,6 +251,54 @@ def test_another_site_can_frame_the_embedded_board_and_no_other_page(board, visi
         first, second = seen.page.frames[1:]
         first.wait_for_selector("text=Model 0")
         assert not second.locator("text=Model 0").count()
+
+
+def test_a_comparison_is_shared_by_its_link(board, visit):
+    seen = visit("/compare/?models=model-0,model-3")
+    page = seen.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("text=Link to this comparison")
+    page.wait_for_selector("text=Copied.")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "models=model-0,model-3" in link
+    assert seen.faults() == []
+
+
+def test_on_paper_a_dark_page_is_light_and_has_no_buttons(board, visit):
+    seen = visit("/", color_scheme="dark")
+    page = seen.page
+    seen.see_chart()
+    dark = page.evaluate("getComputedStyle(document.querySelector('.plot text')).fill")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function(
+        "before => getComputedStyle(document.querySelector('.plot text')).fill !== before", arg=dark
+    )
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 35, 38)"
+    for place in (".masthead", "#filters", ".under", ".tools", ".footer"):
+        assert not page.locator(place).first.is_visible(), place
+    assert page.locator(".board tbody th").first.is_visible()
+    page.emulate_media(media="screen", color_scheme="dark")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function(
+        "before => getComputedStyle(document.querySelector('.plot text')).fill === before", arg=dark
+    )
+
+
+def test_a_webhook_is_subscribed_and_stopped_on_its_page(board, visit, local):
+    seen = visit("/subscribe/?model=model-0")
+    page = seen.page
+    assert page.get_by_text("This site sends no mail.").is_visible()
+    assert seen.faults() == []
+    page.fill("[name=address]", "http://127.0.0.1:9/hook")
+    page.click("form.panel button")
+    page.get_by_text("Check the signature").wait_for()
+    assert seen.faults() == []
+    page.click("text=Stop it")
+    page.get_by_text("This has ended.").wait_for()
+    assert Subscription.objects.get().ended_at
 
 
 def test_without_script_the_board_sorts_and_has_its_numbers(board, visit):

@@ -117,6 +117,11 @@ def test_a_model_comes_from_the_form_to_the_board(
     page.locator("#probe li[data-result=passed]", has_text="edits a picture").wait_for()
     assert "Testing" in page.locator("#state-label").inner_text()
     page.locator("#probe li[data-result=running]", has_text="takes the edit back").wait_for()
+    assert page.locator(".steps [aria-current]").inner_text().startswith("Test")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("text=Copy this address")
+    page.wait_for_selector("text=Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
     assert submitter.faults() == []
     model.restores.set()
     page.locator("#state-label", has_text="review").wait_for()
@@ -153,6 +158,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     assert "Turner 1" not in stranger.page.content()
 
     assert page.get_by_text("which only you can see").is_visible()
+    assert page.locator(".steps [aria-current]").inner_text().startswith("You")
     submitter.see_chart()
     assert submitter.faults() == []
     page.click("text=Make a link to share")

@@ -312,6 +312,19 @@ def test_no_document_breaks_the_check(packed, data):
         assert list(verify(bundle))
 
 
+@pytest.mark.parametrize("letter", ["\0", "\ud800"])
+def test_a_text_that_no_database_takes_is_refused_before_anything_is_made_of_it(packed, letter):
+    with bundles.read(packed.numbers) as bundle:
+        document = json.loads(json.dumps(bundle.raw))
+    document["suite"]["definition"]["title"] += letter
+    path = rewritten(packed.numbers, {bundles.DOCUMENT: json.dumps(document).encode()})
+    with (
+        pytest.raises(bundles.BundleError, match="half of a character"),
+        bundles.read(path) as bundle,
+    ):
+        list(verify(bundle))
+
+
 # Importing
 
 

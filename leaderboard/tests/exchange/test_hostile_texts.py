@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from evaluation.bundle.format import ModelLine
 from evaluation.errors import EditorError
+from evaluation.http.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
 from leaderboard.exchange.exports import board_csv
 from leaderboard.models import EditPair, Run
 from leaderboard.testing.submission_fields import form_fields
-from leaderboard.text import can_be_stored, safe_cell, secret_names
+from leaderboard.text import safe_cell, secret_names
 
 FORMULAS = [
     *("=cmd|'/C calc'!A0", "+1+cmd", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1+1", "\r=1+1"),

@@ -128,3 +128,36 @@ def test_a_models_page_draws_its_past_once_there_is_one(client, suite):
     run.standings.filter(metric__name="picture").update(half_life=9, usable_trips=9)
     refresh_ranks(suite)
     assert 'id="past"' in client.get("/models/a/").content.decode()
+
+
+def test_a_feed_is_the_same_whatever_stands_beside_its_parameters(client, suite):
+    """What one visitor had made is what all others get."""
+    make_run("A", suite, 4)
+    refresh_ranks(suite)
+    page = client.get("/new/feed.atom?model=a&x=%3Cevil%3E").content.decode()
+    assert "evil" not in page
+    assert "/new/feed.atom?model=a" in page
+    assert "evil" not in client.get("/new/feed.atom?model=a").content.decode()
+
+
+def test_a_name_that_xml_cannot_carry_breaks_no_feed(client, suite):
+    make_run("A\x0bB\x01", suite, 4)
+    refresh_ranks(suite)
+    feed = ElementTree.fromstring(client.get("/new/feed.atom").content)
+    titles = [entry.findtext(f"{ATOM}title") for entry in feed.iter(f"{ATOM}entry")]
+    assert any("AB is new" in title for title in titles)
+
+
+def test_the_board_of_a_day_costs_as_much_after_many_changes(
+    client, suite, django_assert_max_num_queries
+):
+    run = make_run("A", suite, 4)
+    refresh_ranks(suite)
+    (record,) = BoardRecord.objects.all()
+    BoardRecord.objects.bulk_create(
+        BoardRecord(run=run, at=record.at, kind="numbers", rank=n, usable_trips=n)
+        for n in range(1, 400)
+    )
+    with django_assert_max_num_queries(4):
+        (past,) = news.board_on(suite, timezone.localdate())
+    assert past.record.rank == 399

@@ -207,7 +207,7 @@ def test_a_metric_that_cannot_run_here_is_missing_with_its_reason_and_never_zero
 def test_an_error_in_scoring_pauses_the_run_with_its_words(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: Any) -> None:
+    def broken(*args: Any, **options: Any) -> None:
         raise ValueError("the picture has no pixels")
 
     monkeypatch.setattr(score_job, "measure_trip", broken)

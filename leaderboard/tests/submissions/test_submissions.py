@@ -394,6 +394,10 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
     assert client.get(tested).status_code == 404  # the result, and nothing else
     for address in (finished.get_absolute_url(), trip.restored.thumbnail_url):
         assert client.get(address).status_code == 404
+    type(finished).objects.filter(pk=finished.pk).update(withdrawn_at=timezone.now())
+    assert client.get(shared).status_code == client.get(theirs).status_code == 404
+    type(finished).objects.filter(pk=finished.pk).update(withdrawn_at=None)
+    assert client.get(shared).status_code == client.get(theirs).status_code == 200
     client.post(act, {"act": "unshare"})
     assert client.get(shared).status_code == client.get(theirs).status_code == 404
     client.post(act, {"act": "share"})

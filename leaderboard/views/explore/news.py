@@ -14,11 +14,13 @@ from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from evaluation.content.suites import find_suite
+from evaluation.metrics import HEADLINE
 from leaderboard.board import news
 from leaderboard.board.rows import stamp, suites
 from leaderboard.links import absolute
 from leaderboard.models import EditingModel, Suite
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.text import plain_text
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.visitors import limited
 
@@ -56,17 +58,18 @@ def feed(request: HttpRequest) -> HttpResponse:
     asked_for = {"suite": suite and suite.key, "model": model and model.slug}
     query = urlencode({name: value for name, value in asked_for.items() if value})
     found = Atom1Feed(
-        title=f"ConvergeBench{subject}",
+        title=plain_text(f"ConvergeBench{subject}"),
         link=absolute("/new/"),
         description="New models, runs, suites and ranks of the leaderboard of image editors.",
         feed_url=absolute(f"{reverse('feed')}{'?' if query else ''}{query}"),
         language="en",
     )
     for entry in news.news(suite=suite, model=model):
+        # XML takes no control characters, and a name that came with a bundle may have some.
         found.add_item(
-            title=entry.title,
+            title=plain_text(entry.title),
             link=absolute(entry.url),
-            description=entry.text,
+            description=plain_text(entry.text),
             pubdate=entry.at,
             updateddate=entry.at,
             unique_id=absolute(f"/new/#{entry.key}"),
@@ -92,6 +95,7 @@ def then(request: HttpRequest) -> HttpResponse:
         "day": day or timezone.localdate(),
         "remark": f"“{text[:20]}” is not a day of the form 2026-11-17." if text and not day else "",
         "today": timezone.localdate(),
+        "headline": HEADLINE,
     }
     if suite:
         context["rows"] = news.board_on(suite, context["day"])

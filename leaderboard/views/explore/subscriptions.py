@@ -33,7 +33,8 @@ class SubscribeForm(forms.Form):
     address = forms.CharField(
         max_length=2000,
         label="Mail address, or the webhook’s address",
-        help_text="A mail address gets one mail to confirm. A webhook gets signed POST requests.",
+        help_text="A mail address gets one mail to confirm. A webhook is an address of yours that "
+        "gets a signed POST request for each message.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +43,12 @@ class SubscribeForm(forms.Form):
             way = self.fields["way"]
             assert isinstance(way, forms.ChoiceField)  # noqa: S101
             way.choices = [(Way.WEBHOOK.value, Way.WEBHOOK.label)]
-            way.help_text = "This site sends no mail."
+            way.initial, way.widget = Way.WEBHOOK.value, forms.HiddenInput()
+            self.fields["address"].label = "The webhook’s address"
+            self.fields["address"].help_text = (
+                "This site sends no mail. A webhook is an address of yours that gets a signed POST "
+                "request for each message."
+            )
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}
@@ -132,5 +138,5 @@ def _subject(request: HttpRequest) -> dict[str, Any]:
 
 def _form(request: HttpRequest, subject: dict[str, Any], form: SubscribeForm) -> HttpResponse:
     (name,) = subject.values()
-    context = {"form": form, "subject": name}
+    context = {"form": form, "subject": name, "mails": bool(settings.EMAIL_URL)}
     return render(request, "leaderboard/subscribe.html", context)

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     whole = (folder.suite.slug, folder.suite.content_hash) in known
     if args.json:
         say_json(
+            "bundle",
             {
                 "bundle": str(out),
                 "bytes": out.stat().st_size,
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
                 "whole_suite": whole,
                 "chains": len(document["chains"]),
                 "pictures": document["pictures"],
-            }
+            },
         )
         return 0
     if not whole:

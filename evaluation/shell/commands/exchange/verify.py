@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         found = verdict(counts)
         if args.json:
             say_json(
+                "verify",
                 {
                     "bundle": str(args.bundle),
                     "digest": bundle.digest,
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
                     "not_checked": counts[NOT_CHECKED],
                     "verified": found,
                     "checks": [asdict(check) for check in checks],
-                }
+                },
             )
         else:
             numbers = ", ".join(f"{counts[v]} {v}" for v in (EQUAL, DIFFERENT, NOT_CHECKED))

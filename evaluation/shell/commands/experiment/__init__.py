@@ -89,14 +89,14 @@ def run(args: argparse.Namespace) -> int:
     whole = _estimate(models, terms)
     if args.estimate:
         if args.json:
-            say_json(vars(whole))
+            say_json("experiment-estimate", vars(whole))
         return 0
     everything = [run for runs in models.values() for run in runs]
     ask_first(whole, {"free": all(run.record["free"] for run in everything)}, args)
     pause_if_any(_play(everything, terms))
     results = _results(experiment, suite, models, args.metrics, out)
     if args.json:
-        say_json(results)
+        say_json("experiment", results)
         return 0
     for model in results["models"]:
         _tell(model, out)

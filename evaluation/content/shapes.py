@@ -1,0 +1,161 @@
+"""Chain shapes: what one trip asks for, step by step, when it is more than there and back.
+
+A shape is written as letters. A capital is an edit, its small letter takes that edit back,
+and `=` says that the picture should now be the source again: there a trip ends, and there
+alone is retention measured. `=` at the end need not be written.
+
+    A B b a         add two things, remove them in the other order
+    A a = B b       the same edits, each taken back at once: two trips
+    F F F F         four quarter turns
+    A B C c b a     add three things one by one, remove them one by one
+    A B a           a session: add something, change it, remove it
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from evaluation.content.operators import OPERATORS
+
+#: The first and the last step of every trip have these names, as in a round trip.
+FORWARD, BACKWARD = "forward", "backward"
+FEWEST_STEPS, MOST_STEPS, MOST_TRIPS = 2, 12, 4
+CHANGES = ("exact", "local", "none")
+LONGEST_PROMPT = 1000
+_TOKEN = re.compile(r"[A-Za-z]|=")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One edit of a shape under its letter: what is asked, and what it should have made."""
+
+    name: str
+    prompt: str
+    change: str = "none"  # how "change seen" is judged; "none" of what only takes something back
+    operator: str = ""
+    object: str = ""
+    witness: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[A-Za-z]", self.name):
+            raise ValueError(f"steps: the name {self.name!r} is not one letter")
+        where = f"steps: {self.name}"
+        if not self.prompt.strip() or len(self.prompt) > LONGEST_PROMPT:
+            raise ValueError(f"{where}: the prompt is empty or above {LONGEST_PROMPT} characters")
+        if self.change not in CHANGES:
+            raise ValueError(f"{where}: change is {self.change!r}, not one of {', '.join(CHANGES)}")
+        if (self.change == "exact") != (self.operator in OPERATORS):
+            raise ValueError(f"{where}: an exact step names its operator, and no other does")
+        if self.change == "local" and not self.object.strip():
+            raise ValueError(f"{where}: a local step names its object")
+        if self.name.islower() and self.change != "none":
+            raise ValueError(f"{where}: a small letter only takes back; its change is not judged")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One edit of a trip as it is played.
+
+    `name` is what seeds, files and the ledger call it: unique in its trip. `back_to` is which
+    picture of the trip should be here again afterwards (0: the one it began with, k: the
+    answer to its k-th step); None where that picture has not been seen before.
+    """
+
+    name: str
+    letter: str
+    prompt: str
+    back_to: int | None = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """An edit that can be judged: the pictures of its trip before and after it, and when it
+    was taken back (None: it was not, by itself)."""
+
+    letter: str
+    before: int
+    edited: int
+    returned: int | None
+
+
+@dataclass(frozen=True)
+class TripShape:
+    """What one trip asks for, and which of its edits can be judged."""
+
+    steps: tuple[Asked, ...]
+    moves: tuple[Move, ...]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def round_trip(forward: str, backward: str) -> TripShape:
+    """There and back: the shape of a pair that names none."""
+    steps = (Asked(FORWARD, "", forward), Asked(BACKWARD, "", backward, back_to=0))
+    return TripShape(steps, (Move("", 0, 1, 2),))
+
+
+def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
+    """The trips that a shape goes through before it begins again; ValueError says what is wrong."""
+    by_name = {step.name: step for step in steps}
+    if len(by_name) < len(steps):
+        raise ValueError("steps: a letter stands for two prompts")
+    letters = _letters(shape)
+    named = {letter for trip in letters for letter in trip}
+    if unknown := sorted(named - by_name.keys()):
+        raise ValueError(f"shape: {', '.join(unknown)} has no prompt in steps")
+    if unused := sorted(by_name.keys() - named):
+        raise ValueError(f"steps: {', '.join(unused)} is not in the shape")
+    return tuple(_trip(trip, by_name) for trip in letters)
+
+
+def _letters(shape: str) -> list[list[str]]:
+    """The letters of each trip."""
+    if left := _TOKEN.sub("", shape).strip():
+        raise ValueError(f"shape: {left[:20]!r} is neither a letter nor =")
+    trips = [_TOKEN.findall(part) for part in shape.split("=")]
+    if not trips[-1]:
+        trips.pop()
+    if not 1 <= len(trips) <= MOST_TRIPS:
+        raise ValueError(f"shape: {len(trips)} trips; it has 1 to {MOST_TRIPS}")
+    for trip in trips:
+        if not FEWEST_STEPS <= len(trip) <= MOST_STEPS:
+            raise ValueError(
+                f"shape: {' '.join(trip) or 'a trip'} has {len(trip)} steps; a trip has "
+                f"{FEWEST_STEPS} to {MOST_STEPS}"
+            )
+        for place, letter in enumerate(trip):
+            if letter.islower() and letter.upper() not in trip[:place]:
+                raise ValueError(f"shape: {letter} takes back {letter.upper()}, which is not made")
+    return trips
+
+
+def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
+    steps: list[Asked] = []
+    open_edits: list[tuple[str, int]] = []  # letter, and the step that made it
+    taken_back: dict[int, int] = {}
+    last = len(letters)
+    for number, letter in enumerate(letters, start=1):
+        name = FORWARD if number == 1 else BACKWARD if number == last else f"{number}-{letter}"
+        back_to = 0 if number == last else None
+        if letter.isupper():
+            open_edits.append((letter, number))
+        else:
+            made = max((m for name, m in open_edits if name == letter.upper()), default=None)
+            if made is None:
+                raise ValueError(f"shape: {letter} takes back {letter.upper()} twice")
+            taken_back[made] = number
+            if open_edits[-1][1] == made and back_to is None:
+                back_to = made - 1
+            open_edits = [edit for edit in open_edits if edit[1] != made]
+        steps.append(Asked(name, letter, by_name[letter].prompt, back_to))
+    moves = []
+    for number, letter in enumerate(letters, start=1):
+        step = by_name[letter]
+        if letter.isupper() and step.change != "none":
+            # What nobody took back by name is gone with the rest when the picture is back; a
+            # turn among turns is not undone by itself.
+            rest = last if step.change == "local" and number < last else None
+            moves.append(Move(letter, number - 1, number, taken_back.get(number, rest)))
+    return TripShape(tuple(steps), tuple(moves))

@@ -1,0 +1,166 @@
+"""The grammar of chain shapes: what a trip asks for, and when the picture should be back."""
+
+import dataclasses
+import json
+
+import pytest
+
+from evaluation.content import catalog
+from evaluation.content.shapes import Step, trip_shapes
+from evaluation.content.suites import Suite, SuiteError
+from evaluation.run_secret import chain_seeds
+
+SHIPPED = catalog.suite("shapes")
+IN_TURN, NESTED, QUARTERS = (
+    SHIPPED.pair_by_slug[slug]
+    for slug in ("cup-and-clock-in-turn", "cup-and-clock", "four-quarter-turns")
+)
+
+
+def steps(letters):
+    local = {"change": "local", "object": "cup"}
+    return tuple(
+        Step(name, f"do {name}", **(local if name.isupper() else {}))
+        for name in dict.fromkeys(letters)
+    )
+
+
+def names(shape):
+    return [[step.name for step in trip.steps] for trip in trip_shapes(shape, steps_of(shape))]
+
+
+def steps_of(shape):
+    return steps([letter for letter in shape if letter.isalpha()])
+
+
+def back_to(shape):
+    return [[step.back_to for step in trip.steps] for trip in trip_shapes(shape, steps_of(shape))]
+
+
+def test_a_pair_without_a_shape_is_a_round_trip_with_the_seeds_it_always_had():
+    pair = catalog.edit_pairs()[0]
+    (trip,) = pair.cycle
+    assert [step.name for step in trip.steps] == ["forward", "backward"]
+    assert [step.prompt for step in trip.steps] == [pair.forward, pair.backward]
+    assert (pair.edits(20), pair.of_move(3, trip.moves[0])) == (40, pair)
+    seed = chain_seeds("5" * 64, "a-case", 0)
+    assert [seed(1, "forward"), seed(1, "backward")] == [1140075455, 1208490683]
+
+
+def test_the_first_and_the_last_step_are_called_as_in_a_round_trip_and_all_have_a_seed_of_their_own():
+    assert names("A B b a") == [["forward", "2-B", "3-b", "backward"]]
+    assert names("F F F F") == [["forward", "2-F", "3-F", "backward"]]
+    assert names("A a = B b =") == [["forward", "backward"]] * 2
+    seed = chain_seeds("5" * 64, "a-case", 0)
+    drawn = {seed(number, name) for number in (1, 2) for name in names("F F F F")[0]}
+    assert len(drawn) == 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ("A B b a", [[None, None, 1, 0]]),
+        ("A a = B b", [[None, 0], [None, 0]]),
+        ("F F F F", [[None, None, None, 0]]),
+        ("A B C c b a", [[None, None, None, 2, 1, 0]]),
+        # A picture with B alone was never there before.
+        ("A B a b", [[None, None, None, 0]]),
+        ("A B a", [[None, None, 0]]),
+    ],
+)
+def test_a_shape_says_which_picture_should_be_back_after_which_step(shape, expected):
+    assert back_to(shape) == expected
+
+
+def test_edits_are_judged_one_by_one_with_where_each_was_taken_back():
+    (trip,) = trip_shapes("A B b a", steps_of("A B b a"))
+    assert [(m.letter, m.before, m.edited, m.returned) for m in trip.moves] == [
+        ("A", 0, 1, 4),
+        ("B", 1, 2, 3),
+    ]
+    # In a session what was changed goes with the thing; a turn is not undone by itself.
+    (session,) = trip_shapes("A B a", steps_of("A B a"))
+    assert [m.returned for m in session.moves] == [3, 3]
+    assert [m.returned for m in QUARTERS.cycle[0].moves] == [None] * 4
+
+
+def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
+    assert [step.letter for step in IN_TURN.trip(1).steps] == ["A", "a"]
+    assert [step.letter for step in IN_TURN.trip(4).steps] == ["B", "b"]
+    assert (IN_TURN.edits(3), NESTED.edits(3)) == (6, 12)
+
+
+def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
+    assert QUARTERS.of_return(1).operator == "rotate_270"
+    assert NESTED.of_return(1).object == "cup"
+    assert IN_TURN.of_return(2).backward == IN_TURN.backward
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ("A", "1 steps; a trip has 2 to 12"),
+        ("A a = = B b", "0 steps"),
+        ("a A", "a takes back A, which is not made"),
+        ("A a a", "takes back A twice"),
+        ("A 1 a", "neither a letter nor ="),
+        ("A a = B b = C c = D d = E e", "5 trips; it has 1 to 4"),
+        ("F " * 13, "13 steps"),
+        ("", "0 trips"),
+    ],
+)
+def test_a_shape_that_cannot_be_played_is_refused_in_words(shape, message):
+    with pytest.raises(ValueError, match=message):
+        trip_shapes(shape, steps_of(shape))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "AB", "prompt": "x"}, "'AB' is not one letter"),
+        ({"name": "A", "prompt": " "}, "A: the prompt is empty"),
+        ({"name": "A", "prompt": "x" * 1001}, "above 1000 characters"),
+        ({"name": "A", "prompt": "x", "change": "global"}, "not one of exact, local, none"),
+        ({"name": "A", "prompt": "x", "change": "exact"}, "names its operator"),
+        ({"name": "A", "prompt": "x", "change": "local"}, "names its object"),
+        ({"name": "a", "prompt": "x", "change": "local", "object": "cup"}, "only takes back"),
+    ],
+)
+def test_a_step_that_says_too_little_is_refused_by_its_letter(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Step(**fields)
+
+
+def test_letters_and_prompts_must_match():
+    with pytest.raises(ValueError, match="B, b has no prompt"):
+        trip_shapes("A B b a", steps("Aa"))
+    with pytest.raises(ValueError, match="B, b is not in the shape"):
+        trip_shapes("A a", steps("AaBb"))
+    with pytest.raises(ValueError, match="first and the last prompt"):
+        _ = dataclasses.replace(NESTED, forward="Something else.").cycle
+
+
+def test_a_suite_file_carries_its_shapes_and_an_altered_one_is_refused():
+    data = json.loads(json.dumps(SHIPPED.to_dict()))
+    assert Suite.from_dict(data) == SHIPPED
+    del data["content_hash"]
+    pair = next(pair for pair in data["pairs"] if pair["shape"] == "A B b a")
+    pair["shape"] = "A B b c"
+    with pytest.raises(SuiteError, match="c takes back C, which is not made"):
+        Suite.from_dict(data)
+
+
+def test_suites_of_before_keep_their_hash_and_take_no_shapes():
+    for suite in catalog.suites():
+        shaped = {bool(pair.shape) for pair in suite.pairs}
+        assert shaped == {suite.slug == "shapes"}, suite.key
+
+
+def test_the_shipped_suite_has_every_shape_and_both_orders_on_each_of_its_pictures():
+    shapes = {pair.shape for pair in SHIPPED.pairs}
+    assert shapes == {"F F F F", "A a = B b", "A B b a", "A B C c b a", "A B a"}
+    played = {(case.picture, case.pair) for case in SHIPPED.cases}
+    for picture, pair in played:
+        if against := SHIPPED.pair_by_slug[pair].against:
+            assert (picture, against) in played
+    assert SHIPPED.edits == sum(SHIPPED.edits_of(case) for case in SHIPPED.cases) == 264

@@ -1,0 +1,159 @@
+"""The lines of the board's table.
+
+Written here and not in templates: a long board has hundreds of cells, and to render a
+partial for each takes most of the time of a first view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from django import template
+from django.urls import reverse
+from django.utils.dateformat import format as date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+
+from leaderboard import formatting
+from leaderboard.board.columns import BoardRow, Head
+from leaderboard.models import Run, Standing
+from leaderboard.pages.inline_svg import half_life_bar, sparkline
+
+register = template.Library()
+NOTHING = SafeString("")
+DAY = "j M y"
+
+
+@register.simple_tag
+def board_lines(rows: Sequence[BoardRow], heads: Sequence[Head]) -> SafeString:
+    """A line of the table for each of these models."""
+    return format_html_join("", "{}", ((_line(row, heads),) for row in rows))
+
+
+def _line(row: BoardRow, heads: Sequence[Head]) -> SafeString:
+    cells = [(CELLS.get(head.column.name, _number)(row, head),) for head in heads]
+    return format_html(
+        '<tr{}><td class="pick"><input type="checkbox" form="compare" name="models" value="{}" '
+        'aria-label="Compare {}"></td>{}</tr>',
+        NOTHING if row.standing else SafeString(' class="bare"'),
+        row.model.slug,
+        row.model.name,
+        format_html_join("", "{}", cells),
+    )
+
+
+def _number(row: BoardRow, head: Head) -> SafeString:
+    """The cell of a column that is a number and no more."""
+    text, mark = head.column.cell(row)
+    return format_html(
+        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.short, text
+    )
+
+
+def _rank(row: BoardRow, head: Head | None = None) -> SafeString:
+    standing = row.standing
+    if row.group != "ranked" or standing is None or not standing.rank:
+        return SafeString('<td class="num rank"></td>')
+    possible = formatting.ranks(standing.rank_low, standing.rank_high)
+    return format_html(
+        '<td class="num rank"><b>{}</b>{}</td>',
+        standing.rank,
+        format_html("<small>{}</small>", possible) if possible else NOTHING,
+    )
+
+
+def _name(row: BoardRow, head: Head) -> SafeString:
+    return format_html(
+        '<th scope="row"><a href="{}">{}</a>{}</th>',
+        reverse("model", args=[row.model.slug]),
+        row.model.name,
+        _under_name(row),
+    )
+
+
+def _under_name(row: BoardRow) -> SafeString:
+    """Why the model has no rank, else who serves it."""
+    if row.reason and not row.filters.suite.published_elsewhere:
+        return format_html(
+            ' <small class="tag warn"><a href="{}">{}</a></small>',
+            row.run.get_absolute_url(),
+            row.reason,
+        )
+    if row.run.source == Run.Source.EXTERNAL:
+        return format_html(
+            ' <small class="tag"><a href="{}">Played elsewhere, ranked by an admin’s word</a></small>',
+            row.run.get_absolute_url(),
+        )
+    if row.group == "yardstick":
+        return NOTHING
+    weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
+    said = " · ".join(filter(None, (row.provider, weights)))
+    return format_html(" <small>{}</small>", said)
+
+
+def _half_life(row: BoardRow, head: Head) -> SafeString:
+    return life_cell(row.standing, row.filters.suite.trips)
+
+
+def _curve(row: BoardRow, head: Head) -> SafeString:
+    drawn = row.standing and sparkline(row.standing.curve, row.filters.suite.trips)
+    return format_html('<td class="kept">{}</td>', drawn or NOTHING)
+
+
+def _time(row: BoardRow, head: Head) -> SafeString:
+    """The median, with what 95 % of the edits kept to; of runs without them the mean."""
+    median, most = row.run.median_seconds, row.run.p95_seconds
+    below = "" if most is None else f"95\u00a0% in {formatting.seconds(most)}"
+    if median is None and row.seconds is not None:
+        median, below = row.seconds, "on average"
+    return format_html(
+        '<td class="num fact time" data-label="{}">{} <small>{}</small></td>',
+        head.short,
+        formatting.seconds(median),
+        below,
+    )
+
+
+def _date(row: BoardRow, head: Head) -> SafeString:
+    """When the run ended; below it since when the model is on the board, if that is earlier."""
+    ended, added = (day and localtime(day) for day in (row.date, row.added))
+    run = since = NOTHING
+    if ended:
+        run = format_html(
+            '<time datetime="{}">{}</time>', f"{ended:%Y-%m-%d}", date_format(ended, DAY)
+        )
+    if added and (ended is None or added.date() != ended.date()):
+        since = format_html("<small>since {}</small>", date_format(added, DAY))
+    return format_html('<td class="num date">{}{}</td>', run, since)
+
+
+#: Cells that are more than a number, by the name of their column.
+CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
+    "rank": _rank,
+    "name": _name,
+    "half_life": _half_life,
+    "curve": _curve,
+    "seconds": _time,
+    "date": _date,
+}
+
+
+@register.simple_tag
+def rank_cell(row: BoardRow) -> SafeString:
+    return _rank(row)
+
+
+@register.simple_tag
+def life_cell(standing: Standing | None, trips: int) -> SafeString:
+    """A half-life with its interval, in words and as a bar."""
+    if standing is None:
+        return format_html('<td class="lives muted">{}</td>', formatting.NOT_RUN)
+    return format_html(
+        '<td class="lives"><div class="life"><b>{}</b> <small>{}</small>{}</div></td>',
+        formatting.half_life(standing.half_life, trips),
+        formatting.half_life_interval(standing.half_life_low, standing.half_life_high, trips)
+        if standing.has_interval
+        else "",
+        half_life_bar(standing, trips),
+    )
