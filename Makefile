@@ -15,7 +15,7 @@ UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit 
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: up test check bench fuzz audit sbom hashes format clean browser
+.PHONY: up cluster test check bench fuzz audit sbom hashes format clean browser
 
 up: $(VENV)/.worker
 	@exec $(BIN)/python manage.py up
@@ -23,6 +23,10 @@ up: $(VENV)/.worker
 test: $(VENV)/.dev browser
 	$(PYTEST) $(ARGS)
 	$(BIN)/python -m convergebench_site.with_postgres $(PYTEST) -m "database and not browser" leaderboard convergebench_site $(ARGS)
+
+# The topology of docs/deploy.md as processes of this machine; ARGS="--kills 25" attacks it.
+cluster: $(VENV)/.dev
+	$(BIN)/python -m leaderboard.testing.cluster $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -192,7 +192,7 @@ RQ = {"COMMIT_MODE": "on_db_commit"}
 
 # --- Files ----------------------------------------------------------------------------
 MEDIA_ROOT = DATA_DIR / "media"
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT = Path(env("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 FIXTURE_DIRS = [_HERE.parent / ("evaluation/fixtures" if INSTALLED else "fixtures")]

@@ -2,15 +2,16 @@
 
 from django.conf import settings
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from leaderboard.api.routes import api
+from leaderboard.views import health
 
 admin.site.site_header = "ConvergeBench"
 admin.site.site_title = "ConvergeBench"
 admin.site.index_title = "Curation and runs"
 
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/queues/", include("django_rq.urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
@@ -18,7 +19,7 @@ urlpatterns = [
 ]
 
 if "django_prometheus" in settings.INSTALLED_APPS:
-    urlpatterns.append(path("", include("django_prometheus.urls")))
+    urlpatterns.append(path("metrics", health.metrics))
 
 handler404 = "leaderboard.views.errors.not_found"
 handler500 = "leaderboard.views.errors.server_error"

@@ -26,9 +26,15 @@ REST = 0.8
 # Colours are fitted on a small copy, to the part that fits best: the edit is not in it.
 COLOUR_SIDE = 64
 FITTING = 0.6
+SETTLED = 0.98  # a round that betters the fit by less is the last
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # A gain is believed as far as there is contrast to tell it by.
 PRIOR = 1e-3
+# Colours may also have paled, to half or to grey, where that leaves less than half of what
+# gains and offsets leave; of nine tenths of the picture, since few of its colours may be bright.
+PALER = (0.5, 1.0)
+PALER_FITTING, PALER_WORTH = 0.9, 0.5
+LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
 # A wobble is found first on a small, then on a larger copy; shares of the longer side.
@@ -37,13 +43,15 @@ FLOW_SMOOTHING = 1 / 40
 MAX_WOBBLE = 0.06
 # A flow is believed less where it leaves such a difference: there something was edited.
 FLOW_DOUBT = 0.03
-# Beside the edit it must explain a tenth of what differs, and more than rounding makes: a flow
-# that finds nothing there only draws the edit into the picture around it. Measured: wobbles of
-# 4 px 0.0065 and more, drawings alone 0.0016 and less. Then edges a pixel apart are not told
-# apart.
-FLOW_WORTH = 0.1
-FLOW_LEAST_GAIN = 0.004
+# Beside the edit it must explain a part of what differs, and more than rounding makes: a flow
+# that finds nothing there only draws the edit into the picture around it. That is judged where
+# neither grain counts, which any flow explains a little, nor edges a pixel apart. Measured:
+# wobbles explain at least half, and 0.002; noise, JPEG and drawings alone nothing.
+FLOW_WORTH = 0.3
+FLOW_LEAST_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
+# Nor does a wobble bring colours from further than this; a share of the longer side.
+FLOW_REACH = 1 / 32
 # Smaller pictures have nothing to tell a wobble by.
 FLOW_LEAST = 64
 
@@ -133,31 +141,56 @@ def recoloured(pictures: Aligned) -> Aligned:
     unclipped = usable & ((y > 0.03) & (y < 0.97)).all(axis=2)
     if unclipped.mean() >= 0.3:
         usable = unclipped
-    gain, offset = _colour_fit(x[usable], y[usable]) if usable.any() else (np.ones(3), np.zeros(3))
-    before = np.clip(gain.astype(np.float32) * pictures.before + offset.astype(np.float32), 0, 1)
-    return replace(pictures, before=before)
+    if not usable.any():
+        return pictures
+    matrix, offset = _colour_fit(x[usable], y[usable])
+    before = pictures.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
+    return replace(pictures, before=np.clip(before, 0, 1))
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The matrix and the offset that take the colours of x to those of y, where they fit best."""
+    gain, offset = _gain_fit(x, y)
+    matrix = np.diag(gain)
+    least = _left(_colour_error(x, y, matrix, offset), PALER_FITTING)
+    for share in PALER:
+        paled = (1 - share) * np.eye(3) + share * LIGHT
+        gain, paler_offset = _gain_fit(x @ paled.T, y)
+        paler = gain[:, None] * paled
+        left = _left(_colour_error(x, y, paler, paler_offset), PALER_FITTING)
+        if left < PALER_WORTH * least:
+            matrix, offset, least = paler, paler_offset, left / PALER_WORTH
+    return matrix, offset
+
+
+def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Each channel's gain and offset from x to y, by the pixels that fit best."""
     found = []
     # Least squares go astray where an edit is large: they start once from no change, and
     # once from all pixels, and the better end counts.
     for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
+        left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
         for _ in range(8):
-            error = _colour_error(x, y, gain, offset)
             fitting = error <= np.quantile(error, FITTING)
             gain, offset = _least_squares(x[fitting], y[fitting])
-        error = np.sort(_colour_error(x, y, gain, offset))
-        left = float(error[: max(1, int(FITTING * len(error)))].mean())
+            error = _colour_error(x, y, np.diag(gain), offset)
+            left, before = _left(error, FITTING), left
+            if left > SETTLED * before:
+                break
         found.append((left, gain, offset))
     _, gain, offset = min(found, key=lambda fit: fit[0])
     return gain, offset
 
 
-def _colour_error(x: Floats, y: Floats, gain: Floats, offset: Floats) -> Floats:
-    error: Floats = np.abs(np.clip(gain * x + offset, 0, 1) - y).sum(axis=1)
+def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Floats:
+    error: Floats = np.abs(np.clip(x @ matrix.T + offset, 0, 1) - y).sum(axis=1)
     return error
+
+
+def _left(error: Floats, share: float) -> float:
+    """The mean error of the share of pixels that fit best."""
+    count = max(1, int(share * len(error)))
+    return float(np.partition(error, count - 1)[:count].mean())
 
 
 def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -186,29 +219,49 @@ def equally_sharp(pictures: Aligned) -> Aligned:
     return min((pictures, *blurred), key=lambda found: found.rest)
 
 
-def unwobbled(pictures: Aligned) -> Aligned:
-    """With the second picture pulled straight, where a smooth wobble explains what differs.
+def unwobbled(pictures: Aligned) -> Aligned | None:
+    """With the second picture pulled straight; None where no smooth wobble explains what differs.
 
-    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth:
-    no object can be made or hidden by it.
+    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth.
     """
-    import cv2
-
     height, width = pictures.inside.shape
     side = max(height, width)
-    if side < FLOW_LEAST:
-        return pictures
+    wobbly = without_grain(pictures)
+    worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
+    if side < FLOW_LEAST or wobbly.rest < worth:
+        return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
         flow = _refined(pictures, flow, min(1.0, small_side / side))
-    straight = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
-    if pictures.rest - straight.rest < max(FLOW_WORTH * pictures.rest, FLOW_LEAST_GAIN):
-        return pictures
-    blurred = (
-        cv2.GaussianBlur(v, (0, 0), FLOW_BLUR * side) for v in (straight.before, straight.after)
+    pulled = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
+    straight = without_grain(pulled)
+    return straight if wobbly.rest - straight.rest >= worth else None
+
+
+def foreign(pictures: Aligned) -> Aligned:
+    """With every pixel of the first brought as near to the second as its surroundings allow.
+
+    A wobble only moves colours about, so what still differs is no wobble: a flow may shrink
+    a drawn object to nothing, but cannot say where its colours came from.
+    """
+    import cv2
+
+    pictures = without_grain(pictures)
+    radius = max(1, round(FLOW_REACH * max(pictures.inside.shape)))
+    around = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
+    least, most = cv2.erode(pictures.before, around), cv2.dilate(pictures.before, around)
+    return replace(pictures, before=np.clip(pictures.after, least, most))
+
+
+def without_grain(pictures: Aligned) -> Aligned:
+    """Both pictures blurred alike, a little."""
+    import cv2
+
+    sigma = FLOW_BLUR * max(pictures.inside.shape)
+    before, after = (
+        np.asarray(cv2.GaussianBlur(v, (0, 0), sigma)) for v in (pictures.before, pictures.after)
     )
-    before, after = map(np.asarray, blurred)
-    return replace(straight, before=before, after=after)
+    return replace(pictures, before=before, after=after)
 
 
 def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:

@@ -19,6 +19,9 @@ WINDOW, STRIDE = 8, 2
 # A blank card loses little on a flat wall, which then says nothing: there the loss is
 # compared with this share of the card's median.
 FLOOR = 0.5
+# Nobody sees so small a loss: in smooth places invisible grain makes as much, for the network
+# compares directions of features there that are next to nothing. It counts as none.
+UNSEEN = 0.05
 # A window of which more lies in the edit's footprint does not count.
 INSIDE = 0.25
 
@@ -26,7 +29,7 @@ INSIDE = 0.25
 class Place(Metric):
     """1 - what is kept in the worst window outside the edit's footprint."""
 
-    name, label, version = "place", "Worst place", "alex-0.1-48-1"
+    name, label, version = "place", "Worst place", "alex-0.1-48-2"
     looks_at = "the worst place"
     higher_is_better = True
     blank = 1.0
@@ -51,7 +54,7 @@ class WorstPlace:
 
 def worst_place(loss: Cells, card: Cells, footprint: Mask | None = None) -> WorstPlace:
     """The window that keeps least of the picture, of those outside the footprint."""
-    kept = 1 - _windows(loss) / _at_least(_windows(card), card)
+    kept = 1 - _lost(_windows(loss), _windows(card), card)
     if footprint is not None:
         outside = _windows(footprint) <= INSIDE
         # A footprint is at most a quarter of the picture; if it still touches every
@@ -65,19 +68,24 @@ def worst_place(loss: Cells, card: Cells, footprint: Mask | None = None) -> Wors
 
 def kept_inside(loss: Cells, card: Cells, footprint: Mask) -> float:
     """How much is kept within the footprint, on the scale of the places."""
-    inside = np.asarray(card[footprint].mean(dtype=np.float64))
-    return 1 - float(loss[footprint].mean(dtype=np.float64) / _at_least(inside, card))
+    lost, blank = (np.asarray(cells[footprint].mean(dtype=np.float64)) for cells in (loss, card))
+    return 1 - float(_lost(lost, blank, card))
 
 
 def lost_share(loss: Cells, card: Cells) -> Cells:
     """Cell by cell how much is lost: 0 is nothing, 1 as much as on a blank card."""
-    share: Cells = (loss / _at_least(card.astype(np.float64), card)).astype(np.float32)
-    return share
+    share = _lost(loss.astype(np.float64), card.astype(np.float64), card)
+    return share.astype(np.float32)
 
 
-def _at_least(values: NDArray[np.float64], card: Cells) -> NDArray[np.float64]:
+def _lost(
+    loss: NDArray[np.float64], blank: NDArray[np.float64], card: Cells
+) -> NDArray[np.float64]:
+    """The share that is lost of what a blank card loses (`blank`) in the same places."""
     # Never 0, even if more than half of the picture is the card's very colour.
-    return np.maximum(values, max(FLOOR * float(np.median(_windows(card))), 1e-9))
+    least = max(FLOOR * float(np.median(_windows(card))), 2 * UNSEEN)
+    lost: NDArray[np.float64] = np.maximum(loss - UNSEEN, 0) / (np.maximum(blank, least) - UNSEEN)
+    return lost
 
 
 def _windows(cells: NDArray[np.generic]) -> NDArray[np.float64]:

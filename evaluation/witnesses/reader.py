@@ -15,8 +15,10 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, TripToJudge, WitnessError, asked
 
-# Where letters are is looked for at this side; lines are read at the height they were taught.
+# Where letters are is looked for at this side, or less in a small picture, which shows no more
+# of them when it is enlarged further; lines are read at the height they were taught.
 SIDE, STEP = 640, 32
+ENLARGED = 1.5
 LINE_HEIGHT, LINE_WIDTH = 48, 320
 # How sure it is that a pixel is of letters, and pixels of less than a letter.
 LETTERS, LEAST = 0.3, 60
@@ -31,7 +33,7 @@ SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 class Reader(AmountWitness):
     """How much of the asked words can be read: 1 is all of them, letter by letter."""
 
-    name, label, version = "reader", "reading", "pp-ocrv6-small-2"
+    name, label, version = "reader", "reading", "pp-ocrv6-small-3"
     licence = "Apache-2.0"
     can = "words in Latin letters, upright and as large as a headline"
     cannot = "small print, handwriting, letters that are turned or in perspective"
@@ -58,9 +60,8 @@ class Reader(AmountWitness):
         """What is written in the picture, line by line from the top."""
         import cv2
 
-        wide, high = (
-            max(STEP, round(s * SIDE / max(image.size) / STEP) * STEP) for s in image.size
-        )
+        scale = min(SIDE / max(image.size), ENLARGED)
+        wide, high = (max(STEP, round(s * scale / STEP) * STEP) for s in image.size)
         small = np.asarray(image.resize((wide, high)), dtype=np.float32)[..., ::-1] / 255
         self._finder.setInput(_blob((small - MEAN) / SPREAD))
         letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)

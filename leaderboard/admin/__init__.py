@@ -3,7 +3,6 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
-    brought_runs,
     entries,
     experiments,
     pairs,
@@ -14,9 +13,9 @@ from leaderboard.admin import (
     subscriptions,
     suites,
     tokens,
-    users,
     votes,
 )
+from leaderboard.admin.uploads import brought_runs
 
 __all__ = [
     "brought_runs",
@@ -30,7 +29,6 @@ __all__ = [
     "subscriptions",
     "suites",
     "tokens",
-    "users",
     "votes",
 ]
 

@@ -1,4 +1,4 @@
-"""API tokens: issued to a person or an organisation, shown once, revoked."""
+"""Who may come in: people who sign in, and API tokens, shown once and revoked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
 from django.db.models import Count, DateTimeField, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,6 +15,22 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
 from leaderboard.models import ApiToken
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class StaffAdmin(UserAdmin):
+    """Django's own form, without what a screen reader cannot say."""
+
+    filter_horizontal = ()
+    readonly_fields = ("last_login", "date_joined")
+
+
+@admin.register(Group)
+class RoleAdmin(GroupAdmin):
+    filter_horizontal = ()
 
 
 class LabelledDateTime(AdminSplitDateTime):

@@ -141,6 +141,10 @@ class Frame:
         """What a screen reader and the viewer say of the return."""
         if self.kept is None:
             return "not scored yet"
+        place = self.trip.worst_place
+        # The headline is the least of its parts: what it says of one place is not of the whole.
+        if self.trip.because == "place" and place and abs(self.kept - place[4]) < 0.001:
+            return formatting.kept_in_place(self.kept)
         return formatting.kept(self.kept)
 
     @property

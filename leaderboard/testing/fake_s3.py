@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import MutableMapping
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
@@ -17,18 +18,18 @@ BUCKET = "pictures"
 class FakeS3:
     """`with FakeS3() as s3: s3.url`; `s3.fails = 503` answers everything with that."""
 
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+    def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
+        self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
         self.fails = 0
         self.puts: list[str] = []
 
     def __enter__(self) -> Self:
         fake = self
 
-        class Handler(_Handler):
+        class OwnHandler(Handler):
             s3 = fake  # type: ignore[assignment]
 
-        self._server = LocalServer(Handler).__enter__()
+        self._server = LocalServer(OwnHandler).__enter__()
         self.url = self._server.url
         return self
 
@@ -41,7 +42,7 @@ class FakeS3:
         return {"bucket_name": BUCKET, "endpoint_url": self.url, "file_overwrite": True}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     s3: FakeS3

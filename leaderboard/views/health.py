@@ -11,10 +11,13 @@ import django_rq
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage, default_storage
 from django.db import connection
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, multiprocess
 from rq import Worker
+
+from leaderboard.operation import figures
 
 
 @never_cache
@@ -22,6 +25,17 @@ from rq import Worker
 def livez(request: HttpRequest) -> JsonResponse:
     """200 while the web process answers."""
     return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Figures for Prometheus: of the site, and of all its web processes on this machine."""
+    beside = REGISTRY
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        beside = CollectorRegistry()
+        multiprocess.MultiProcessCollector(beside)
+    return HttpResponse(figures.exposition(beside), content_type=CONTENT_TYPE_LATEST)
 
 
 @never_cache

@@ -15,8 +15,7 @@ Every trip is asked: was the edit made at all? This command measures how often t
 judgement errs: on drawings and flips that were made, while the model also moved,
 recoloured or wore out the whole picture; and on pictures in which nothing was made.
 It takes a few minutes."""
-# What is done to the pictures is told in pixels, of pictures of 512: smoke's are smaller.
-SUITES = ("lite",)
+SUITES = ("smoke", "lite")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from evaluation.editors.instructions import parse
 from evaluation.images import Picture, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift
+from evaluation.measuring.change_seen_errors import wobbly
 from evaluation.measuring.trip_measures import (
     half_errors,
     identity_drift,
@@ -68,6 +69,8 @@ NOTHING_DONE = {
     "shift 3 px": lambda image: moved(image, right=3, down=-2),
     "shift and zoom": lambda image: moved(image, right=-4, down=3, zoom=1.03),
     "resized": lambda image: image.resize((image.width * 3 // 2, image.height * 3 // 2)),
+    "grey": lambda image: image.convert("L").convert("RGB"),
+    "wobble 2 px": lambda image: wobbly(image, 2),
 }  # a blank answer never comes this far: it ends its chain as blank
 
 
@@ -89,7 +92,8 @@ def test_every_edit_of_the_smoke_suite_is_seen_as_reference_editors_make_it(case
 
 
 @pytest.mark.parametrize(
-    "what", ["JPEG 30", "blur", "zoom 2 %", "shift 3 px", "shift and zoom", "resized"]
+    "what",
+    ["JPEG 30", "blur", "zoom 2 %", "shift 3 px", "shift and zoom", "resized", "wobble 2 px"],
 )
 def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
     for slug, image in smoke_sources.items():

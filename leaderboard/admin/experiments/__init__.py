@@ -85,7 +85,6 @@ class ExperimentAdmin(admin.ModelAdmin):
     list_select_related = ("suite",)
     search_fields = ("title", "slug")
     prepopulated_fields = {"slug": ("title",)}
-    filter_horizontal = ("editing_models",)
     inlines = (ArmInline,)
     fields = (
         *("title", "slug", "question", "suite", "editing_models", "repeats", "published"),

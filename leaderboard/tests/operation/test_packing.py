@@ -71,7 +71,7 @@ def test_a_packed_picture_is_smaller_and_has_the_very_same_pixels(run: Run):
     source = run.suite.pictures.first().stored
     assert default_storage.exists(source.original_name), "sources stay as they are"
     assert not list(garbage.lost())
-    assert not list(garbage.orphans())
+    assert not {row.original_name for row in answers(run)} & set(garbage.orphans())
 
 
 def test_a_row_that_was_read_before_packing_still_finds_its_picture(run: Run):
@@ -116,7 +116,8 @@ def test_the_same_answer_again_is_found_packed_and_its_file_is_garbage(run: Run)
     packing.pack_run(run)
     StoredImage.objects.get_or_store(picture)
     StoredImage.objects.write_bytes(picture)
-    assert list(garbage.orphans()) == [row.original_name]
+    mine = {one.original_name for one in answers(run)}
+    assert mine & set(garbage.orphans()) == {row.original_name}
     default_storage.delete(row.original_name)
 
 

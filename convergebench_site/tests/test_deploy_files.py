@@ -1,0 +1,87 @@
+"""Files that put the site on many machines: what they name exists, and nothing runs as root."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+DEPLOY = ROOT / "deploy"
+QUEUES = set(settings.RQ_QUEUES)
+#: Settings that other programs read, not ours.
+OTHERS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SUITES"}
+
+
+def manifests() -> list[dict[str, Any]]:
+    names = yaml.safe_load((DEPLOY / "kustomize/kustomization.yaml").read_text())["resources"]
+    texts = [(DEPLOY / "kustomize" / name).read_text() for name in names]
+    return [found for text in texts for found in yaml.safe_load_all(text)]
+
+
+@pytest.mark.parametrize("found", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}")
+def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
+    kubernetes_validate.validate(found, "1.31", strict=True)
+    for container in found["spec"].get("template", {}).get("spec", {}).get("containers", ()):
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert _is_command(container["args"])
+
+
+def test_compose_names_settings_images_and_commands_that_there_are():
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    known = (ROOT / "convergebench_site/settings.py").read_text()
+    ours = {n: s for n, s in compose["services"].items() if "env_file" in s}
+    assert set(ours) == {"prepare", "web", "edits", "probes", "gpu"}
+    for service in ours.values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert _is_command(service["command"])
+        for name in service["environment"].keys() - OTHERS:
+            assert f'"{name}"' in known, name
+    published = [name for name, service in compose["services"].items() if "ports" in service]
+    assert published == ["proxy"], "nothing else is reachable from outside"
+    asked = set(re.findall(r"\$\{(\w+)\}", (ROOT / "compose.yaml").read_text()))
+    example = (DEPLOY / "example.env").read_text()
+    assert all(f"{name}=" in example for name in asked)
+
+
+def test_the_settings_of_a_new_site_are_filled_with_fresh_keys():
+    script = [str(DEPLOY / "make_env.sh"), "bench.example"]
+    first, second = (
+        dict(
+            line.split("=", 1)
+            for line in subprocess.run(
+                script, capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+        )
+        for _ in range(2)
+    )
+    assert first["DOMAIN"] == "bench.example"
+    assert all(first[name] and first[name] != second[name] for name in first if name != "DOMAIN")
+    from cryptography.fernet import Fernet
+
+    Fernet(first["FIELD_KEYS"].encode())
+
+
+def test_the_image_is_of_no_root_and_has_what_it_starts():
+    text = (ROOT / "Containerfile").read_text()
+    assert re.search(r"^USER 10001$", text, re.MULTILINE)
+    assert "--only-binary :all:" in text
+    for name in re.findall(r"/app/(deploy/\S+?)\"", text):
+        assert (ROOT / name).stat().st_mode & 0o111, f"{name} can be executed"
+    if shell := shutil.which("sh"):
+        for script in DEPLOY.glob("*.sh"):
+            subprocess.run([shell, "-n", str(script)], check=True)
+
+
+def _is_command(args: list[str]) -> bool:
+    if args[0] == "work":
+        return args[1] in QUEUES
+    return args[0] in ("web", "prepare")

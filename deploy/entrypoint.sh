@@ -1,0 +1,20 @@
+#!/bin/sh
+# What a container does: `web`, `work QUEUE` (edits, gpu, probes), `prepare`, or any command of manage.py.
+set -eu
+case "${1:-web}" in
+web)
+	exec gunicorn convergebench_site.wsgi --bind 0.0.0.0:8000 --workers "${WEB_WORKERS:-2}" \
+		--threads 4 --preload --no-control-socket --worker-tmp-dir /tmp \
+		--worker-class convergebench_site.web_worker.DeadlineWorker \
+		--config python:convergebench_site.gunicorn_hooks
+	;;
+prepare)
+	# Once per release, before web and workers: safe to repeat, and to run twice at once.
+	python manage.py migrate --no-input
+	python manage.py make_bucket
+	exec python manage.py load_benchmark --suites ${SUITES:-smoke}
+	;;
+*)
+	exec python manage.py "$@"
+	;;
+esac

@@ -1,0 +1,1 @@
+"""What visitors bring, for those who look after it."""

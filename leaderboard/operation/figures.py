@@ -1,0 +1,141 @@
+"""Figures to watch a site by, read from the database when somebody asks for them.
+
+The database is the truth, so every web process tells the same, whoever is asked and whatever was
+restarted; only what belongs to a process itself (requests and their times) is counted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, F, Min, Q, Sum
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from leaderboard import queue
+from leaderboard.models import Audit, Call, Chain, Run, Trip
+from leaderboard.models.runs import ACTIVE_STATES, ChainState, RunState
+
+#: Calls are told for this long, of runs that were under way then.
+WINDOW = timedelta(hours=1)
+PREFIX = "convergebench"
+
+
+class SiteFigures(Collector):
+    """What is asked of the database at every scrape: sums over runs, and what is under way."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._runs()
+        yield from self._work()
+        yield from self._calls()
+        yield from self._workers()
+
+    def describe(self) -> list[Metric]:
+        return []  # or it would be asked for everything when it is registered
+
+    def _runs(self) -> Iterator[Metric]:
+        """Per model, from the sums that runs keep."""
+        states = _gauge("runs", "Runs by state.", "state")
+        for state, count in _grouped(Run.objects, "state", Count("pk")):
+            states.add_metric([state], count)
+        yield states
+        paused = _gauge("runs_paused", "Paused runs that wait for a person, by reason.", "reason")
+        stuck = Run.objects.filter(state=RunState.PAUSED, resume_at=None)
+        for reason, count in _grouped(stuck, "reason", Count("pk")):
+            paused.add_metric([reason], count)
+        yield paused
+        counters = {
+            "calls": ("Calls made, answered or not.", "calls"),
+            "edits": ("Edits that were answered.", "edits_done"),
+            "edits_saved": ("Edits not asked for: the end was known.", "edits_saved"),
+            "spent_usd": ("Spent on calls, in USD.", "spent_usd"),
+            "trips_scored": ("Trips scored.", "trips_scored"),
+        }
+        sums = {name: Sum(field) for name, (_, field) in counters.items()}
+        ours = Run.objects.filter(source=Run.Source.OURS).order_by()
+        rows = list(ours.values_list("editing_model__slug").annotate(**sums))
+        for place, (name, (words, _)) in enumerate(counters.items(), start=1):
+            family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=["model"])
+            for row in rows:
+                family.add_metric([row[0]], float(row[place] or 0))
+            yield family
+
+    def _work(self) -> Iterator[Metric]:
+        """What waits, what is in flight, and how far scoring is behind."""
+        now = timezone.now()
+        active = Chain.objects.filter(run__state__in=ACTIVE_STATES)
+        flying = _gauge("chains_in_flight", "Chains that a living worker plays.", "model")
+        for model, count in _grouped(active.in_flight(), "run__editing_model__slug", Count("pk")):
+            flying.add_metric([model], count)
+        yield flying
+        age = _gauge(
+            "queue_age_seconds",
+            "How long a run with chains that could be played has seen no progress.",
+            "model",
+        )
+        waiting = Run.objects.filter(
+            state__in=(RunState.QUEUED, RunState.PLAYING),
+            pk__in=active.free().ready().values("run"),
+        )
+        since = Min(F("created_at")), Min("progress_at")
+        rows = waiting.order_by().values_list("editing_model__slug").annotate(*since)
+        for model, created, progress in rows:
+            age.add_metric([model], max(0.0, (now - (progress or created)).total_seconds()))
+        yield age
+        lost = _gauge("leases_lapsed", "Chains whose worker gave no sign of life for too long.")
+        lost.add_metric([], active.free().filter(state=ChainState.PLAYING).count())
+        yield lost
+        behind = _gauge("scoring_lag_trips", "Trips that came back and are not scored.", "model")
+        lag = active.unscored().order_by().values_list("run__editing_model__slug")
+        for model, played, scored in lag.annotate(Sum("trips_played"), Sum("trips_scored")):
+            behind.add_metric([model], played - scored)
+        yield behind
+        oldest = Trip.objects.filter(
+            chain__in=active.unscored(), restored__isnull=False, scored_at=None
+        ).aggregate(first=Min("created_at"))["first"]
+        late = _gauge("scoring_lag_seconds", "Age of the oldest trip that is not scored.")
+        late.add_metric([], (now - oldest).total_seconds() if oldest else 0.0)
+        yield late
+        audits = _gauge("audits", "Audits of runs under way, by outcome.", "outcome")
+        mine = Audit.objects.filter(chain__run__state__in=ACTIVE_STATES)
+        for outcome, count in _grouped(mine, "outcome", Count("pk")):
+            audits.add_metric([outcome or "planned"], count)
+        yield audits
+
+    def _calls(self) -> Iterator[Metric]:
+        """Of the last hour: how calls ended. A rate limit is `rate_limited`, a dead worker `lost`."""
+        since = timezone.now() - WINDOW
+        # The ledger is indexed by run and time, so the runs come first.
+        recent = Run.objects.filter(Q(progress_at__gte=since) | Q(state__in=ACTIVE_STATES))
+        family = _gauge("calls_last_hour", "Calls begun in the last hour.", "model", "outcome")
+        calls = Call.objects.filter(run__in=recent, started_at__gte=since).order_by()
+        rows = calls.values_list("run__editing_model__slug", "outcome").annotate(Count("pk"))
+        for model, outcome, count in rows:
+            family.add_metric([model, outcome], count)
+        yield family
+
+    def _workers(self) -> Iterator[Metric]:
+        alive = _gauge("workers", "Workers alive; none at all when Redis does not answer.", "queue")
+        for name in (queue.EDITS, queue.GPU, queue.PROBES):
+            alive.add_metric([name], queue.workers(name) or 0)
+        yield alive
+
+
+def exposition(beside: CollectorRegistry) -> bytes:
+    """The site's figures, and those of its web processes from `beside`, as Prometheus reads them."""
+    own = CollectorRegistry(auto_describe=False)
+    own.register(SiteFigures())
+    return generate_latest(own) + generate_latest(beside)
+
+
+def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=list(labels))
+
+
+def _grouped(rows: Any, by: str, what: Any) -> list[tuple[str, int]]:
+    """Pairs of a value and what is counted under it."""
+    return list(rows.order_by().values_list(by).annotate(what))
