@@ -279,10 +279,14 @@ def repeats_sentence(details: Mapping[str, Any]) -> str:
     rerun, case = spread.get("rerun"), spread.get("case")
     if rerun is None or case is None:
         return ""
-    return (
+    told = (
         f"Played again, the same case ends {rerun:.1f} trips sooner or later (one standard "
         f"deviation); from case to case it is {case:.1f}."
     )
+    if whole := rerun**2 + case**2:
+        share = formatting.percent(case**2 / whole)
+        told += f" So {share} of how chains differ is the case, not luck (intraclass correlation)."
+    return told
 
 
 def reproduce(run: Run) -> str:

@@ -52,9 +52,13 @@ class ArmInline(admin.StackedInline):
     extra = 2
     max_num = MAX_ARMS
     ordering = ("position", "pk")
+    # Few to a line: ten columns fit no screen.
     fields = (
-        *("position", "name", "wording", "fidelity", "also", "seeds", "temperature"),
-        *("size", "session", "cleanup"),
+        ("position", "name"),
+        ("wording", "fidelity"),
+        "also",
+        ("seeds", "temperature", "size"),
+        ("session", "cleanup"),
     )
     verbose_name_plural = (
         "arms: the one with the lowest position is what the others are compared with"
