@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, default_storage, storages
 from django.db import models
@@ -119,23 +120,41 @@ class StoredImage(models.Model):
         return storages["cold"] if self.cold else default_storage
 
     def data(self) -> Data:
-        """Its bytes in storage; FileNotFoundError where they are gone."""
+        """Its bytes in storage, exactly as the row says; FileNotFoundError where they are gone."""
         try:
-            with self.storage.open(self.name) as file:
-                return file.read()  # type: ignore[no-any-return]
+            return self._bytes(self.storage, self.name)
         except FileNotFoundError:
             # Packed or moved since this row was read?
-            before = self.name, self.cold
-            self.refresh_from_db(fields=["packed_sha256", "packed_bytes", "cold"])
-            if (self.name, self.cold) == before:
+            now = StoredImage.objects.filter(pk=self.pk).first()
+            if now is None or (now.name, now.cold) == (self.name, self.cold):
                 raise
-            with self.storage.open(self.name) as file:
-                return file.read()  # type: ignore[no-any-return]
+            self.packed_sha256, self.packed_bytes = now.packed_sha256, now.packed_bytes
+            self.cold = now.cold
+            return self._bytes(self.storage, self.name)
 
     def read(self) -> Picture:
-        """The picture as it arrived, or the same pixels where it is packed."""
-        data = self.data()
-        return Picture(data, self.kept_mime, self.width, self.height)
+        """The picture as it arrived, or the same pixels where it is packed.
+
+        Touches no database, so threads may: of a picture that was packed or moved since its row
+        was read, the lossless copy has the very same pixels.
+        """
+        places = [(self.storage, self.name, self.kept_mime)]
+        places.append((default_storage, self.copy_name, "image/webp"))
+        if "cold" in settings.STORAGES:
+            cold = storages["cold"]
+            places += [(cold, self.copy_name, "image/webp"), (cold, self.original_name, self.mime)]
+        for place, (storage, name, mime) in enumerate(places, start=1):
+            try:
+                return Picture(self._bytes(storage, name), mime, self.width, self.height)
+            except FileNotFoundError:
+                if place == len(places):
+                    raise
+        raise FileNotFoundError(self.name)
+
+    @staticmethod
+    def _bytes(storage: Storage, name: str) -> Data:
+        with storage.open(name) as file:
+            return file.read()  # type: ignore[no-any-return]
 
     def read_thumbnail(self) -> Image.Image:
         """The small copy, which was made here."""
