@@ -186,7 +186,7 @@ def test_what_else_an_edit_changed_is_measured_outside_its_place():
         for image in (drawn, worn(drawn, 4, seed=1), worn(drawn, 12, seed=1))
     ]
     # The network sees a little around each place, so that an edit shines a little beyond its own.
-    assert changes[0] < 0.12 < changes[1] < changes[2], changes
+    assert changes[0] < 0.06 < changes[1] < changes[2], changes
     mirrored = Picture.from_image(operators.apply("flip_horizontal", SOURCE.image))
     assert changed_elsewhere(SOURCE, mirrored, FLIP, scorer) is None
     assert changed_elsewhere(SOURCE, mirrored, LOCAL, Scorer(["ssim"])) is None

@@ -163,13 +163,14 @@ def test_a_shipped_suite_is_what_its_draft_gives_today(one):
 def test_every_shipped_suite_may_be_frozen(suite):
     draft = next(one for one in SHIPPED if one.slug == suite.slug)
     assert suite_builder.refusals(suite, draft.narrow) == []
-    assert draft.narrow == (suite.slug in ("replication", "hires"))
+    assert draft.narrow == (suite.slug in ("replication", "hires", "shapes"))
     assert all(picture.licence and picture.attribution for picture in suite.pictures)
 
 
 def test_the_suites_are_as_large_as_the_site_says():
     found = {suite.slug: suite for suite in catalog.suites()}
-    assert set(found) == {"smoke", "lite", "standard", "portraits", "replication", "hires"}
+    board = {"smoke", "lite", "standard", "portraits"}
+    assert set(found) == board | {"replication", "hires", "shapes"}
     smoke, lite, standard = (found[slug] for slug in ("smoke", "lite", "standard"))
     assert (len(smoke.cases), smoke.trips, smoke.size) == (14, 8, 256)
     assert len(smoke.pictures) >= 10

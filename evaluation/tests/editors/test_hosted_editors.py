@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from evaluation.content.suites import EditPair
 from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
 from evaluation.round_trips import Edit, Position, round_trips
@@ -260,6 +261,9 @@ def test_a_picture_below_the_models_least_size_is_sent_enlarged(
     assert "sent_at" not in load(min_input_side=48).edit(picture, PROMPT).notes
 
 
+HAT = EditPair("hat", "worn", "Add a hat.", "Remove the hat.", "local")
+
+
 def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
     fake: FakeProvider, load: Load, picture: Picture
 ) -> None:
@@ -274,8 +278,7 @@ def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
         halves = round_trips(
             edit,
             sent,
-            forward="Add a hat.",
-            backward="Remove the hat.",
+            HAT,
             trips=2,
             seed=chain_seeds("secret", "case", 0),
         )

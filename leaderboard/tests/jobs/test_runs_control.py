@@ -64,7 +64,13 @@ def test_two_writers_share_one_budget(server: EditingServer) -> None:
     writers = [writer.RunWriter(run, uuid4()) for _ in range(2)]
     for one in writers:
         works = [
-            writer.ChainInPlay(chain, chain.case.picture.stored, 1, "forward", 0)
+            writer.ChainInPlay(
+                chain,
+                chain.case.pair.as_core(),
+                chain.case.picture.stored,
+                1,
+                lambda number, step: 0,
+            )
             for chain in Chain.objects.claim(run, one.token, 2)
         ]
         one.write([writer.CallRequested(work) for work in works])
