@@ -67,7 +67,7 @@ def test_a_local_address_needs_the_switch(
     server: HostileServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(server.url()) == 1
-    assert "https only" in capsys.readouterr().out
+    assert "the address must begin with https://" in capsys.readouterr().out
     assert server.connections == 0
 
 

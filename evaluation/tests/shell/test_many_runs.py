@@ -186,7 +186,7 @@ def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys
 
 def test_every_editor_tells_its_options(capsys):
     assert main(["editors", "--json"]) == 0
-    for entry in told(capsys):
+    for entry in told(capsys)["editors"]:
         assert main(["editors", entry["name"], "--json"]) == 0
         assert isinstance(told(capsys)["options"], list)
 

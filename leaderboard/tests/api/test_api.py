@@ -140,6 +140,7 @@ def test_answers_take_the_same_queries_for_any_number_of_rows(client, django_ass
             queries[len(rows)] = len(asked)
         assert len(queries) == 2, f"{path} lists too little to tell"
         assert len(set(queries.values())) == 1, (path, queries)
+    get(client, "/leaderboard")  # what may be chosen of a suite is read once per process
     for models in (2, 1):
         with django_assert_num_queries(3):
             assert len(get(client, "/leaderboard").json()["rows"]) == models

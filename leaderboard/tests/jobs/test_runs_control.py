@@ -66,7 +66,7 @@ def test_two_writers_share_one_budget(server: EditingServer) -> None:
         works = [
             writer.ChainInPlay(
                 chain,
-                chain.case.pair.as_core(),
+                run.suite.core.pair_by_slug[chain.case.pair_slug],
                 chain.case.picture.stored,
                 1,
                 lambda number, step: 0,
