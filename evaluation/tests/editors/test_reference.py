@@ -32,7 +32,7 @@ def picture():
     return Picture.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))
 
 
-RULED = [pair for pair in catalog.edit_pairs() if pair.rule and not pair.shape]
+RULED = [pair for pair in catalog.edit_pairs() if pair.rule]
 
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
