@@ -19,13 +19,10 @@ from evaluation.metrics.lpips import Lpips
 
 # In cells: about a face, and how far apart.
 WINDOW, STRIDE = 8, 2
-# A blank card loses little on a flat wall, which then says nothing: there the loss is
-# compared with this share of the card's median.
-FLOOR = 0.5
 # Grain of three levels is 38.6 dB: nobody sees it. Yet in smooth places the network compares
 # directions of features that are next to nothing, and finds it as bad as half a blank card.
 GRAIN, TILE = 3.0, 512
-# A card that loses no more than the grain in half of all windows would have no scale.
+# Where a card loses no more than grain in half of all windows, there would be no scale.
 LEAST = 0.05
 # A window of which more lies in the edit's footprint does not count.
 INSIDE = 0.25
@@ -60,9 +57,11 @@ class Scale:
         self, loss: NDArray[np.float64], card: NDArray[np.float64], grain: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """The share that is lost beyond the grain of what a blank card loses in the same places."""
+        # A blank card loses little on a flat wall, which then says nothing: there the loss is
+        # compared with what the card loses in half of all windows.
         median = float(np.median(_windows(self.card) - _windows(self.grain)))
         share: NDArray[np.float64] = np.maximum(loss - grain, 0) / np.maximum(
-            card - grain, max(FLOOR * median, LEAST)
+            card - grain, max(median, LEAST)
         )
         return share
 
