@@ -12,14 +12,15 @@ import pytest
 import evaluation
 from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import Picture, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics.clip import Clip
 from evaluation.metrics.lpips import Strip
 from evaluation.metrics.networks import memory
-from evaluation.metrics.networks.base import NetworkMetric, as_tensor
+from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
+from evaluation.metrics.place import worst_place
 from evaluation.testing.reference_pictures import small, worn
 from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
@@ -59,8 +60,8 @@ class Hungry(NetworkMetric):
         self._take(images)
         return Tensor(self.device)
 
-    def compare(self, source, images):
-        assert source.device == self.device
+    def compare(self, sources, images):
+        assert {source.device for source in sources} == {self.device}
         self._take(images)
         return [float(image.width) for image in images]
 
@@ -114,6 +115,61 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
     assert len(metric.tried) == 1
 
 
+def test_a_network_that_leaves_the_gpu_is_loaded_anew_in_full_precision(monkeypatch):
+    metric = Hungry("cuda", {"cuda": 0, "cpu": 9})
+    assert metric.precision == "float16"
+    metric.network = "rounded to half"
+    metric.distances(metric.prepare(IMAGES[0]), IMAGES)
+    assert "network" not in vars(metric)
+    assert metric.precision == "float32"
+
+
+def test_a_gpu_can_be_told_to_work_in_full_precision(monkeypatch):
+    monkeypatch.setenv("CONVERGEBENCH_PRECISION", "float32")
+    assert Hungry("cuda", {}).precision == "float32"
+    monkeypatch.setenv("CONVERGEBENCH_PRECISION", "double")
+    with pytest.raises(MetricError, match="CONVERGEBENCH_PRECISION is 'double': it should be"):
+        _ = Hungry("cuda", {}).precision
+
+
+# Half precision: the path of a GPU, on the CPU, and on a GPU where there is one
+
+
+def kept(name, **made):
+    """What a metric says is kept of a worn portrait, and of its worst place by LPIPS."""
+    metric = load_metric(name)
+    if missing := metric.missing():
+        pytest.skip("; ".join(missing))
+    vars(metric).update(made)
+    image = small(96, 80)
+    returned = [image, *(worn(image, strength) for strength in (2, 20, 90)), blank_card(image)]
+    source = metric.prepare(image)
+    *distances, card = metric.distances(source, returned)
+    found = [1 - distance / card for distance in distances]
+    if name == "lpips":
+        *losses, blank = metric.losses([source] * len(returned), returned)
+        found += [worst_place(loss.cells, blank.cells).kept for loss in losses]
+    return found
+
+
+@pytest.mark.parametrize("name", ["lpips", "imagenet"])
+def test_half_precision_keeps_to_its_tolerance(name):
+    full, half = kept(name), kept(name, precision="float16")
+    assert half != full
+    assert half == pytest.approx(full, abs=HALF_TOLERANCE)
+    assert half[0] == 1  # equal pictures stay equal
+
+
+@pytest.mark.parametrize("name", ["lpips", "imagenet"])
+def test_a_gpu_says_what_a_cpu_says_within_the_tolerance(name):
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+    full, gpu = kept(name, device="cpu"), kept(name, device="cuda")
+    assert gpu == pytest.approx(full, abs=HALF_TOLERANCE)
+    exact = kept(name, device="cuda", precision="float32")
+    assert exact == pytest.approx(full, abs=1e-4)
+
+
 # CLIP, by a tiny network of random weights
 
 
@@ -164,6 +220,16 @@ def test_clip_runs_from_the_file_it_is_given(tiny_weights, monkeypatch):
     assert len(metric.weights_sha256) == 64
     alone = [metric.distances(metric.prepare(image), [other])[0] for other in others]
     assert distances == pytest.approx(alone, abs=1e-6)
+
+
+def test_clip_in_half_precision_says_nearly_the_same(tiny_weights, monkeypatch):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
+    image = small()
+    others = [image, worn(image, 5), worn(image, 60)]
+    full, half = TinyClip(), TinyClip()
+    half.precision = "float16"
+    wanted = full.distances(full.prepare(image), others)
+    assert half.distances(half.prepare(image), others) == pytest.approx(wanted, abs=HALF_TOLERANCE)
 
 
 def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypatch):
@@ -262,11 +328,11 @@ def test_our_network_gives_what_the_package_of_its_authors_gives():
 def test_by_strips_lpips_is_the_same_everywhere(size, monkeypatch):
     metric = lpips_or_skip()
     image, noisy = pair_of_pictures(size)
-    (whole,) = metric.losses(metric.prepare(image), [noisy])
+    (whole,) = metric.losses([metric.prepare(image)], [noisy])
     monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
     monkeypatch.setattr(Strip.of.__func__, "__defaults__", (size[0] * 128,))
     assert len(list(Strip.of(size))) >= 3
-    same, strips = metric.losses(metric.prepare(image), [image, noisy])
+    same, strips = metric.losses([metric.prepare(image)] * 2, [image, noisy])
     assert same.distance == 0
     assert strips.distance == pytest.approx(whole.distance, rel=1e-5)
     assert np.abs(strips.cells - whole.cells).max() < 1e-4
