@@ -32,7 +32,14 @@ from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.picture import WholePicture, least_kept
-from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
+from evaluation.metrics.place import (
+    Scale,
+    WorstPlace,
+    grainy,
+    kept_inside,
+    lost_share,
+    worst_place,
+)
 from evaluation.packages import package_versions
 from evaluation.witnesses.panel import Panel
 
@@ -313,21 +320,22 @@ class _Chain:
     ) -> Scores:
         """All that was found, with the metrics that are made of others."""
         places = undo = cells = because = None
-        card: Any = self.features.get("place")  # None where there was no picture to measure
+        # Nothing where there was no picture to measure.
+        blank, scale = self.features.get("place", (None, None))
         where = [self.subject.footprint] * len(self.losses) if footprints is None else footprints
         measured = list(zip(self.losses, where, strict=True)) if self.losses else []
-        if card and card.distance < FLAT:
+        if blank is not None and blank < FLAT:
             self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
         elif "place" in self.metrics:
-            places = [worst_place(loss.cells, card.cells, mask) for loss, mask in measured]
+            places = [worst_place(loss.cells, scale, mask) for loss, mask in measured]
             self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
             if any(mask is not None and mask.any() for mask in where):
                 undo = [
-                    None if mask is None else kept_inside(loss.cells, card.cells, mask)
+                    None if mask is None else kept_inside(loss.cells, scale, mask)
                     for loss, mask in measured
                 ]
             if maps:
-                cells = [lost_share(loss.cells, card.cells) for loss in self.losses]
+                cells = [lost_share(loss.cells, scale) for loss in self.losses]
             if "picture" in self.metrics:
                 least = least_kept(self._retentions())
                 self.distances["picture"] = [max(0.0, 1 - trip.kept) for trip in least]
@@ -343,9 +351,9 @@ class _Chain:
 
     def _retentions(self) -> dict[str, list[float]]:
         """What each part of `picture` says is kept, trip by trip."""
-        card: Any = self.features.get("place")  # None where there was no picture to measure
+        blank, _ = self.features.get("place", (None, None))
         return {
-            name: [1 - d / (self.metrics[name].blank or card.distance) for d in distances]
+            name: [1 - d / (self.metrics[name].blank or blank) for d in distances]
             for name, distances in self.distances.items()
             if name in WholePicture.parts
         }
@@ -393,33 +401,27 @@ def _prepare(name: str, metric: Metric, chains: Sequence[_Chain], pool: ThreadPo
 
 
 def _losses(lpips: Lpips, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
-    """LPIPS of the pictures; with the first ones of a source, that of its blank card, for `place`."""
+    """LPIPS of the pictures; with the first ones of a source, the scale of `place` on it."""
 
     def measure(batch: _Batch) -> list[Loss]:
         sources = [chain.features["lpips"] for chain, _ in batch]
         return lpips.losses(sources, [image for _, image in batch])
 
+    # Of a source once, which two chains may share.
     lacking = {
-        id(chain.features)  # of a source, which two chains may share
+        id(chain.features): chain
         for chain, _ in batch
         if "place" in chain.metrics and "place" not in chain.features
-    }
-    pictures: list[tuple[_Chain, Image.Image | None]] = []
-    for chain, image in batch:
-        if id(chain.features) in lacking:
-            lacking.remove(id(chain.features))
-            pictures.append((chain, None))
-        pictures.append((chain, image))
-    drawn = [(chain, image or blank_card(chain.source)) for chain, image in pictures]
+    }.values()
+    scales = [(c, drawn) for c in lacking for drawn in (blank_card(c.source), grainy(c.source))]
+    pictures = [*scales, *batch]
     # Large ones by strips, each of all pictures at once: it goes through the network once for all.
-    losses = measure(drawn) if batch[0][0].is_large else measured(lpips, measure, drawn, pool)
-    found = []
-    for (chain, shown), loss in zip(pictures, losses, strict=True):
-        if shown is None:
-            chain.features["place"] = loss
-        else:
-            found.append(loss)
-    return found
+    large = batch[0][0].is_large
+    found = iter(measure(pictures) if large else measured(lpips, measure, pictures, pool))
+    for chain in lacking:
+        card, grain = next(found), next(found)
+        chain.features["place"] = card.distance, Scale(card.cells, grain.cells)
+    return list(found)
 
 
 def _distances(name: str, metric: DirectMetric, batch: _Batch) -> list[float]:
