@@ -20,7 +20,6 @@ from evaluation.metrics.lpips import Strip
 from evaluation.metrics.networks import memory
 from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
-from evaluation.metrics.place import worst_place
 from evaluation.testing.reference_pictures import small, worn
 from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
@@ -135,39 +134,38 @@ def test_a_gpu_can_be_told_to_work_in_full_precision(monkeypatch):
 # Half precision: the path of a GPU, on the CPU, and on a GPU where there is one
 
 
-def kept(name, **made):
-    """What a metric says is kept of a worn portrait, and of its worst place by LPIPS."""
-    metric = load_metric(name)
-    if missing := metric.missing():
-        pytest.skip("; ".join(missing))
-    vars(metric).update(made)
+def kept(**made):
+    """What each metric says is kept of a worn portrait, by networks that are made so."""
+    scorer = Scorer(["lpips", "place", "imagenet"])
+    if scorer.not_run:
+        pytest.skip("; ".join(scorer.not_run.values()))
+    for metric in scorer.metrics.values():
+        vars(metric).update(made)
     image = small(96, 80)
     returned = [image, *(worn(image, strength) for strength in (2, 20, 90)), blank_card(image)]
-    source = metric.prepare(image)
-    *distances, card = metric.distances(source, returned)
-    found = [1 - distance / card for distance in distances]
-    if name == "lpips":
-        *losses, blank = metric.losses([source] * len(returned), returned)
-        found += [worst_place(loss.cells, blank.cells).kept for loss in losses]
-    return found
+    found = scorer.score(image, returned).distances
+    return {
+        name: [1 - d / (scorer.metrics[name].blank or card) for d in distances]
+        for name, (*distances, card) in found.items()
+    }
 
 
-@pytest.mark.parametrize("name", ["lpips", "imagenet"])
-def test_half_precision_keeps_to_its_tolerance(name):
-    full, half = kept(name), kept(name, precision="float16")
-    assert half != full
-    assert half == pytest.approx(full, abs=HALF_TOLERANCE)
-    assert half[0] == 1  # equal pictures stay equal
+def test_half_precision_keeps_to_its_tolerance():
+    full, half = kept(), kept(precision="float16")
+    for name, wanted in full.items():
+        assert half[name] != wanted
+        assert half[name] == pytest.approx(wanted, abs=HALF_TOLERANCE), name
+        assert half[name][0] == 1  # equal pictures stay equal
 
 
-@pytest.mark.parametrize("name", ["lpips", "imagenet"])
-def test_a_gpu_says_what_a_cpu_says_within_the_tolerance(name):
+def test_a_gpu_says_what_a_cpu_says_within_the_tolerance():
     if not torch.cuda.is_available():
         pytest.skip("this machine has no CUDA device")
-    full, gpu = kept(name, device="cpu"), kept(name, device="cuda")
-    assert gpu == pytest.approx(full, abs=HALF_TOLERANCE)
-    exact = kept(name, device="cuda", precision="float32")
-    assert exact == pytest.approx(full, abs=1e-4)
+    full, gpu = kept(device="cpu"), kept(device="cuda")
+    exact = kept(device="cuda", precision="float32")
+    for name, wanted in full.items():
+        assert gpu[name] == pytest.approx(wanted, abs=HALF_TOLERANCE), name
+        assert exact[name] == pytest.approx(wanted, abs=1e-4), name
 
 
 # CLIP, by a tiny network of random weights
