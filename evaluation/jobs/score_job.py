@@ -210,9 +210,11 @@ class ScoreJob:
             for stored, shown in zip(part.stored[index], own, strict=True):
                 if stored:
                     stored_safely(partial(stored.write_what_pages_cannot, shown))
+        row, first = chain.row, part.trips[0].number
+        row.quality = _with_quality(row.quality, found.quality, first - 1)
         rows = self._rows(part.trips, found)
         try:
-            retry_database(partial(self._write, chain.row, part.trips, rows))
+            retry_database(partial(self._write, row, part.trips, rows))
         except Superseded:
             chain.give_up()
 
@@ -236,7 +238,7 @@ class ScoreJob:
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
         together = [part.returns for part in parts]
-        return self.scorer.only(lacking).score_together(together, maps=True)
+        return self.scorer.only(lacking).score_together(together, maps=True, quality=True)
 
     def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
@@ -251,7 +253,8 @@ class ScoreJob:
             pk=chain.pk, score_token=self.token, trips_scored=trips[0].number - 1
         )
         until = after(settings.LEASE_SECONDS)
-        if not mine.update(trips_scored=trips[-1].number, score_lease_until=until):
+        scored = {"trips_scored": trips[-1].number, "quality": chain.quality}
+        if not mine.update(score_lease_until=until, **scored):
             raise Superseded
         now = timezone.now()
         for trip in trips:
@@ -301,8 +304,9 @@ class ScoreJob:
     @cached_property
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
-        self.run.refresh_from_db(fields=["metrics"])
-        scorer = Scorer(self.run.scored_metrics or settings.METRICS or None)
+        self.run.refresh_from_db(fields=["metrics", "provenance"])
+        pinned = _pinned_quality(self.run)
+        scorer = Scorer([*self.run.scored_metrics, *pinned] or settings.METRICS or None)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)
@@ -334,6 +338,11 @@ class ScoreJob:
                 why = scorer.panel.not_run.get(name, "it is another version")
                 raise MetricsChanged(f"This run is judged by {name}, which cannot look now: {why}")
         scorer.panel.keep(witnesses)
+        for name, told in _pinned_quality(run).items():
+            if made["quality"].get(name) != told:
+                why = scorer.quality.not_run.get(name, "it is another version")
+                raise MetricsChanged(f"This run is judged by {name}, which cannot run now: {why}")
+        scorer.quality.keep(_pinned_quality(run))
         return scorer
 
     @cached_property
@@ -401,6 +410,23 @@ def _note_device(run: Run, made: Mapping[str, Any]) -> None:
     here = {f"{told['device']} {told['precision']}" for told in made["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
+
+
+def _pinned_quality(run: Run) -> dict[str, Any]:
+    """The no-reference metrics that the run was begun with."""
+    told = run.provenance.get("scoring", {}).get("quality", {}) if run.metrics else {}
+    return {name: values for name, values in told.items() if "missing" not in values}
+
+
+def _with_quality(
+    before: Mapping[str, list[float | None]], found: Mapping[str, list[float | None]], scored: int
+) -> dict[str, list[float | None]]:
+    """A chain's values with those of the trips after the `scored` ones; others stay as they are."""
+    joined = {
+        name: [*(before.get(name) or [values[0], *[None] * scored])[: scored + 1], *values[1:]]
+        for name, values in found.items()
+    }
+    return {**before, **joined}
 
 
 def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:

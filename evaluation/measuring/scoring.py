@@ -41,6 +41,8 @@ from evaluation.metrics.place import (
     worst_place,
 )
 from evaluation.packages import package_versions
+from evaluation.quality import QUALITY
+from evaluation.quality.panel import QualityPanel
 from evaluation.witnesses.panel import Panel
 
 # Sources whose features are kept: at most so many pixels of them, which is 150 MB.
@@ -95,6 +97,8 @@ class Scores:
     undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
+    #: What each no-reference metric says of the source, then of each restored picture, on request.
+    quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class Scorer:
     """
 
     def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
-        self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
+        asked = [*METRICS, *QUALITY] if metrics is None else list(dict.fromkeys(metrics))
+        self.names = [name for name in asked if name not in QUALITY]
         self.not_run: dict[str, str] = {}
         #: Those asked for, and those they are made of.
         self.metrics: dict[str, Metric] = {}
@@ -131,6 +136,8 @@ class Scorer:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
         self.panel = Panel(metrics=self.metrics)
+        #: Asked of every return, and of the source, where a chain is scored.
+        self.quality = QualityPanel(name for name in asked if name in QUALITY)
         #: By size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._kept = sources
@@ -142,6 +149,7 @@ class Scorer:
         subject: Subject | None = None,
         *,
         maps: bool = False,
+        quality: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """What each metric says of each restored picture, in order.
@@ -150,9 +158,11 @@ class Scorer:
         pictures at a time, so a long chain need not be in memory.
         """
         chain = Returns(source, restored, subject, footprints)
-        return self.score_together([chain], maps=maps)[0]
+        return self.score_together([chain], maps=maps, quality=quality)[0]
 
-    def score_together(self, chains: Sequence[Returns], *, maps: bool = False) -> list[Scores]:
+    def score_together(
+        self, chains: Sequence[Returns], *, maps: bool = False, quality: bool = False
+    ) -> list[Scores]:
         """The same of several chains, whose sources all have one size.
 
         Their pictures share batches: a few of each keep all threads, or a GPU, as busy as many
@@ -167,8 +177,9 @@ class Scorer:
         if is_large(size):
             return_freed_memory()
         metrics = {n: m for n, m in self.metrics.items() if m.unfit(size) is None}
+        panel = self.quality if quality else QualityPanel(())
         found = [
-            _Chain(source, subject, metrics, self._prepared(source, subject.face))
+            _Chain(source, subject, metrics, self._prepared(source, subject.face), panel)
             for source, subject in zip(
                 sources, (chain.subject or Subject() for chain in chains), strict=True
             )
@@ -245,6 +256,7 @@ class Scorer:
             },
             "not_run": dict(self.not_run),
             "witnesses": self.panel.provenance(),
+            "quality": self.quality.provenance(),
             "packages": package_versions(PACKAGES),
         }
 
@@ -294,8 +306,11 @@ class _Chain:
         subject: Subject,
         metrics: Mapping[str, Metric],
         features: dict[str, Features],
+        panel: QualityPanel,
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
+        self.panel = panel
+        self.quality: list[dict[str, float | None]] = []
         self.is_large = is_large(source.size)
         # The source's, by metric; what is lacking is added, and serves the next chain too.
         self.features = features
@@ -347,7 +362,15 @@ class _Chain:
             places,
             undo,
             cells,
+            self._qualities(),
         )
+
+    def _qualities(self) -> dict[str, list[float | None]]:
+        """By no-reference metric: of the source, then of each picture."""
+        if self.panel.metrics and "quality" not in self.features:
+            self.features["quality"] = self.panel.values(self.source)
+        found = [self.features.get("quality", {}), *self.quality]
+        return {name: [values[name] for values in found] for name in self.panel.metrics}
 
     def _retentions(self) -> dict[str, list[float]]:
         """What each part of `picture` says is kept, trip by trip."""
@@ -365,6 +388,10 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
     """Have each chain take in the pictures of this batch that are its own."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
+    if batch[0][0].panel.metrics:
+        asked = [(chain, pool.submit(chain.panel.values, image)) for chain, image in batch]
+        for chain, values in asked:
+            chain.quality.append(values.result())
     for name, metric in metrics.items():
         _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)
         own = [(chain, image) for chain, image in batch if name in chain.direct]
