@@ -51,7 +51,7 @@ fuzz: $(VENV)/.dev
 # After a change of constraints.txt; `make test` says when it is due.
 hashes: $(VENV)/.dev
 	$(INSTALL) uv
-	@for list in "hashes-site.txt --extra site --extra references" "hashes.txt --extra site --extra worker --extra providers"; do \
+	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker --extra providers"; do \
 	  set -- $$list; file=$$1; shift; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --constraint constraints.txt "$$@" $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new || exit 1; \

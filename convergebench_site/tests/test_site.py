@@ -218,7 +218,7 @@ def test_hashes_are_of_the_versions_that_are_installed():
     assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = project["dependencies"] + project["optional-dependencies"]["site"]
-    needed += project["optional-dependencies"]["references"]
+    needed += project["optional-dependencies"]["content"]
     named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in needed}
     assert {name.replace("_", "-") for name in named} <= entries("hashes-site.txt").keys()
     # What comes behind the first page replaces nothing of it.

@@ -1,0 +1,141 @@
+"""What each page may cost on a first view, on a board of any size."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.cache import cache
+from django.db import connection
+from django.urls import reverse
+
+from leaderboard.models import Case, EditingModel, Run
+from leaderboard.models.runs import RunState
+
+#: Queries a page may make when nothing is kept, and kilobytes of it as they are sent.
+BUDGETS = {
+    "board": (8, 120),
+    "every model": (8, 120),
+    "model": (13, 100),
+    "strip": (8, 100),
+    "case": (8, 100),
+    "run": (10, 100),
+    "running": (12, 60),
+    "progress": (10, 2),
+    "categories": (8, 120),
+    "compare": (10, 120),
+    "suite": (8, 120),
+    "suites": (4, 60),
+    "price": (6, 60),
+    "gallery": (8, 60),
+    "gallery of a category": (8, 60),
+    "what is new": (4, 60),
+    "another day": (4, 60),
+    "tour": (8, 20),
+    "vote": (2, 20),
+    "agreement": (4, 20),
+    "embedded board": (6, 20),
+    "embedded chart": (6, 60),
+    "card of a model": (4, 60),
+    "card of a case": (6, 200),
+    "API: board": (9, 120),
+    "API: models": (4, 120),
+    "API: runs": (4, 120),
+    "API: run": (5, 20),
+    "API: standings": (5, 200),
+    "API: chains": (6, 200),
+    "API: trips": (8, 60),
+    "API: cases": (5, 120),
+}
+
+
+def addresses() -> dict[str, str]:
+    """A page of each kind, of the first run that there is; the last one is played from now on."""
+    run, *_, playing = Run.objects.order_by("pk")
+    Run.objects.filter(pk=playing.pk).update(state=RunState.PLAYING, current=False)
+    # Runs of submitted models are followed by their owners alone; a yardstick's by everybody.
+    EditingModel.objects.filter(pk=playing.editing_model_id).update(is_reference=True)
+    case = Case.objects.filter(suite=run.suite).order_by("pk").first()
+    assert case
+    slugs = ",".join(EditingModel.objects.order_by("pk").values_list("slug", flat=True)[:3])
+    return {
+        "board": reverse("board"),
+        "every model": reverse("board") + "?every=1",
+        "model": run.editing_model.get_absolute_url(),
+        "strip": reverse("run_case", args=[run.pk, case.pk]),
+        "case": case.get_absolute_url(),
+        "run": run.get_absolute_url(),
+        "running": playing.get_absolute_url(),
+        "progress": reverse("run_progress", args=[playing.pk]),
+        "categories": reverse("categories"),
+        "compare": reverse("compare") + f"?models={slugs}",
+        "suite": run.suite.get_absolute_url(),
+        "suites": reverse("suites"),
+        "price": reverse("value") + "?by=usable",
+        "gallery": reverse("gallery"),
+        "gallery of a category": reverse("gallery") + "?category=objects&order=best",
+        "what is new": reverse("news"),
+        "another day": reverse("board_then"),
+        "tour": reverse("tour"),
+        "vote": reverse("vote"),
+        "agreement": reverse("agreement"),
+        "embedded board": reverse("embed_board"),
+        "embedded chart": reverse("embed_chart") + "?chart=value",
+        "card of a model": reverse("model_card", args=[run.editing_model.slug]),
+        "card of a case": reverse("case_card", args=[case.pk]),
+        "API: board": "/api/v1/leaderboard",
+        "API: models": "/api/v1/models",
+        "API: runs": "/api/v1/runs",
+        "API: run": f"/api/v1/runs/{run.pk}",
+        "API: standings": f"/api/v1/runs/{run.pk}/standings",
+        "API: chains": f"/api/v1/runs/{run.pk}/chains",
+        "API: trips": f"/api/v1/runs/{run.pk}/cases/{case.pk}/trips",
+        "API: cases": f"/api/v1/cases?suite={run.suite.key}",
+    }
+
+
+@dataclass
+class Cost:
+    """Of a first view: queries with the seconds that each took, bytes as they are sent."""
+
+    queries: list[tuple[float, str, Any]] = field(default_factory=list)
+    size: int = 0
+    processor: float = 0.0
+
+    @property
+    def database(self) -> float:
+        """Seconds that the database took."""
+        return sum(seconds for seconds, _, _ in self.queries)
+
+
+def cost(client: Any, address: str) -> Cost:
+    """What a first view costs when nothing is kept."""
+    cache.clear()
+    found = Cost()
+
+    def timed(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            found.queries.append((time.perf_counter() - start, sql, params))
+
+    with connection.execute_wrapper(timed):
+        start = time.process_time()
+        answer = client.get(address)
+        found.processor = time.process_time() - start
+    if answer.status_code != 200:
+        raise RuntimeError(f"{address} answered {answer.status_code}")
+    found.size = len(gzip.compress(answer.content))
+    return found
+
+
+def over_budget(costs: dict[str, Cost]) -> dict[str, tuple[int, int]]:
+    """Queries and bytes of the pages that take more than they may."""
+    return {
+        name: (len(one.queries), one.size)
+        for name, one in costs.items()
+        if len(one.queries) > BUDGETS[name][0] or one.size > BUDGETS[name][1] * 1000
+    }
