@@ -162,7 +162,10 @@ def without_indexes(cursor: CursorWrapper, *of: type[models.Model]) -> Iterator[
         yield
         return
     cursor.execute("SET session_replication_role = replica")  # nor are foreign keys looked at
-    mark = "UPDATE pg_index SET indisready = false WHERE indrelid = %s::regclass"
+    # Not valid either: a plan that goes by them would not find the new rows.
+    mark = (
+        "UPDATE pg_index SET indisready = false, indisvalid = false WHERE indrelid = %s::regclass"
+    )
     for table in tables:
         cursor.execute(mark, [table])
     yield
