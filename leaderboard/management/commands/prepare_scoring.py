@@ -71,6 +71,7 @@ class Command(BaseCommand):
                 process = subprocess.Popen(  # noqa: S603 -- the target is `up`'s own
                     command,
                     cwd=settings.BASE_DIR,
+                    env=os.environ | {"PYTHONUNBUFFERED": "1"},  # each line as pip writes it
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
