@@ -24,6 +24,8 @@ WEIGHTS = {
     "lpips-alex": "LPIPS (61 MB)",
     "face-parsing": "face parsing (20 MB)",
     "text-reader": "reading (27 MB)",
+    "brisque": "BRISQUE (0.2 MB)",
+    "niqe": "NIQE (2 MB)",
 }
 #: What pip says of each package; all else that it says is worth a line.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
