@@ -142,7 +142,7 @@ def refresh_ranks(suite: Suite) -> None:
 def _touch(suite: Suite, now: datetime) -> None:
     """Say that something of the suite was counted anew, by one row: pages and reports ask for it."""
     newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
-    Standing.objects.filter(pk=newest.first()).update(computed_at=now)
+    Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
 
 def _chains(run: Run) -> list[Chain]:
