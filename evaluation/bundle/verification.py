@@ -7,7 +7,7 @@ networks may differ in the last digits between machines; everything else may not
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from evaluation.bundle import format as bundles
@@ -73,7 +73,9 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 
 
 class Verification:
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
+        """`finished` names chains whose pictures and scores were checked before."""
+        self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
@@ -101,7 +103,9 @@ class Verification:
     def checks(self) -> Iterator[Check]:
         yield from self._head()
         yield from self._sources()
+        self.in_chains = True
         yield from self._chains()
+        self.in_chains = False
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
@@ -148,6 +152,8 @@ class Verification:
                 why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
                 why = "a trip came back and was not measured"
+            elif any(trip.step is None and _told(trip) for trip in chain.trips):
+                why = "a trip that was not measured has measures"
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
@@ -199,6 +205,8 @@ class Verification:
         cases = {case.slug: case for case in self.suite.cases}
         sources = {row.slug: row for row in self.document.sources}
         for raw, chain in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
+            if chain.name in self.finished:
+                continue
             yield digest_check(f"chain {chain.name}", raw)
             for own, trip in zip(raw["trips"], chain.trips, strict=True):
                 yield digest_check(f"{chain.name}, trip {trip.number}", own)
@@ -210,6 +218,7 @@ class Verification:
             yield from self._seeds(chain)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
+            self.finished.append(chain.name)
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
@@ -461,6 +470,13 @@ class Verification:
     def _tolerance(self, metric: str) -> tuple[float, float]:
         network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
         return NETWORK if network else CLASSICAL
+
+
+def _told(trip: TripLine) -> bool:
+    """Whether anything is said of what a trip did."""
+    measures = (trip.change_measure, trip.evidence, trip.steps, trip.damage, trip.scores)
+    verdicts = (trip.change_seen, trip.from_source, trip.worst_place, trip.undo)
+    return any((*measures, trip.because)) or any(one is not None for one in verdicts)
 
 
 def _as_kept(numbers: dict[str, Any]) -> dict[str, Any]:
