@@ -66,6 +66,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
         stored = found[file.sha256] = StoredImage.objects.get_or_store(picture)
         # Here, so that no web process ever decodes what strangers sent.
         stored.write_copy(picture)
+        stored.write_thumbnail(picture)
     return found
 
 

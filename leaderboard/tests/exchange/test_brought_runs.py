@@ -475,7 +475,8 @@ def test_no_web_process_decodes_what_was_brought(client, suite, packed):
     returned = Trip.objects.filter(chain__run=row.run).values("restored")
     pictures = StoredImage.objects.filter(pk__in=returned)
     assert pictures
-    assert all(default_storage.exists(picture.copy_name) for picture in pictures)
+    names = [name for p in pictures for name in (p.copy_name, p.thumbnail_name)]
+    assert all(map(default_storage.exists, names))
 
 
 def test_an_operator_may_look_at_brought_runs(client, django_user_model, suite, packed):
