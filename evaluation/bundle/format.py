@@ -188,6 +188,13 @@ class TripLine(Line):
     damage: dict[str, Number] = {}
     scores: dict[Slug, Number]
 
+    @property
+    def told(self) -> bool:
+        """Whether anything is said of what the trip did."""
+        measures = (self.change_measure, self.evidence, self.steps, self.damage, self.scores)
+        verdicts = (self.change_seen, self.from_source, self.worst_place, self.undo)
+        return any((*measures, self.because)) or any(one is not None for one in verdicts)
+
 
 class ChainLine(Line):
     case: Slug

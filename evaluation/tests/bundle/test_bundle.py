@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
+from evaluation.bundle.numbers import without_names
 
 SHA = "a" * 64
 PICTURE = f"pictures/{SHA}.png"
@@ -279,3 +280,20 @@ def test_a_bundle_is_written_to_a_stream_as_well():
     stream = io.BytesIO()
     bundles.write(stream, document())
     assert zipfile.ZipFile(stream).namelist() == [bundles.DOCUMENT]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"because": "<b>buy this</b>"},
+        {"worst_place": [0, 0, 1e300, 9, 0.5]},
+        {"worst_place": [0, 0, 9, 0.5]},
+        {"worst_place": [0, 0, 9, 9, 0.4]},
+    ],
+)
+def test_in_half_precision_another_metric_may_be_named_but_no_other_words(change):
+    """Whoever brings a bundle says by which precision it was scored."""
+    told = {"because": "ssim", "worst_place": [1, 2, 3, 4, 0.5]}
+    other = {"because": "psnr", "worst_place": [5, 6, 7, 8, 0.5]}
+    assert without_names(told) == without_names(other)
+    assert without_names(told | change) != without_names(other)
