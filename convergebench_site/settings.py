@@ -330,6 +330,8 @@ PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
+#: The witnesses that look at the trips of new runs, by name; empty: all that can look there.
+WITNESSES = env.list("WITNESSES", default=[])
 #: A vision-language model that is asked about the trips of finished runs; unset: nobody is.
 JUDGE_MODEL = env("JUDGE_MODEL", default="")
 JUDGE_KIND = env("JUDGE_KIND", default="chat")

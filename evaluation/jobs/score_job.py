@@ -307,7 +307,9 @@ class ScoreJob:
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
         self.run.refresh_from_db(fields=["metrics"])
-        scorer = Scorer(self.run.scored_metrics or settings.METRICS or None)
+        chosen = None if self.run.metrics else settings.WITNESSES or None
+        metrics = self.run.scored_metrics or settings.METRICS or None
+        scorer = Scorer(metrics, witnesses=chosen)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)

@@ -103,7 +103,13 @@ class Scorer:
     features of the last few sources are kept, since a source serves many chains.
     """
 
-    def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
+    def __init__(
+        self,
+        metrics: Iterable[str] | None = None,
+        *,
+        witnesses: Iterable[str] | None = None,
+        sources: int = 4,
+    ) -> None:
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
         #: Those asked for, and those they are made of.
@@ -118,7 +124,7 @@ class Scorer:
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
-        self.panel = Panel(metrics=self.metrics)
+        self.panel = Panel(witnesses, self.metrics)
         #: By size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._kept = sources
