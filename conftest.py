@@ -50,6 +50,7 @@ def django_db_setup(
     if connection.vendor == "sqlite":
         connection.settings_dict["TEST"]["NAME"] = str(folder / "test.sqlite3")
     creation, made = connection.creation, folder / "migrated"
+    name = creation._get_test_db_name()
     with FileLock(folder / "database.lock"), django_db_blocker.unblock():
         if not made.exists():
             creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
@@ -57,7 +58,7 @@ def django_db_setup(
             for number in range(processes):
                 creation.clone_test_db(suffix=str(number), verbosity=0)
             made.touch()
-    connection.settings_dict["NAME"] = creation._get_test_db_name()
+    connection.settings_dict["NAME"] = name
     connection.settings_dict |= creation.get_test_db_clone_settings(own)
 
 
