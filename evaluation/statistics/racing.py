@@ -145,7 +145,7 @@ def look(race: Race, number: int, cases: Sequence[Case], usable: Floats, trips: 
     `usable` are the usable trips by case, a column for each run, the raced one's last. Cases
     that somebody lacks are left out.
     """
-    whole = ~np.isnan(usable).any(axis=1)
+    whole = np.asarray(~np.isnan(usable).any(axis=1))
     values = usable[whole]
     design = Design([case for case, here in zip(cases, whole, strict=True) if here])
     alpha = spending(race.rounds)[number - 1]
