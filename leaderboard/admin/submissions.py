@@ -125,11 +125,14 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     @admin.display(description="test")
     def probe_steps(self, row: Submission) -> str:
         steps = [
-            (MARKS.get(step.get("state"), "?"), step.get("label", ""), step.get("detail", ""))
+            (
+                MARKS.get(step.get("state"), "?"),
+                ": ".join(filter(None, (step.get("label"), step.get("detail")))),
+            )
             for step in row.probe.get("steps", [])
         ]
         return (
-            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}: {}</li>", steps))
+            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}</li>", steps))
             if steps
             else "–"
         )
