@@ -45,6 +45,14 @@ class RunForm(forms.ModelForm):
         label="Rounds", required=False, min_value=2, max_value=MOST_ROUNDS, initial=8
     )
 
+    class Meta:
+        labels = {"budget_calls": "Budget (calls)", "budget_usd": "Budget (USD)"}
+        help_texts = dict.fromkeys(
+            ("budget_calls", "budget_usd"),
+            "The run pauses before it would go beyond. A new run is shown with its price first, "
+            "and what is empty here is filled in there.",
+        )
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if goal := cleaned.get("race_goal"):
