@@ -32,6 +32,10 @@ TOO_FAINT = (
 )
 
 
+#: Taken for their size: only there do they show what smaller pictures do not.
+FOR_THEIR_SIZE = ("dragonfly", "nuthatch", "stone-table-at-sunset")
+
+
 SHIPPED = (
     Draft(
         slug="smoke",
@@ -73,6 +77,7 @@ SHIPPED = (
         "of them played twice to see how much chance there is in a result.",
         trips=10,
         size=512,
+        without_pictures=FOR_THEIR_SIZE,
         without_subkinds=("texture",),
         smallest_side=256,
         repeated=13,
@@ -96,6 +101,7 @@ SHIPPED = (
         "rendered and generated, with eight categories of edits, each of the same weight.",
         trips=20,
         size=1024,
+        without_pictures=FOR_THEIR_SIZE,
         without_subkinds=("texture",),
         smallest_side=384,
         without_cases=TOO_FAINT,
@@ -177,23 +183,25 @@ SHIPPED = (
         slug="hires",
         importance=4,
         title="High resolution",
-        description="The largest pictures that ship, at up to four megapixels: whether wear "
-        "depends on size. Four pictures are too few to rank by.",
+        description="The largest pictures that ship: five photographs of 3840 pixels (4K) and two "
+        "of 2400 and 2576 (2K). It shows whether wear depends on size; seven pictures are too few "
+        "to rank by.",
         trips=5,
-        size=2048,
+        size=3136,
         smallest_side=1400,
         without_subkinds=("texture",),
         narrow=True,
+        must_pictures=(*FOR_THEIR_SIZE, "dandelions", "man-with-glasses-outdoors"),
         shares=_even(
             accessories={"face": 1},
             appearance={"face": 2},
-            objects={"face": 2},
-            colour={"face": 2, "object": 1},
-            light={"face": 2, "object": 1},
-            style={"face": 1, "object": 1},
+            objects={"face": 1, "scene": 1},
+            colour={"face": 1, "object": 1, "scene": 1},
+            light={"face": 1, "object": 2},
+            style={"face": 1, "object": 1, "scene": 1},
             text={"face": 1, "object": 1},
-            geometry={"face": 2, "object": 1},
-            replication={"face": 1, "object": 1},
+            geometry={"face": 1, "object": 2, "scene": 1},
+            replication={"face": 1, "object": 1, "scene": 1},
         ),
     ),
 )
