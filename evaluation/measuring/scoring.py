@@ -294,7 +294,7 @@ class _Chain:
     ) -> list[Loss]:
         """LPIPS of the pictures; with the first ones, the scale of `place`."""
         measure = partial(lpips.losses, self.features["lpips"])
-        # By strips, each of all pictures at once: it goes through the network once for all.
+        # By tiles, each of all pictures at once: the source goes through the network once for all.
         how = measure if self.is_large else partial(_measured, lpips, measure, pool=pool)
         if "place" not in self.metrics or "place" in self.features:
             return how(images)

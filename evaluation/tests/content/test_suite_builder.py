@@ -183,6 +183,14 @@ def test_the_suites_are_as_large_as_the_site_says():
     assert {pair.category for pair in standard.pairs} == set(catalog.CATEGORIES) - {"replication"}
     assert found["replication"].trips * 2 == 100
     assert len(found["portraits"].pictures) >= 30
+    sides = sorted(max(picture.width, picture.height) for picture in found["hires"].pictures)
+    assert sides[0] >= 2400
+    assert sides.count(3840) == 5
+
+
+def test_no_committed_picture_is_heavy():
+    for picture in (catalog.folder() / "pictures").iterdir():
+        assert picture.stat().st_size < 1_500_000, picture.name
 
 
 def test_a_suite_too_narrow_to_rank_by_must_say_so():
