@@ -148,13 +148,16 @@ class Noise(RuleEditor):
     sigma: Annotated[float, Interval(ge=0, le=255)] = 2.0
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+        return Picture.from_image(self.noisy(image, random))
+
+    def noisy(self, image: Image.Image, random: np.random.Generator) -> Image.Image:
         values = np.array(image)
         # A band at a time: of a large picture the noise alone would be hundreds of megabytes.
         for top in range(0, image.height, BAND):
             band = values[top : top + BAND]
             noisy = np.rint(band + random.normal(0, self.sigma, band.shape))
             band[:] = np.clip(noisy, 0, 255)
-        return Picture.from_image(Image.fromarray(values))
+        return Image.fromarray(values)
 
 
 @dataclass
