@@ -14,6 +14,8 @@ CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
 # Witnesses are networks, and their amounts are kept with five digits.
 WITNESSED = (1e-3, 2e-5)
+# No-reference metrics look for a shape on a grid: a hair elsewhere, and it is the next one.
+QUALITY = (1e-3, 0.05)
 # Registration climbs a hill step by step, and ends a little elsewhere on another processor.
 REGISTERED = (1e-2, 1e-3)
 

@@ -195,6 +195,9 @@ class ChainLine(Line):
     outcome_text: Short
     results: dict[Slug, dict[str, Any]]
     trips: list[TripLine]
+    quality: Annotated[
+        dict[Slug, Annotated[list[Number | None], Field(max_length=1001)]], Field(max_length=64)
+    ] = {}
 
     @property
     def name(self) -> str:

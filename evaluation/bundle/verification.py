@@ -26,6 +26,7 @@ from evaluation.bundle.checks import (
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import measured
+from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.shapes import BACKWARD, FORWARD
@@ -45,6 +46,7 @@ from evaluation.measuring.trip_measures import (
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.quality import QUALITY
 from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
@@ -78,7 +80,12 @@ class Verification:
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
         pinned = bundle.scored_metrics
-        self.scorer = Scorer([name for name in pinned if name in METRICS])
+        quality = pinned_quality(self.document.run.provenance)
+        known = [*(n for n in pinned if n in METRICS), *(n for n in quality if n in QUALITY)]
+        self.scorer = Scorer(known)
+        #: Why each no-reference metric of the run says nothing here.
+        self.silent = silent(self.scorer.quality, quality)
+        self.scorer.quality.keep(quality.keys() - self.silent.keys())
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
         self.secrets = self.document.run.secrets
@@ -311,19 +318,24 @@ class Verification:
     ) -> Iterator[Check]:
         """Each score of each trip; those without their pictures say so."""
         made: dict[str, list[float] | None] = {}
+        quality: dict[str, list[float | None]] = {}
         if source and scored:
             scores = self.scorer.only(self.able).score(
                 source,
                 [one.restored for one in scored],
                 scored[-1].subject,
+                quality=True,
                 footprints=[one.subject.footprint for one in scored],
             )
-            made = scores.distances
+            made, quality = scores.distances, scores.quality
             for index, trip in enumerate(one.trip for one in scored):
                 least = found_by_scoring(scores, index)
                 said = {name: getattr(trip, name) for name in least}
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, NETWORK)
+        imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
+        reasons = dict.fromkeys(imported, IMPORTED) | self.silent
+        yield from quality_checks(chain, quality, reasons, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):

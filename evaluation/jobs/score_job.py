@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -197,6 +198,7 @@ class ScoreJob:
                     if stored:
                         stored_safely(partial(stored.write_what_pages_cannot, shown))
             before = answers[-1][-1]
+            chain.quality = _with_quality(chain.quality, found.quality, part[0].number - 1)
             try:
                 retry_database(partial(self._write, chain, part, self._rows(part, found)))
             except Superseded:
@@ -240,6 +242,7 @@ class ScoreJob:
             restored,
             subjects[-1],
             maps=True,
+            quality=True,
             footprints=[subject.footprint for subject in subjects],
         )
 
@@ -256,7 +259,8 @@ class ScoreJob:
             pk=chain.pk, score_token=self.token, trips_scored=trips[0].number - 1
         )
         until = after(settings.LEASE_SECONDS)
-        if not mine.update(trips_scored=trips[-1].number, score_lease_until=until):
+        scored = {"trips_scored": trips[-1].number, "quality": chain.quality}
+        if not mine.update(score_lease_until=until, **scored):
             raise Superseded
         now = timezone.now()
         for trip in trips:
@@ -306,8 +310,9 @@ class ScoreJob:
     @cached_property
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
-        self.run.refresh_from_db(fields=["metrics"])
-        scorer = Scorer(self.run.scored_metrics or settings.METRICS or None)
+        self.run.refresh_from_db(fields=["metrics", "provenance"])
+        pinned = _pinned_quality(self.run)
+        scorer = Scorer([*self.run.scored_metrics, *pinned] or settings.METRICS or None)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)
@@ -338,6 +343,11 @@ class ScoreJob:
                 why = scorer.panel.not_run.get(name, "it is another version")
                 raise MetricsChanged(f"This run is judged by {name}, which cannot look now: {why}")
         scorer.panel.keep(witnesses)
+        for name, told in _pinned_quality(run).items():
+            if made["quality"].get(name) != told:
+                why = scorer.quality.not_run.get(name, "it is another version")
+                raise MetricsChanged(f"This run is judged by {name}, which cannot run now: {why}")
+        scorer.quality.keep(_pinned_quality(run))
         return scorer
 
     @cached_property
@@ -398,6 +408,23 @@ class ScoreJob:
 
 
 _MEASURED = (*(field.name for field in fields(TripMeasures)), "loss_map", "scored_at")
+
+
+def _pinned_quality(run: Run) -> dict[str, Any]:
+    """The no-reference metrics that the run was begun with."""
+    told = run.provenance.get("scoring", {}).get("quality", {}) if run.metrics else {}
+    return {name: values for name, values in told.items() if "missing" not in values}
+
+
+def _with_quality(
+    before: Mapping[str, list[float | None]], found: Mapping[str, list[float | None]], scored: int
+) -> dict[str, list[float | None]]:
+    """A chain's values with those of the trips after the `scored` ones; others stay as they are."""
+    joined = {
+        name: [*(before.get(name) or [values[0], *[None] * scored])[: scored + 1], *values[1:]]
+        for name, values in found.items()
+    }
+    return {**before, **joined}
 
 
 def _judge_global_pairs(run: Run, pairs: dict[str, EditPair]) -> None:

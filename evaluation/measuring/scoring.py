@@ -28,6 +28,8 @@ from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.picture import WholePicture, least_kept
 from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
 from evaluation.packages import package_versions
+from evaluation.quality import QUALITY
+from evaluation.quality.panel import QualityPanel
 from evaluation.witnesses.panel import Panel
 
 AnyPicture: TypeAlias = Image.Image | Picture
@@ -87,6 +89,8 @@ class Scores:
     undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
+    #: What each no-reference metric says of the source, then of each restored picture, on request.
+    quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 class Scorer:
@@ -97,7 +101,8 @@ class Scorer:
     """
 
     def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
-        self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
+        asked = [*METRICS, *QUALITY] if metrics is None else list(dict.fromkeys(metrics))
+        self.names = [name for name in asked if name not in QUALITY]
         self.not_run: dict[str, str] = {}
         #: Those asked for, and those they are made of.
         self.metrics: dict[str, Metric] = {}
@@ -112,6 +117,8 @@ class Scorer:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
         self.panel = Panel(metrics=self.metrics)
+        #: Asked of every return, and of the source, where a chain is scored.
+        self.quality = QualityPanel(name for name in asked if name in QUALITY)
         #: By size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._kept = sources
@@ -123,6 +130,7 @@ class Scorer:
         subject: Subject | None = None,
         *,
         maps: bool = False,
+        quality: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """What each metric says of each restored picture, in order.
@@ -135,7 +143,8 @@ class Scorer:
         if is_large(original.size):
             return_freed_memory()
         metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
-        found = _Chain(original, subject, metrics, self._prepared(original, subject.face))
+        panel = self.quality if quality else QualityPanel(())
+        found = _Chain(original, subject, metrics, self._prepared(original, subject.face), panel)
         with _threads(metrics.values(), original.size) as pool:
             for batch in _batches(restored, original.size, pool):
                 found.measure(batch, pool)
@@ -194,6 +203,7 @@ class Scorer:
             },
             "not_run": dict(self.not_run),
             "witnesses": self.panel.provenance(),
+            "quality": self.quality.provenance(),
             "packages": package_versions(PACKAGES),
         }
 
@@ -230,8 +240,11 @@ class _Chain:
         subject: Subject,
         metrics: Mapping[str, Metric],
         features: dict[str, Features],
+        panel: QualityPanel,
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
+        self.panel = panel
+        self.quality: list[dict[str, float | None]] = []
         self.is_large = is_large(source.size)
         # The source's, by metric; what is lacking is added, and serves the next chain too.
         self.features = features
@@ -250,6 +263,8 @@ class _Chain:
 
     def measure(self, images: list[Image.Image], pool: ThreadPoolExecutor) -> None:
         """Take in the next few restored pictures."""
+        if self.panel.metrics:
+            self.quality += pool.map(self.panel.values, images)
         for name, metric in list(self.direct.items()):
             if name not in self.features:
                 self.features[name] = metric.prepare(metric.view(self.source, self.subject))
@@ -314,7 +329,15 @@ class _Chain:
             places,
             undo,
             cells,
+            self._qualities(),
         )
+
+    def _qualities(self) -> dict[str, list[float | None]]:
+        """By no-reference metric: of the source, then of each picture."""
+        if self.panel.metrics and "quality" not in self.features:
+            self.features["quality"] = self.panel.values(self.source)
+        found = [self.features.get("quality", {}), *self.quality]
+        return {name: [values[name] for values in found] for name in self.panel.metrics}
 
     def _retentions(self) -> dict[str, list[float]]:
         """What each part of `picture` says is kept, trip by trip."""

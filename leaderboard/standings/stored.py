@@ -46,6 +46,7 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.standings.no_reference import write_no_reference
 from leaderboard.standings.records import record
 
 EXTREMES = 6
@@ -84,6 +85,7 @@ def rebuild(run: Run) -> None:
     Chain.objects.bulk_update(chains, summed, batch_size=200)
     between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
     median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
+    write_no_reference(run, chains)
     Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
     run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
 

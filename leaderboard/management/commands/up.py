@@ -38,6 +38,8 @@ WEIGHTS = {
     "lpips-alex": "LPIPS (61 MB)",
     "face-parsing": "face parsing (20 MB)",
     "text-reader": "reading (27 MB)",
+    "brisque": "BRISQUE (0.2 MB)",
+    "niqe": "NIQE (2 MB)",
 }
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages
