@@ -26,7 +26,14 @@ from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.picture import WholePicture, least_kept
-from evaluation.metrics.place import WorstPlace, kept_inside, lost_share, worst_place
+from evaluation.metrics.place import (
+    Scale,
+    WorstPlace,
+    grainy,
+    kept_inside,
+    lost_share,
+    worst_place,
+)
 from evaluation.packages import package_versions
 from evaluation.quality import QUALITY
 from evaluation.quality.panel import QualityPanel
@@ -285,14 +292,14 @@ class _Chain:
     def _losses(
         self, lpips: Lpips, images: list[Image.Image], pool: ThreadPoolExecutor
     ) -> list[Loss]:
-        """LPIPS of the pictures; with the first ones, that of the blank card, for `place`."""
+        """LPIPS of the pictures; with the first ones, the scale of `place`."""
         measure = partial(lpips.losses, self.features["lpips"])
         # By strips, each of all pictures at once: it goes through the network once for all.
         how = measure if self.is_large else partial(_measured, lpips, measure, pool=pool)
         if "place" not in self.metrics or "place" in self.features:
             return how(images)
-        card, *found = how([blank_card(self.source), *images])
-        self.features["place"] = card
+        card, grain, *found = how([blank_card(self.source), grainy(self.source), *images])
+        self.features["place"] = card.distance, Scale(card.cells, grain.cells)
         return found
 
     def scores(
@@ -303,21 +310,22 @@ class _Chain:
     ) -> Scores:
         """All that was found, with the metrics that are made of others."""
         places = undo = cells = because = None
-        card: Any = self.features.get("place")  # None where there was no picture to measure
+        # Nothing where there was no picture to measure.
+        blank, scale = self.features.get("place", (None, None))
         where = [self.subject.footprint] * len(self.losses) if footprints is None else footprints
         measured = list(zip(self.losses, where, strict=True)) if self.losses else []
-        if card and card.distance < FLAT:
+        if blank is not None and blank < FLAT:
             self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
         elif "place" in self.metrics:
-            places = [worst_place(loss.cells, card.cells, mask) for loss, mask in measured]
+            places = [worst_place(loss.cells, scale, mask) for loss, mask in measured]
             self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
             if any(mask is not None and mask.any() for mask in where):
                 undo = [
-                    None if mask is None else kept_inside(loss.cells, card.cells, mask)
+                    None if mask is None else kept_inside(loss.cells, scale, mask)
                     for loss, mask in measured
                 ]
             if maps:
-                cells = [lost_share(loss.cells, card.cells) for loss in self.losses]
+                cells = [lost_share(loss.cells, scale) for loss in self.losses]
             if "picture" in self.metrics:
                 least = least_kept(self._retentions())
                 self.distances["picture"] = [max(0.0, 1 - trip.kept) for trip in least]
@@ -341,9 +349,9 @@ class _Chain:
 
     def _retentions(self) -> dict[str, list[float]]:
         """What each part of `picture` says is kept, trip by trip."""
-        card: Any = self.features.get("place")  # None where there was no picture to measure
+        blank, _ = self.features.get("place", (None, None))
         return {
-            name: [1 - d / (self.metrics[name].blank or card.distance) for d in distances]
+            name: [1 - d / (self.metrics[name].blank or blank) for d in distances]
             for name, distances in self.distances.items()
             if name in WholePicture.parts
         }

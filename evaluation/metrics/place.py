@@ -1,27 +1,29 @@
 """The worst place: what a mean over the whole picture hides, such as one lost face.
 
 LPIPS before its spatial mean is a map. In windows of a sixth of each side the loss
-is compared with that of the source's blank card there; the worst window counts.
+beyond that of unseen grain is compared with that of the source's blank card; the
+worst window counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Metric
 from evaluation.metrics.lpips import Lpips
 
 # In cells: about a face, and how far apart.
 WINDOW, STRIDE = 8, 2
-# A blank card loses little on a flat wall, which then says nothing: there the loss is
-# compared with this share of the card's median.
-FLOOR = 0.5
-# Nobody sees so small a loss: in smooth places invisible grain makes as much, for the network
-# compares directions of features there that are next to nothing. It counts as none.
-UNSEEN = 0.05
+# Grain of three levels is 38.6 dB: nobody sees it. Yet in smooth places the network compares
+# directions of features that are next to nothing, and finds it as bad as half a blank card.
+GRAIN, TILE = 3.0, 512
+# Where a card loses no more than grain in half of all windows, there would be no scale.
+LEAST = 0.05
 # A window of which more lies in the edit's footprint does not count.
 INSIDE = 0.25
 
@@ -29,7 +31,7 @@ INSIDE = 0.25
 class Place(Metric):
     """1 - what is kept in the worst window outside the edit's footprint."""
 
-    name, label, version = "place", "Worst place", "alex-0.1-48-2"
+    name, label, version = "place", "Worst place", "alex-0.1-48-3"
     looks_at = "the worst place"
     higher_is_better = True
     blank = 1.0
@@ -45,6 +47,41 @@ class Place(Metric):
 
 
 @dataclass(frozen=True)
+class Scale:
+    """What a source loses, cell by cell, as a blank card and by grain that nobody sees."""
+
+    card: Cells
+    grain: Cells
+
+    def lost(
+        self, loss: NDArray[np.float64], card: NDArray[np.float64], grain: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The share that is lost beyond the grain of what a blank card loses in the same places."""
+        # A blank card loses little on a flat wall, which then says nothing: there the loss is
+        # compared with what the card loses in half of all windows.
+        median = float(np.median(_windows(self.card) - _windows(self.grain)))
+        share: NDArray[np.float64] = np.maximum(loss - grain, 0) / np.maximum(
+            card - grain, max(median, LEAST)
+        )
+        return share
+
+
+def grainy(source: Image.Image) -> Image.Image:
+    """The source with grain that nobody sees, the same each time."""
+    values = np.asarray(source, dtype=np.int16)
+    rows, columns = (np.arange(side) % TILE for side in values.shape[:2])
+    worn = values + _grain()[rows[:, None], columns]
+    return Image.fromarray(worn.clip(0, 255).astype(np.uint8))
+
+
+@lru_cache(maxsize=1)
+def _grain() -> NDArray[np.int8]:
+    # The old generator: its numbers are promised to stay the same in every version of numpy.
+    values = np.random.RandomState(0).normal(0, GRAIN, (TILE, TILE, 3))
+    return np.rint(values).astype(np.int8)
+
+
+@dataclass(frozen=True)
 class WorstPlace:
     """Where most is lost, and how much of it is kept: 1 is all, 0 as little as on a blank card."""
 
@@ -52,9 +89,9 @@ class WorstPlace:
     kept: float
 
 
-def worst_place(loss: Cells, card: Cells, footprint: Mask | None = None) -> WorstPlace:
+def worst_place(loss: Cells, scale: Scale, footprint: Mask | None = None) -> WorstPlace:
     """The window that keeps least of the picture, of those outside the footprint."""
-    kept = 1 - _lost(_windows(loss), _windows(card), card)
+    kept = 1 - scale.lost(_windows(loss), _windows(scale.card), _windows(scale.grain))
     if footprint is not None:
         outside = _windows(footprint) <= INSIDE
         # A footprint is at most a quarter of the picture; if it still touches every
@@ -66,26 +103,19 @@ def worst_place(loss: Cells, card: Cells, footprint: Mask | None = None) -> Wors
     return WorstPlace(box, float(kept[row, column]))
 
 
-def kept_inside(loss: Cells, card: Cells, footprint: Mask) -> float:
+def kept_inside(loss: Cells, scale: Scale, footprint: Mask) -> float:
     """How much is kept within the footprint, on the scale of the places."""
-    lost, blank = (np.asarray(cells[footprint].mean(dtype=np.float64)) for cells in (loss, card))
-    return 1 - float(_lost(lost, blank, card))
+    found = (
+        np.asarray(cells[footprint].mean(dtype=np.float64))
+        for cells in (loss, scale.card, scale.grain)
+    )
+    return 1 - float(scale.lost(*found))
 
 
-def lost_share(loss: Cells, card: Cells) -> Cells:
+def lost_share(loss: Cells, scale: Scale) -> Cells:
     """Cell by cell how much is lost: 0 is nothing, 1 as much as on a blank card."""
-    share = _lost(loss.astype(np.float64), card.astype(np.float64), card)
-    return share.astype(np.float32)
-
-
-def _lost(
-    loss: NDArray[np.float64], blank: NDArray[np.float64], card: Cells
-) -> NDArray[np.float64]:
-    """The share that is lost of what a blank card loses (`blank`) in the same places."""
-    # Never 0, even if more than half of the picture is the card's very colour.
-    least = max(FLOOR * float(np.median(_windows(card))), 2 * UNSEEN)
-    lost: NDArray[np.float64] = np.maximum(loss - UNSEEN, 0) / (np.maximum(blank, least) - UNSEEN)
-    return lost
+    found = (cells.astype(np.float64) for cells in (loss, scale.card, scale.grain))
+    return scale.lost(*found).astype(np.float32)
 
 
 def _windows(cells: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -32,11 +32,11 @@ class Brisque(QualityMetric):
 
     def value(self, luma: Luma) -> float | None:
         full = luma.astype(np.float64)
-        found = [_features(full), _features(_half(full))]
-        if any(features is None for features in found):
+        large, small = _features(full), _features(_half(full))
+        if large is None or small is None:
             return None  # a picture without contrast
         model = self.model
-        scaled = 2 * (np.concatenate(found) - model["feat_min"]) / model["feat_range"] - 1
+        scaled = 2 * (np.concatenate([large, small]) - model["feat_min"]) / model["feat_range"] - 1
         apart = ((scaled - model["sv"]) ** 2).sum(1)
         return float(np.exp(-model["gamma"] * apart) @ model["sv_coef"] - model["rho"])
 

@@ -27,8 +27,8 @@ class Piqe(QualityMetric):
         padded = np.pad(luma.astype(np.float64), beyond, mode="symmetric")
         field = normalised(np.round(255 * padded / padded.max()), replicate=True)
         rows, columns = (side // BLOCK for side in field.shape)
-        blocks = field.reshape(rows, BLOCK, columns, BLOCK).swapaxes(1, 2)
-        blocks = blocks.reshape(-1, BLOCK, BLOCK)
+        tiles = field.reshape(rows, BLOCK, columns, BLOCK).swapaxes(1, 2)
+        blocks: Values = tiles.reshape(-1, BLOCK, BLOCK)
         variances = blocks.var((1, 2), ddof=1)
         lively = variances > LIVELY
         blocks, variances = blocks[lively], variances[lively]

@@ -98,7 +98,7 @@ def parsed(data: bytes, name: str) -> ScoreFile:
         if len(rows) == MAX_ROWS:
             raise ScoreFileError(f"{name} has more than {MAX_ROWS:,} rows")
         row = Row(line, _picture(line, values), _metric(line, values), _value(line, values))
-        told = {"version": _version(line, values), "file": digest}
+        told: dict[str, Any] = {"version": _version(line, values), "file": digest}
         told |= {"higher_is_better": _direction(line, row.metric, values)}
         if metrics.setdefault(row.metric, told) != told:
             raise ScoreFileError(

@@ -51,7 +51,7 @@ def _done(run: Run) -> float:
         return 1.0
     edits, trips = run.edits_total, run.chains_total * run.suite.trips
     if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
-        return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, run.edits_done // 2))
+        return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, min(trips, run.edits_done // 2)))
     made = run.edits_done / edits if edits else 0.0
     if run.stop_after:  # so do chains that are stopped
         made = max(made, run.chains_done / max(1, run.chains_total))

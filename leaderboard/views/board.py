@@ -14,10 +14,11 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut
-from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
+from leaderboard.board.board_row import BoardRow, board_order, semantic_of
 from leaderboard.board.example import example
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
 from leaderboard.board.first_view import FirstView, first_view
+from leaderboard.board.heads import heads
 from leaderboard.board.query import OF_ALL_MODELS, PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports

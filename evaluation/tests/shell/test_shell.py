@@ -128,7 +128,7 @@ def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke(tmp_path):
     scorer.panel.keep(())  # no witness speaks of noise, and each takes its time
     for row in catalog.editing_models():
         # Those that are weaker spread over longer suites.
-        if row["editor"] == "noise" and row["options"]["sigma"] >= 0.7:
+        if row["editor"] == "noise" and row["options"]["sigma"] >= 2.8:
             folder = RunFolder.create(
                 tmp_path / row["slug"], SMOKE, editor="noise", options=row["options"]
             )
