@@ -74,9 +74,7 @@ def _halves(trip: TripLine) -> list[tuple[str, HalfRow | None]]:
 OPERATED = 0.004
 
 
-def _made_by_us(
-    line: str, pair: EditPair, number: int, before: Picture, stated: Picture
-) -> Check:
+def _made_by_us(line: str, pair: EditPair, number: int, before: Picture, stated: Picture) -> Check:
     """Whether our operator makes the same picture again."""
     apart = distance(degraded(pair.degradation, before, number), stated)
     state = EQUAL if apart <= OPERATED else DIFFERENT

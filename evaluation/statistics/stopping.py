@@ -71,7 +71,9 @@ def may_stop(pair: str, suite: Suite) -> bool:
     the first step is no call that could be kept back.
     """
     changes, own = {one.change for one in suite.pairs}, suite.pair_by_slug[pair]
-    return not own.shape and not own.degradation and (own.change != "none" or "global" not in changes)
+    return (
+        not own.shape and not own.degradation and (own.change != "none" or "global" not in changes)
+    )
 
 
 def edits_saved(trips: int, played: Iterable[int]) -> int:

@@ -136,7 +136,9 @@ def _scratched(
     for _ in range(count):
         left, top = random.uniform(0, wide), random.uniform(0, high)
         if upright:
-            bent = left + wide / 200 * np.sin(y / high * random.uniform(2, 9) + random.uniform(0, 6))
+            bent = left + wide / 200 * np.sin(
+                y / high * random.uniform(2, 9) + random.uniform(0, 6)
+            )
             cover = np.clip(thick - np.abs(x - bent), 0, 1)
         else:
             angle = random.uniform(0, np.pi)

@@ -15,7 +15,6 @@ from leaderboard.exchange.reproduction.facts import Facts, ReproductionError
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
 
-
 #: A run in these states goes on by itself, once somebody plays or scores it.
 PLAYED_ON = (RunState.QUEUED, RunState.PLAYING, RunState.SCORING)
 

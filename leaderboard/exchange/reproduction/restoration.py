@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from evaluation.content.catalog import PLAIN
 from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.suite_builder.shipped import RESTORED
 from evaluation.metrics import HEADLINE, METRICS, metric_class
@@ -73,6 +74,12 @@ def _arms(suite: Suite, found: Sequence[Need]) -> list[Run]:
         editing_model__in=[need.model for need in found],
     ).exclude(arm_digest="")
     return sorted(runs.select_related("editing_model", "suite"), key=lambda run: run.pk)
+
+
+def _prompt(run: Run) -> str:
+    """Which of the study's prompts the run plays; the plain wording is its LF3."""
+    wording = run.core_arm.wording
+    return "LF3" if wording == PLAIN else wording.upper()
 
 
 def _cells(values: Sequence[float | None]) -> list[str]:
@@ -146,7 +153,7 @@ def _prompts(facts: Facts, arms: Sequence[Restored]) -> Table:
         lines += [
             [f"{name}: {one.run.editing_model.name} (here)", *_ours(one, facts)]
             for one in arms
-            if one.run.core_arm.wording == name.lower()
+            if _prompt(one.run) == name
         ]
     return Table(
         "prompts",
@@ -187,7 +194,7 @@ def _reruns(facts: Facts, arms: Sequence[Restored]) -> Table:
         lines.append([f"{name}: statistic (published)", *_cells(stated["stat"][: len(FULL)])])
         lines.append([f"{name}: p (published)", *_cells(stated["p"][: len(FULL)])])
         for one in arms:
-            if one.run.core_arm.wording == name.lower():
+            if _prompt(one.run) == name:
                 lines.append([f"{name}: p, {one.run.editing_model.name} (here)", *_rerun(one)])
     return Table(
         "reruns",
