@@ -125,7 +125,7 @@ class CatalogPair(EditPair):
         elif self.change == "operator":
             _one_of("operator", self.operator, tuple(DEGRADATIONS))
         elif self.operator:
-            raise ValueError(f"operator is {self.operator!r}, but change is {self.change!r}")
+            raise ValueError(f"operator is {self.operator!r}, but change is not 'exact'")
         if self.change == "local":
             _filled("object", self.object)
         if self.place:

@@ -132,7 +132,7 @@ def _escaped(letter: str) -> str:
         return _SPECIAL[letter]
     if " " <= letter <= "~":
         return letter
-    base, *marks = unicodedata.normalize("NFKD", letter)
+    base, *marks = list(unicodedata.normalize("NFKD", letter))
     if base.isascii() and base.isalnum() and all(mark in _ACCENTS for mark in marks):
         for mark in marks:
             base = f"\\{_ACCENTS[mark]}{{{base}}}"
