@@ -8,7 +8,8 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Python compiles what it imports; to compile all that is installed takes half of the time.
 # Where the environment forbids it to keep that, every process would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
+QUIET ?= --quiet
+INSTALL := $(BIN)/python -m pip install --no-compile $(QUIET) --disable-pip-version-check
 PIP := $(INSTALL) --constraint constraints.txt
 # Its build differs from machine to machine, and brings along what that build needs.
 UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
@@ -17,8 +18,9 @@ UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit 
 
 .PHONY: up cluster test check bench fuzz audit sbom hashes format clean browser
 
-up: $(VENV)/.worker
-	@exec $(BIN)/python manage.py up
+# The board lives as soon as its own packages are in; those that score come behind it.
+up: $(VENV)/.site
+	@exec $(BIN)/python manage.py up --install $(VENV)/.worker
 
 test: $(VENV)/.dev browser
 	$(PYTEST) $(ARGS)
@@ -49,9 +51,12 @@ fuzz: $(VENV)/.dev
 # After a change of constraints.txt; `make test` says when it is due.
 hashes: $(VENV)/.dev
 	$(INSTALL) uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --constraint constraints.txt --extra site --extra worker --extra providers $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new
-	@{ head -1 hashes.txt; cat hashes.new; } > hashes.both && mv hashes.both hashes.txt && rm hashes.new
+	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker --extra providers"; do \
+	  set -- $$list; file=$$1; shift; \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --constraint constraints.txt "$$@" $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new || exit 1; \
+	  { head -1 $$file; cat hashes.new; } > hashes.both && mv hashes.both $$file && rm hashes.new; \
+	done
 
 # What is installed, as a CycloneDX list (sbom.json).
 sbom: $(VENV)/.dev
@@ -72,13 +77,24 @@ clean:
 	rm -rf $(VENV) var .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
+# pip takes what it was stopped in the midst of for installed; its last file but one is missing there.
+FORGET_INTERRUPTED = @for found in $(VENV)/lib/python*/site-packages/*.dist-info; do \
+	  [ ! -d "$$found" ] || [ -e "$$found/INSTALLER" ] || rm -rf "$$found"; done
+
 # Stamps: what is installed is installed again only when the lists of packages change.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("ConvergeBench needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.worker: pyproject.toml constraints.txt hashes.txt | $(BIN)/python
-	@echo "Installing (about 1.5 GB, a minute or two the first time) ..."
+$(VENV)/.site: pyproject.toml constraints.txt hashes-site.txt | $(BIN)/python
+	@echo "Installing what the pages need (about 500 MB, a minute the first time) ..."
+	$(FORGET_INTERRUPTED)
+	$(INSTALL) --no-deps --require-hashes --requirement hashes-site.txt
+	@touch $@
+
+$(VENV)/.worker: $(VENV)/.site hashes.txt
+	@echo "Installing what scores pictures (about 1.5 GB, some minutes the first time) ..."
+	$(FORGET_INTERRUPTED)
 	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
 	$(PIP) --editable '.[site,worker,providers]'
 	@touch $@

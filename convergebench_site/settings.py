@@ -361,6 +361,8 @@ LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
 TURN_SECONDS = env.float("TURN_SECONDS", default=60)
 #: How often each worker looks for work that no job waits for.
 SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
+# A file that `manage.py up` names to what it starts: how far scoring is made ready.
+SCORING_STATE = env("SCORING_STATE", default="")
 
 # --- Mail, logs, errors ---------------------------------------------------------------
 EMAIL_URL = env("EMAIL_URL", default="")

@@ -24,6 +24,7 @@ from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stam
 from leaderboard.exchange import exports
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
+from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg
 from leaderboard.pages.charts import (
@@ -44,8 +45,13 @@ EXAMPLES = 5
 CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 
+def page_stamp() -> str:
+    """Changes with the board, and with what it says of scoring that is made ready."""
+    return f"{stamp()}|{scoring_packages.read()}"
+
+
 @require_safe
-@keep_page(stamp, (*PARAMETERS, "format"))
+@keep_page(page_stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     opens = not any(request.GET.get(name) for name in OF_ALL_MODELS)
@@ -53,7 +59,8 @@ def index(request: HttpRequest) -> HttpResponse:
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
-        response = render(request, "leaderboard/board.html", page(asked) if asked else {})
+        context = {"preparation": scoring_packages.read(), **(page(asked) if asked else {})}
+        response = render(request, "leaderboard/board.html", context)
     return response if not asked or asked.is_kept else not_kept(response)
 
 
