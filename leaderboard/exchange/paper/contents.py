@@ -13,7 +13,7 @@ from evaluation.metrics import HEADLINE
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, board_order
+from leaderboard.board.board_row import BoardRow, board_order
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows
 from leaderboard.exchange import exports

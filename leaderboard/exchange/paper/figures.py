@@ -10,7 +10,7 @@ from evaluation.errors import UserFacingError
 from evaluation.shell.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
 from evaluation.statistics.events import CAUSES
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from leaderboard.board.columns import BoardRow
+from leaderboard.board.board_row import BoardRow
 
 GREY = "#8a9396"
 #: Curves in one drawing: with more nobody can tell them apart.
