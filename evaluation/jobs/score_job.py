@@ -306,7 +306,9 @@ class ScoreJob:
         """The metrics of this run, pinned at its first score."""
         self.run.refresh_from_db(fields=["metrics", "provenance"])
         pinned = _pinned_quality(self.run)
-        scorer = Scorer([*self.run.scored_metrics, *pinned] or settings.METRICS or None)
+        metrics = [*self.run.scored_metrics, *pinned] or settings.METRICS or None
+        chosen = None if self.run.metrics else settings.WITNESSES or None
+        scorer = Scorer(metrics, witnesses=chosen)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)

@@ -119,7 +119,13 @@ class Scorer:
     features of the last few sources are kept, since a source serves many chains.
     """
 
-    def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
+    def __init__(
+        self,
+        metrics: Iterable[str] | None = None,
+        *,
+        witnesses: Iterable[str] | None = None,
+        sources: int = 4,
+    ) -> None:
         asked = [*METRICS, *QUALITY] if metrics is None else list(dict.fromkeys(metrics))
         self.names = [name for name in asked if name not in QUALITY]
         self.not_run: dict[str, str] = {}
@@ -135,7 +141,7 @@ class Scorer:
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
-        self.panel = Panel(metrics=self.metrics)
+        self.panel = Panel(witnesses, self.metrics)
         #: Asked of every return, and of the source, where a chain is scored.
         self.quality = QualityPanel(name for name in asked if name in QUALITY)
         #: By size and hash.

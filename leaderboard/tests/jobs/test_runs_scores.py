@@ -67,6 +67,19 @@ def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
     assert 0 < trip.step < trip.from_source * 2 < 1  # type: ignore[operator]
 
 
+def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
+    server: EditingServer, settings: Any
+) -> None:
+    settings.WITNESSES = ["geometry"]
+    run = played(started(server))
+    assert ScoreJob(run, uuid4()).scorer.panel.provenance().keys() == {"geometry"}
+    settings.WITNESSES = []  # what it was begun with stays
+    run = scored(run)
+    assert run.provenance["scoring"]["witnesses"].keys() == {"geometry"}
+    heard = {one["witness"] for trip in Trip.objects.all() for one in trip.evidence}
+    assert heard == {"geometry"}
+
+
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
     server: EditingServer, settings: Any
 ) -> None:
