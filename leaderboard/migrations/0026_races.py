@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("leaderboard", "0024_brought_progress"),
+        ("leaderboard", "0025_restoration"),
     ]
 
     operations = [
