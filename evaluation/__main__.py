@@ -27,6 +27,7 @@ COMMANDS = {
     "audit": "evaluation.shell.commands.audit",
     "bundle": "evaluation.shell.commands.exchange.bundle",
     "verify": "evaluation.shell.commands.exchange.verify",
+    "import-scores": "evaluation.shell.commands.exchange.import_scores",
     "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
     "witness-errors": "evaluation.shell.commands.witness_errors",
     "schema": "evaluation.shell.commands.exchange.schema",

@@ -52,6 +52,12 @@ def trip_line(
     return halves | found | {"scores": dict(scores)}
 
 
+def quality_of(chain: Any) -> dict[str, Any]:
+    """What no-reference metrics say of a chain; nothing where none was run: its line stays as it was."""
+    found = {name: list(values) for name, values in chain.quality.items()}
+    return {"quality": found} if found else {}
+
+
 def standing_line(metric: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """One standing of a run, without its rank."""
     details = {name: value for name, value in numbers["details"].items() if name in DETAILS}

@@ -17,7 +17,7 @@ from evaluation.errors import UserFacingError
 SCHEMA_VERSIONS = dict.fromkeys(
     (
         *("audit", "bundle", "change-seen-errors", "check-endpoint", "editors", "editor-options"),
-        *("experiment", "experiment-estimate"),
+        *("experiment", "experiment-estimate", "import-scores"),
         *("merge", "play", "play-models", "report", "run", "score", "score-chain", "score-chains"),
         *("suites", "verify", "weights", "witness-errors"),
     ),

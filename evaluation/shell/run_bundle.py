@@ -157,7 +157,7 @@ class _Document:
                 },
                 "model": {"editor": header["editor"], **editor},
                 "secret_sha256": commitment(self.folder.secret),
-                "scoring": dict(self.scores.provenance),
+                **_told_apart(self.scores.provenance),
             },
             "flags": [{"kind": "review", "text": reason} for reason in audited.reasons],
             "cleared": False,
@@ -212,6 +212,7 @@ class _Document:
                     "outcome_text": chain.reason[:500],
                     "results": {},
                     "trips": list(self._trips(chain, scored)),
+                    **writing.quality_of(scored),
                 }
             )
         return found
@@ -311,6 +312,13 @@ class _Document:
                 about = {"level": standing.level, "scope": standing.scope}
                 rows.append(writing.standing_line(metric, standing.numbers | about))
         return sorted(rows, key=lambda row: (row["metric"], row["level"], row["scope"]))
+
+
+def _told_apart(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """What scoring found and what score files brought, as the record of a site's run has them."""
+    scoring = {name: value for name, value in provenance.items() if name != "score_files"}
+    files = provenance.get("score_files")
+    return {"scoring": scoring} | ({"score_files": files} if files else {})
 
 
 _UNPLAYED: dict[str, Any] = {

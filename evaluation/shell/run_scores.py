@@ -14,13 +14,17 @@ from evaluation.measuring.scoring import Calibration, Scorer, retention
 from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
+from evaluation.metrics import METRICS
 from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
+from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
 from evaluation.statistics.events import Case, ChainResult
 from evaluation.statistics.half_life import METHOD_VERSION
 
 FORMAT = 3
+#: What was told of a run beside what scoring finds.
+KEPT = ("judge", "score_files")
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class RunScores:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The scores in `data`; ValueError where it is something else."""
-        if data.get("format") != FORMAT:
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise ValueError(f"these are not scores of format {FORMAT}")
         try:
             pictures = {
@@ -63,6 +67,23 @@ class RunScores:
     def metrics(self) -> list[str]:
         """The metrics that were run."""
         return list(self.provenance["metrics"])
+
+    @property
+    def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
+        """The no-reference metrics, those of score files too, as each was run."""
+        told = self.provenance.get("quality", {})
+        ran = {name: values for name, values in told.items() if "missing" not in values}
+        return ran | self.provenance.get("score_files", {})
+
+    def no_reference(self, suite: Suite) -> dict[str, Any]:
+        """What no-reference metrics say of the returns, by metric."""
+        chains = []
+        for chain in self.chains.values():
+            found = (self.retention(chain, name) for name in METRICS if name in self.metrics)
+            kept = next((values for values in found if values is not None), ())
+            case = f"{chain.picture}--{chain.pair}"
+            chains.append(QualityChain(case, chain.quality, kept))
+        return no_reference_numbers(chains, suite.trips, self.quality_metrics)
 
     def retention(self, chain: ChainScores, metric: str) -> tuple[float, ...] | None:
         """Q(1..n) of a chain; None where the metric was not run on it."""
@@ -93,7 +114,7 @@ def read_scores(folder: RunFolder) -> RunScores | None:
     try:
         data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
         scores = RunScores.from_dict(data)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return scores if scores.suite == folder.suite.content_hash else None
 
@@ -113,16 +134,22 @@ def score_run(
     """
     provenance = scorer.provenance()
     calibrations = {} if calibrations is None else calibrations
-    # What a judge said of chains stays with them.
-    judged_by = {k: v for k, v in before.provenance.items() if k == "judge"} if before else {}
+    # What a judge said of chains stays with them, as do the values of score files.
+    judged_by = {k: v for k, v in before.provenance.items() if k in KEPT} if before else {}
+    imported = _imported(before) if before else {}
     if before and (before.provenance != provenance | judged_by or before.method != METHOD_VERSION):
-        before, judged_by = None, {}  # curves never mix versions
+        before = None  # curves never mix versions
+        judged_by.pop("judge", None)
     pictures: dict[str, Mapping[str, Calibration | None]] = {}
     chains: dict[str, ChainScores] = {}
     waiting: list[PlayedChain] = []
 
     def so_far() -> RunScores:
-        there = {slug: chains[slug] for slug in folder.chains if slug in chains}
+        there = {
+            slug: _with_imported(chains[slug], imported.get(slug))
+            for slug in folder.chains
+            if slug in chains
+        }
         verdicts = judged(there, folder.suite)
         told = provenance | judged_by
         return RunScores(
@@ -161,6 +188,22 @@ def score_run(
         )
         on_chain(so_far())
     return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
+
+
+def _imported(before: RunScores) -> dict[str, ChainScores]:
+    """The chains with nothing but what came in score files."""
+    names = before.provenance.get("score_files", {})
+    return {
+        slug: replace(chain, quality={n: v for n, v in chain.quality.items() if n in names})
+        for slug, chain in before.chains.items()
+    }
+
+
+def _with_imported(chain: ChainScores, known: ChainScores | None) -> ChainScores:
+    """The chain with the values of score files, where it still has the pictures they are of."""
+    if known is None or chain.restored[: len(known.restored)] != known.restored:
+        return chain
+    return replace(chain, quality={**chain.quality, **known.quality})
 
 
 def _reader(folder: RunFolder) -> ReadStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from evaluation.content.suites import EditPair, SourcePicture
@@ -38,6 +38,8 @@ class ChainScores:
     distances: Mapping[str, tuple[float, ...] | None]
     trips: tuple[TripMeasures, ...]
     signs: tuple[str, ...] = ()
+    #: What each no-reference metric says of the source and of X1..Xn; None where it says nothing.
+    quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -47,6 +49,9 @@ class ChainScores:
         fields["distances"] = {
             name: None if values is None else tuple(values)
             for name, values in fields["distances"].items()
+        }
+        fields["quality"] = {
+            name: tuple(values) for name, values in fields.get("quality", {}).items()
         }
         return cls(**fields)
 
@@ -115,17 +120,23 @@ def score_chain(
                 yield back
             before = back
 
-    scores = scorer.score(source, measured_on_the_way(), about.subject, footprints=footprints)
+    scores = scorer.score(
+        source, measured_on_the_way(), about.subject, quality=True, footprints=footprints
+    )
     measures = [
         replace(measure, **found_by_scoring(scores, index))
         for index, measure in enumerate(measures)
     ]
-    distances = scores.distances
+    distances, quality = scores.distances, scores.quality
     if known and (kept := len(restored) - len(measures)):
         measures = [*known.trips[:kept], *measures]
         distances = {
             name: None if values is None else [*(known.distances[name] or ())[:kept], *values]
             for name, values in distances.items()
+        }
+        quality = {
+            name: [*known.quality[name][: kept + 1], *values[1:]]
+            for name, values in quality.items()
         }
     errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
     return ChainScores(
@@ -140,4 +151,5 @@ def score_chain(
             f"trip {sign.number}, {sign.direction}: {sign.name} ({sign.detail})"
             for sign in signs(errors, pair)
         ),
+        quality={name: tuple(values) for name, values in quality.items()},
     )

@@ -13,10 +13,13 @@ from evaluation.weights.clip import Clip
 from evaluation.weights.download import Progress
 from evaluation.weights.lpips import Lpips
 from evaluation.weights.packages import (
+    BrisqueModel,
     CocoDetector,
     DlibFaces,
+    EsrganSlim,
     FaceParsing,
     ImageNet,
+    NaturalPatches,
     NeuralEraser,
     TextReader,
 )
@@ -33,6 +36,9 @@ WEIGHTS: dict[str, Weights] = {
         TextReader(),
         CocoDetector(),
         NeuralEraser(),
+        EsrganSlim(),
+        BrisqueModel(),
+        NaturalPatches(),
         Clip(),
     )
 }

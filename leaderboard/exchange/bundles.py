@@ -141,6 +141,7 @@ def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]
             "outcome_text": chain.outcome_text,
             "results": chain.results,
             "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
+            **writing.quality_of(chain),
         }
         for chain in chains
     ]

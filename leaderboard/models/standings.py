@@ -134,6 +134,22 @@ class CaseValues(models.Model):
         return f"cases of {self.run_id} by {self.metric} at {self.level:g}"
 
 
+class NoReferenceResult(models.Model):
+    """What no-reference metrics say of a run's returns, written with its standings."""
+
+    run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
+    numbers = models.JSONField(
+        default=dict, help_text="By metric: how often it calls returns worse, and its curve."
+    )
+    computed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=("computed_at",))]
+
+    def __str__(self) -> str:
+        return f"no-reference metrics of {self.run_id}"
+
+
 class PublishedFigure(models.Model):
     """A number somebody else published, for context lines in charts."""
 

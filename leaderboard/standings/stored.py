@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.metrics import METRICS, metric_class
@@ -46,8 +47,11 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.standings.no_reference import write_no_reference
 from leaderboard.standings.records import record
 
+#: What ranking writes.
+RANK = ("rank", "rank_low", "rank_high", "p_first")
 EXTREMES = 6
 #: Cases kept per cause of an end.
 ENDINGS = 8
@@ -84,6 +88,7 @@ def rebuild(run: Run) -> None:
     Chain.objects.bulk_update(chains, summed, batch_size=200)
     between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
     median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
+    write_no_reference(run, chains)
     Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
     run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
 
@@ -117,24 +122,43 @@ def refresh_ranks(suite: Suite) -> None:
             for run in suite.runs.counted().filter(current=True).select_related("editing_model")
             if run.is_ranked
         ]
-        Standing.objects.filter(run__suite=suite).update(
-            rank=None, rank_low=None, rank_high=None, p_first=None, computed_at=timezone.now()
-        )
+        now = timezone.now()
+        _touch(suite, now)
+        # Rows whose rank stays are left alone: there are hundreds of each run, and they are large.
+        unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
+        unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
         standings = Standing.objects.filter(run__in=runs)
-        for standing in standings.only("run", "metric", "level", "scope", "usable_trips"):
+        for standing in standings.only("run", "metric", "level", "scope", "usable_trips", *RANK):
             scopes = groups[standing.metric_id, standing.level]
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
         for (metric, level), by_scope in groups.items():
-            _rank(by_scope, cases, _kept_values(metric, level, runs))
-        record(suite, timezone.now())
+            _rank(by_scope, cases, kept_values(metric, level, runs), now)
+        record(suite, now)
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
 
 
+def _touch(suite: Suite, now: datetime) -> None:
+    """Say that something of the suite was counted anew, by one row: pages and reports ask for it."""
+    newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
+    Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
+
+
+def measured_chains(
+    run: Run, metric: MetricVersion, chains: QuerySet[Chain]
+) -> list[tuple[Chain, MeasuredChain]] | None:
+    """These chains of the run by one metric, as far as they are scored."""
+    return _measure(run, _with_trips(chains), metric)
+
+
 def _chains(run: Run) -> list[Chain]:
+    return _with_trips(run.chains.all())
+
+
+def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
     trips = Prefetch("trips", Trip.objects.order_by("number"))
-    return list(run.chains.select_related("case__picture").prefetch_related(trips))
+    return list(chains.select_related("case__picture").prefetch_related(trips))
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
@@ -278,7 +302,7 @@ def _endings(
     }
 
 
-def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
+def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
     """Usable trips by case of each run, in the suite's order."""
     rows = CaseValues.objects.filter(metric=metric, level=level, run__in=runs)
     return {
@@ -290,12 +314,14 @@ def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, An
 def _choose_current(suite: Suite) -> None:
     """The newest finished public run of each model stands for it; nothing else does.
 
-    One that was played elsewhere only where there is none of ours, an experiment's arm never.
+    One that was played elsewhere only where there is none of ours, a race that ended early
+    only where there is no whole run, an experiment's arm never.
     """
     newest: dict[int, int] = {}
     finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
-    finished = finished.order_by(ours, "finished_at", "pk")
+    whole = ExpressionWrapper(Q(race_stopped=False), BooleanField())
+    finished = finished.order_by(ours, whole, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):
         newest[model] = pk
     suite.runs.filter(current=True).exclude(pk__in=newest.values()).update(current=False)
@@ -303,22 +329,30 @@ def _choose_current(suite: Suite) -> None:
 
 
 def _rank(
-    by_scope: Mapping[str, list[Standing]], cases: Sequence[CoreCase], values: Mapping[int, Any]
+    by_scope: Mapping[str, list[Standing]],
+    cases: Sequence[CoreCase],
+    values: Mapping[int, Any],
+    now: datetime,
 ) -> None:
     """Rank the standings of one metric at one level, scope by scope."""
     changed = []
     for scope, standings in by_scope.items():
         standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
-        if any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
-            continue  # of a suite that was changed by hand: shown in order, without ranks
-        table = np.column_stack([values[s.run_id] for s in standings])
-        ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
-        for place, standing in enumerate(standings):
-            standing.rank = ranks.shared[place]
-            standing.rank_low, standing.rank_high = ranks.sets[place]
-            first = ranks.p_first[place]
-            standing.p_first = None if first is None else round(first, 4)
-        changed += standings
-    Standing.objects.bulk_update(
-        changed, ["rank", "rank_low", "rank_high", "p_first"], batch_size=500
-    )
+        found: list[tuple[Any, ...]] = [(None,) * len(RANK)] * len(standings)
+        # Of a suite that was changed by hand they are shown in order, without ranks.
+        if all(len(values.get(s.run_id, ())) == len(cases) for s in standings):
+            table = np.column_stack([values[s.run_id] for s in standings])
+            ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
+            found = [
+                (shared, *between, None if first is None else round(first, 4))
+                for shared, between, first in zip(
+                    ranks.shared, ranks.sets, ranks.p_first, strict=True
+                )
+            ]
+        for standing, rank in zip(standings, found, strict=True):
+            if tuple(getattr(standing, name) for name in RANK) != rank:
+                for name, value in zip(RANK, rank, strict=True):
+                    setattr(standing, name, value)
+                standing.computed_at = now
+                changed.append(standing)
+    Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)

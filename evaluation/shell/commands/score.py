@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics import METRICS, metric_class
+from evaluation.quality import QUALITY
 from evaluation.shell.judged_run import ANSWERS, add_judge, asked_judge, judged_by
 from evaluation.shell.printing import CommandError, note, progress, say, say_json, table
 from evaluation.shell.results import MetricResult, run_results, shown
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, read_scores, score_run
+from evaluation.statistics.diagnostics.no_reference import share
 from evaluation.statistics.levels import life, lost
 
 HELP = "score the trips of a run folder"
@@ -41,7 +44,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
-        help=f"only these, with commas between ({', '.join(METRICS)})",
+        help=f"only these, with commas between ({', '.join((*METRICS, *QUALITY))})",
     )
 
 
@@ -60,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
                 "name": folder.name,
                 "complete": folder.complete,
                 "results": {name: result.to_dict() for name, result in results.items()},
+                "no_reference": scores.no_reference(folder.suite),
                 "scores": scores.to_dict(),
             },
         )
@@ -67,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if not folder.complete:
         note(f"{args.run} is not complete: these numbers are of the chains that are")
     say(results_table(results))
+    if numbers := scores.no_reference(folder.suite):
+        say(f"\n{no_reference_table(numbers)}")
     say(f"\nnext: convergebench report {args.run}")
     return 0
 
@@ -80,10 +86,11 @@ def new_scorer(names: str | None) -> Scorer:
         )
     wanted = [name.strip() for name in names.split(",")] if names else None
     for name in wanted or ():
-        if name not in METRICS:
-            raise CommandError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+        if name not in METRICS and name not in QUALITY:
+            known = ", ".join((*METRICS, *QUALITY))
+            raise CommandError(f"there is no metric {name!r}; there are {known}")
     scorer = Scorer(wanted)
-    for name, reason in scorer.not_run.items():
+    for name, reason in {**scorer.not_run, **scorer.quality.not_run}.items():
         note(f"{name} is not run: {reason}")
     if not scorer.metrics:
         raise CommandError("no metric can run here")
@@ -98,7 +105,9 @@ def scored(
     calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
 ) -> RunScores:
     """The run's scores, brought up to date and written beside it."""
-    before = None if again else read_scores(folder)
+    before = read_scores(folder)
+    if before and again:
+        before = replace(before, method="")  # nothing of it holds but what score files brought
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
         raise CommandError(f"{folder.path} has no finished trip yet; `convergebench play` goes on")
@@ -110,6 +119,26 @@ def scored(
         scores = score_run(folder, scorer, before, bar.update, calibrations, keep)
     keep(scores)
     return scores
+
+
+def no_reference_table(numbers: Mapping[str, Mapping[str, Any]]) -> str:
+    """What metrics say that see no source, beside what was lost meanwhile."""
+    asked = sorted({int(n) for told in numbers.values() for n in told["trips"]})
+    head = ["no-reference metric", "source", f"trip {asked[-1]}", "picture lost"]
+    head += [f"called worse at {n}" for n in asked]
+    rows = []
+    for told in numbers.values():
+        worse = [share(told["trips"][str(n)]["source"]) for n in asked]
+        rows.append(
+            [
+                f"{told['label']} ({'higher' if told['higher_is_better'] else 'lower'} is better)",
+                _number(told["value"][0], 2),
+                _number(told["value"][-1], 2),
+                "–" if told["lost"][-1] is None else f"{told['lost'][-1]:.0%}",
+                *("–" if part is None else f"{part:.0%}" for part in worse),
+            ]
+        )
+    return table(head, rows)
 
 
 def results_table(results: dict[str, MetricResult]) -> str:

@@ -15,7 +15,13 @@ from evaluation.measuring.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
 from evaluation.shell.calibration_cache import calibrated
-from evaluation.shell.commands.score import add_metrics, new_scorer, ranks_table, results_table
+from evaluation.shell.commands.score import (
+    add_metrics,
+    new_scorer,
+    no_reference_table,
+    ranks_table,
+    results_table,
+)
 from evaluation.shell.judged_run import ANSWERS, add_judge, asked_judge, judged_chain, told
 from evaluation.shell.own_chains import find_runs, is_chain, judged, reported, score_runs
 from evaluation.shell.printing import progress, say, say_json, table
@@ -31,6 +37,7 @@ from evaluation.shell.uploaded_chain import (
     with_pair,
 )
 from evaluation.statistics.chain_scores import TripPictures, score_chain
+from evaluation.statistics.diagnostics.no_reference import read_as
 from evaluation.witnesses.judge.judge import Judge
 
 HELP = "score a folder of pictures: your own chain, or many"
@@ -141,6 +148,8 @@ def run(args: argparse.Namespace) -> int:
     say(_trip_table(scores, slug))
     say()
     say(results_table(results))
+    if numbers := scores.no_reference(suite):
+        say(f"\n{no_reference_table(numbers)}")
     if page:
         say(f"\n{page}")
     return 0
@@ -266,6 +275,16 @@ def _as_json(chain: OwnChain, suite: Suite, scores: RunScores, page: Path | None
         "source": str(chain.source),
         "trips": [asdict(trip) for trip in scored.trips],
         "metrics": metrics,
+        "quality": {
+            name: {
+                "label": about.label,
+                "version": told.get("version", ""),
+                "higher_is_better": about.higher_is_better,
+                "values": scored.quality[name],
+            }
+            for name, told in scores.quality_metrics.items()
+            if (about := read_as(name, told)) and name in scored.quality
+        },
         "signs": scored.signs,
         "provenance": scores.provenance,
         "report": str(page) if page else None,

@@ -25,6 +25,7 @@ OUTPUTS: dict[str, type[outputs.Output]] = {
     "editor-options": outputs.EditorOptions,
     "experiment": outputs.Experiment,
     "experiment-estimate": outputs.ExperimentEstimate,
+    "import-scores": outputs.ImportScores,
     "merge": outputs.Merge,
     "play": outputs.Play,
     "play-models": outputs.PlayModels,

@@ -63,10 +63,41 @@ class PlayModels(Output):
     runs: list[Played]
 
 
+class ReturnsCalled(Strict):
+    """What a no-reference metric says of the returns of one trip."""
+
+    returns: int
+    worse: int
+    better: int
+    gap: float | None = Field(description="Mean; above 0 it calls them better.")
+
+
+class ReturnsOfTrip(Strict):
+    source: ReturnsCalled = Field(description="Compared with the source.")
+    first: ReturnsCalled | None = Field(description="Compared with the first return.")
+    better_cases: list[str]
+    worse_cases: list[str]
+
+
+class NoReference(Strict):
+    """One no-reference metric on a run; lists have an entry for n = 0..N."""
+
+    label: str
+    higher_is_better: bool
+    version: str
+    imported: bool = Field(description="Whether it came in a score file.")
+    in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
+    value: list[float | None] = Field(description="Mean over chains.")
+    gained: list[float | None] = Field(description="Since the source; above 0 is better.")
+    lost: list[float | None] = Field(description="Of the picture, by the headline metric.")
+    trips: dict[str, ReturnsOfTrip]
+
+
 class Score(Output):
     run: str
     name: str
     complete: bool
+    no_reference: dict[str, NoReference] = Field({}, description="By no-reference metric.")
     results: Results = Field(description="By metric, the headline first.")
     scores: ScoresFile
 
@@ -109,6 +140,24 @@ class ChainByMetric(Strict):
     auc: float | None
 
 
+class ChainQuality(Strict):
+    """One no-reference metric on one chain."""
+
+    label: str
+    version: str
+    higher_is_better: bool
+    values: list[float | None] = Field(description="Of the source, then of each return.")
+
+
+class ImportScores(Output):
+    """`import-scores`."""
+
+    run: str
+    metrics: list[str]
+    values: int
+    no_reference: dict[str, NoReference]
+
+
 class ScoreChain(Output):
     """`score-chain`, of one chain."""
 
@@ -116,6 +165,7 @@ class ScoreChain(Output):
     source: str
     trips: list[TripMeasures]
     metrics: dict[str, ChainByMetric]
+    quality: dict[str, ChainQuality] = {}
     signs: list[str]
     provenance: dict[str, Any]
     report: str | None

@@ -13,7 +13,7 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
 
-FEW = {"trips": 2, "metrics": ["psnr", "ssim"], "secret": "5" * 64}
+FEW = {"trips": 2, "metrics": ["psnr", "ssim", "piqe"], "secret": "5" * 64}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from evaluation.shell.schemas import FILES, OUTPUTS, SCHEMAS
 from evaluation.testing.json_outputs import PUBLISHED, checked
 from evaluation.testing.local_server import LocalServer
 
-FAST = ["--metrics", "psnr,ssim"]
+FAST = ["--metrics", "psnr,ssim,piqe"]
 SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
 #: Where else the long ones are held against theirs.
 ELSEWHERE = {
@@ -94,6 +94,30 @@ def test_scores_reports_merges_and_bundles(run, capsys):
     assert told(capsys, "merge", "merge", run, "--out", "merged")["complete"]
     assert told(capsys, "bundle", "bundle", run, "--out", "run.zip")["pictures"]
     assert told(capsys, "verify", "verify", "run.zip")["verified"] is True
+
+
+def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
+    rows = "case,trip,metric,value,version\n"
+    for case, value in (("desert--flip-vertical", 50), ("fruit--flip-horizontal", 70)):
+        rows += f"{case},0,musiq,60,1\n{case},1,musiq,{value},1\n"
+    Path("musiq.csv").write_text(rows)
+    before = (run / "scores.json").read_text()
+    taken = told(capsys, "import-scores", "import-scores", "musiq.csv", run)
+    assert (taken["metrics"], taken["values"]) == (["musiq"], 4)
+    last = taken["no_reference"]["musiq"]["trips"]["1"]
+    assert (last["source"]["worse"], last["better_cases"]) == (1, ["fruit--flip-horizontal"])
+    # Scored again, they stay; and whoever checks the bundle hears that they came from elsewhere.
+    assert "musiq" in told(capsys, "score", "score", run, *FAST, "--again")["no_reference"]
+    assert main(["bundle", str(run), "--out", "imported.zip"]) == 0
+    verified = told(capsys, "verify", "verify", "imported.zip")
+    assert (verified["different"], verified["verified"]) == (0, None)
+    assert any("score file" in check["detail"] for check in verified["checks"])
+    now = (run / "scores.json").read_text()
+    Path("musiq.csv").write_text(rows + "nowhere--hat,1,musiq,1,1\n")
+    assert main(["import-scores", "musiq.csv", str(run)]) == 1
+    assert "musiq.csv, line 6, case: the run has no picture nowhere--hat" in capsys.readouterr().err
+    assert (run / "scores.json").read_text() == now  # nothing half-written
+    (run / "scores.json").write_text(before)
 
 
 def test_own_chains_one_and_many(run, capsys):

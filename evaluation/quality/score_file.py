@@ -1,0 +1,249 @@
+"""Values of no-reference metrics that were made elsewhere: a CSV or JSON file for a run.
+
+Each row names a picture, by the SHA-256 of its file or by case, repeat and trip (0: the source),
+and gives a metric, its value (empty: not run) and its version:
+
+    sha256,metric,value,version
+    case,repeat,trip,metric,value,version[,higher_is_better]
+
+A metric that Banana100 does not list needs `higher_is_better`. JSON is a list of such rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from evaluation.errors import UserFacingError
+from evaluation.quality import QUALITY, described
+
+MAX_BYTES = 64 * 2**20
+MAX_ROWS = 500_000
+MAX_METRICS = 40
+#: Metrics of all score files of one run together.
+MAX_IN_RUN = 60
+LARGEST = 1e6
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+HASH = re.compile(r"[0-9a-f]{64}")
+FIELDS = {"sha256", "case", "repeat", "trip", "metric", "value", "version", "higher_is_better"}
+MOST = {"repeat": 1000, "trip": 1000}
+
+#: A picture of a run: by its hash, or by case, repeat and trip.
+Key = str | tuple[str, int, int]
+
+
+class ScoreFileError(UserFacingError):
+    """A file of scores that is not taken; says the line and the field."""
+
+
+@dataclass(frozen=True)
+class Row:
+    line: str
+    picture: Key
+    metric: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """A checked file."""
+
+    rows: tuple[Row, ...]
+    #: By metric: its version, direction, and the SHA-256 of this file.
+    metrics: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class ChainPictures:
+    """The pictures of one chain by their hashes, and the values found for them."""
+
+    case: str
+    repeat: int
+    source: str
+    #: Of X1..Xn.
+    restored: tuple[str, ...]
+    quality: dict[str, list[float | None]] = field(default_factory=dict)
+
+
+def read_score_file(file: Path) -> ScoreFile:
+    """The rows of a file; ScoreFileError names the line and field that do not fit."""
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise ScoreFileError(f"{file.name} is larger than {MAX_BYTES // 2**20} MB")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ScoreFileError(f"{file} cannot be read: {error.strerror}") from None
+    return parsed(data, file.name)
+
+
+def parsed(data: bytes, name: str) -> ScoreFile:
+    """The same of bytes that are here already; what begins with [ is JSON."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ScoreFileError(f"{name} is not a text in UTF-8") from None
+    found = _json_rows(text, name) if text.lstrip().startswith("[") else _csv_rows(text, name)
+    rows: list[Row] = []
+    metrics: dict[str, dict[str, Any]] = {}
+    digest = sha256(data).hexdigest()
+    for line, values in found:
+        if len(rows) == MAX_ROWS:
+            raise ScoreFileError(f"{name} has more than {MAX_ROWS:,} rows")
+        row = Row(line, _picture(line, values), _metric(line, values), _value(line, values))
+        told: dict[str, Any] = {"version": _version(line, values), "file": digest}
+        told |= {"higher_is_better": _direction(line, row.metric, values)}
+        if metrics.setdefault(row.metric, told) != told:
+            raise ScoreFileError(
+                f"{line}: version or higher_is_better of {row.metric} is not as in the rows before"
+            )
+        if len(metrics) > MAX_METRICS:
+            raise ScoreFileError(f"{line}: more than {MAX_METRICS} metrics")
+        rows.append(row)
+    if not rows:
+        raise ScoreFileError(f"{name} has no rows")
+    return ScoreFile(tuple(rows), metrics)
+
+
+def _csv_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        _check_fields(f"{name}, line 1", reader.fieldnames or ())
+        for values in reader:
+            line = f"{name}, line {reader.line_num}"
+            if None in values or None in values.values():
+                raise ScoreFileError(f"{line}: it has not as many fields as the first line")
+            yield line, values
+    except csv.Error as error:
+        raise ScoreFileError(f"{name}, line {reader.line_num}: {error}") from None
+
+
+def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScoreFileError(f"{name} is not readable JSON: {error}") from None
+    for place, values in enumerate(found):
+        line = f"{name}, row {place + 1}"
+        if not isinstance(values, dict):
+            raise ScoreFileError(f"{line}: not an object")
+        _check_fields(line, values)
+        yield line, values
+
+
+def _check_fields(line: str, names: Iterable[str]) -> None:
+    given = set(names)
+    if odd := given - FIELDS:
+        raise ScoreFileError(
+            f"{line}: there is no field {str(min(odd, key=str))[:40]!r}; there are "
+            f"{', '.join(sorted(FIELDS))}"
+        )
+    if missing := {"metric", "value", "version"} - given:
+        raise ScoreFileError(f"{line}: the field {min(missing)} is missing")
+    if "sha256" not in given and not {"case", "trip"} <= given:
+        raise ScoreFileError(f"{line}: it should name pictures by sha256, or by case and trip")
+
+
+def _picture(line: str, values: Mapping[str, Any]) -> Key:
+    if stated := str(values.get("sha256") or "").lower():
+        if not HASH.fullmatch(stated):
+            raise ScoreFileError(f"{line}, sha256: {stated[:20]!r} is not 64 hexadecimal digits")
+        return stated
+    case = str(values.get("case") or "")
+    if not case:
+        raise ScoreFileError(f"{line}, case: it is empty, and there is no sha256")
+    return case[:200], _count(line, values, "repeat"), _count(line, values, "trip")
+
+
+def _count(line: str, values: Mapping[str, Any], name: str) -> int:
+    text = str(values.get(name) if values.get(name) is not None else "0") or "0"
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MOST[name]):
+        raise ScoreFileError(
+            f"{line}, {name}: {text[:20]!r} is not a number from 0 to {MOST[name]}"
+        )
+    return int(text)
+
+
+def _metric(line: str, values: Mapping[str, Any]) -> str:
+    name = str(values.get("metric") or "")
+    if not NAME.fullmatch(name):
+        raise ScoreFileError(
+            f"{line}, metric: {name[:40]!r} is not a name of small letters, digits, - and _"
+        )
+    if name in QUALITY:
+        raise ScoreFileError(
+            f"{line}, metric: {name} is run here; give yours another name, such as {name}-pyiqa"
+        )
+    return name
+
+
+def _value(line: str, values: Mapping[str, Any]) -> float | None:
+    stated = values.get("value")
+    if stated is None or stated == "":
+        return None
+    try:
+        number = float(stated) if isinstance(stated, str | int | float) else math.nan
+    except ValueError:
+        number = math.nan
+    if isinstance(stated, bool) or not abs(number) <= LARGEST:
+        raise ScoreFileError(
+            f"{line}, value: {str(stated)[:20]!r} is not a number up to {LARGEST:,.0f}"
+        )
+    return number
+
+
+def _version(line: str, values: Mapping[str, Any]) -> str:
+    version = str(values.get("version") or "").strip()
+    if not 0 < len(version) <= 80 or not version.isprintable():
+        raise ScoreFileError(f"{line}, version: it should be told, in at most 80 characters")
+    return version
+
+
+def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
+    stated = str(values.get("higher_is_better") if "higher_is_better" in values else "").lower()
+    words = {"": None, "none": None, "true": True, "1": True, "yes": True}
+    words |= {"false": False, "0": False, "no": False}
+    if stated not in words:
+        raise ScoreFileError(f"{line}, higher_is_better: {stated[:20]!r} is not true or false")
+    about = described(metric, words[stated])
+    if about is None:
+        raise ScoreFileError(
+            f"{line}, higher_is_better: say whether {metric} is better when higher"
+        )
+    if words[stated] not in (None, about.higher_is_better):
+        raise ScoreFileError(
+            f"{line}, higher_is_better: {about.label} is better when "
+            f"{'higher' if about.higher_is_better else 'lower'}"
+        )
+    return about.higher_is_better
+
+
+def place(found: ScoreFile, chains: Iterable[ChainPictures]) -> None:
+    """Give every chain the values of its pictures; ScoreFileError for a picture of no chain."""
+    by_key: dict[Key, list[tuple[ChainPictures, int]]] = {}
+    for chain in chains:
+        for number, digest in enumerate((chain.source, *chain.restored)):
+            by_key.setdefault(digest, []).append((chain, number))
+            by_key.setdefault((chain.case, chain.repeat, number), []).append((chain, number))
+    known: dict[tuple[Key, str], float | None] = {}
+    for row in found.rows:
+        places = by_key.get(row.picture)
+        if not places:
+            which, name = (
+                ("sha256", f"{row.picture[:12]}…")
+                if isinstance(row.picture, str)
+                else ("case", "{} (repeat {}), trip {}".format(*row.picture))
+            )
+            raise ScoreFileError(f"{row.line}, {which}: the run has no picture {name}")
+        if known.setdefault((row.picture, row.metric), row.value) != row.value:
+            raise ScoreFileError(f"{row.line}, value: {row.metric} said otherwise of it before")
+        for chain, number in places:
+            values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))
+            values[number] = row.value

@@ -1,0 +1,137 @@
+"""Do no-reference metrics notice that pictures wear out? Banana100's question, of one run.
+
+By each metric: how many returns of trip 5, 10 and 20 it calls worse than the source, and than the
+first return (as the paper asks, so that cropping at the first step does not count); and what it
+gains while the picture is lost, trip by trip.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.quality import Described, described, quality_in_order
+
+DELTAS = (5, 10, 20)
+#: Cases kept for each answer, to look at.
+EXAMPLES = 8
+SOURCE, FIRST = "source", "first"
+
+
+@dataclass(frozen=True)
+class QualityChain:
+    """One chain: its case as pages call it, values from the source on, and what was kept."""
+
+    case: Any
+    #: By metric: of the source, then of each return; None where it says nothing.
+    quality: Mapping[str, Sequence[float | None]]
+    #: Of each return, by the headline metric.
+    retention: Sequence[float]
+
+    def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
+        """The values of two pictures; None where one is not there."""
+        values = self.quality.get(metric, ())
+        if len(values) <= number:
+            return None
+        before, after = values[begin], values[number]
+        return None if before is None or after is None else (before, after)
+
+
+def asked_trips(trips: int) -> list[int]:
+    """The trips of Banana100 that a suite has, and its last."""
+    return sorted({*(n for n in DELTAS if n <= trips), trips})
+
+
+def read_as(name: str, pinned: Mapping[str, Any]) -> Described | None:
+    """How the values of a metric read, given what a run says of it."""
+    return described(name, pinned.get("higher_is_better"))
+
+
+def no_reference_numbers(
+    chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """By metric that was run: what it says of this run's returns. `pinned` says how each was run."""
+    found = {}
+    for name in quality_in_order(pinned):
+        told = pinned[name]
+        about = read_as(name, told)
+        if about is None or all(c.pair(name, 0, 0) is None for c in chains):
+            continue
+        found[name] = {
+            "label": about.label,
+            "higher_is_better": about.higher_is_better,
+            "version": told.get("version", ""),
+            "imported": "file" in told,
+            # A hundred points are the usual range; without one, the metric's own unit.
+            "in_points": about.points(0, 0) is not None,
+            **_curves(name, about, chains, trips),
+            "trips": {
+                str(n): {
+                    SOURCE: _counted(name, about, chains, 0, n),
+                    FIRST: _counted(name, about, chains, 1, n) if n > 1 else None,
+                    **_examples(name, about, chains, n),
+                }
+                for n in asked_trips(trips)
+            },
+        }
+    return found
+
+
+def _gain(about: Described, pair: tuple[float, float]) -> float:
+    points = about.points(*pair)
+    return about.gained(*pair) if points is None else points
+
+
+def _curves(
+    name: str, about: Described, chains: Sequence[QualityChain], trips: int
+) -> dict[str, list[float | None]]:
+    """For n = 0..N the mean value, what it gained since the source, and what of the picture is lost."""
+    value: list[float | None] = []
+    gained: list[float | None] = []
+    lost: list[float | None] = []
+    for n in range(trips + 1):
+        pairs = [(chain, pair) for chain in chains if (pair := chain.pair(name, 0, n))]
+        value.append(_mean(pair[1] for _, pair in pairs))
+        gained.append(_mean(_gain(about, pair) for _, pair in pairs))
+        kept = [1.0 if n == 0 else c.retention[n - 1] for c, _ in pairs if n <= len(c.retention)]
+        lost.append(_mean(1 - min(1.0, max(0.0, q)) for q in kept))
+    return {"value": value, "gained": gained, "lost": lost}
+
+
+def _counted(
+    name: str, about: Described, chains: Sequence[QualityChain], begin: int, number: int
+) -> dict[str, Any]:
+    """Of how many returns it says what, and the mean gap (above 0: it calls them better)."""
+    pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
+    gains = [about.gained(*pair) for pair in pairs]
+    return {
+        "returns": len(gains),
+        "worse": sum(gain < 0 for gain in gains),
+        "better": sum(gain > 0 for gain in gains),
+        "gap": _mean(_gain(about, pair) for pair in pairs),
+    }
+
+
+def _examples(
+    name: str, about: Described, chains: Sequence[QualityChain], number: int
+) -> dict[str, list[Any]]:
+    """The cases that it is most wrong about, and those it is most right about."""
+    gains: dict[Any, float] = {}
+    for chain in chains:
+        if pair := chain.pair(name, 0, number):
+            gains.setdefault(chain.case, about.gained(*pair))
+    better = sorted((case for case in gains if gains[case] > 0), key=lambda case: -gains[case])
+    worse = sorted((case for case in gains if gains[case] < 0), key=lambda case: gains[case])
+    return {"better_cases": better[:EXAMPLES], "worse_cases": worse[:EXAMPLES]}
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    kept = list(values)
+    return round(statistics.fmean(kept), 4) if kept else None
+
+
+def share(counted: Mapping[str, Any], what: str = "worse") -> float | None:
+    """The share of the returns that it calls worse; None without any."""
+    return counted[what] / counted["returns"] if counted["returns"] else None

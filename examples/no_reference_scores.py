@@ -1,0 +1,71 @@
+"""Score the pictures of a run with the no-reference metrics of pyiqa, on your own machine.
+
+    pip install pyiqa
+    python no_reference_scores.py RUN_OR_BUNDLE.zip --metrics musiq,topiq_nr > scores.csv
+    convergebench import-scores scores.csv RUN
+
+pyiqa is under the PolyForm Noncommercial licence, and fetches its weights from a hub: whether you
+may use it is for you to say, so ConvergeBench neither needs nor installs it. On a site, an
+administrator takes the same file with `manage.py import_scores scores.csv NUMBER`.
+"""
+
+import argparse
+import csv
+import hashlib
+import io
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+
+
+def pictures(where: Path) -> Iterator[tuple[str, bytes]]:
+    """Every picture of a run folder or of a bundle, with the hash it is known by."""
+    if where.is_dir():
+        for file in sorted(where.rglob("*")):
+            if file.suffix.lower() in SUFFIXES:
+                data = file.read_bytes()
+                yield hashlib.sha256(data).hexdigest(), data
+        return
+    with zipfile.ZipFile(where) as bundle:
+        for name in bundle.namelist():
+            if name.startswith("pictures/"):
+                yield Path(name).stem, bundle.read(name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="a run folder, or a bundle with its pictures")
+    parser.add_argument("--metrics", default="musiq", help="names of pyiqa, with commas between")
+    parser.add_argument("--device", default=None, help="such as cuda or cpu")
+    asked = parser.parse_args()
+    import pyiqa
+    import torch
+    from torchvision.transforms.functional import to_tensor
+
+    device = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    names = [name.strip() for name in asked.metrics.split(",")]
+    metrics = {name: pyiqa.create_metric(name, device=device) for name in names}
+    version = f"pyiqa {pyiqa.__version__}"
+    rows = csv.writer(sys.stdout)
+    rows.writerow(["sha256", "metric", "value", "version", "higher_is_better"])
+    seen = set()
+    for sha256, data in pictures(asked.run):
+        if sha256 in seen:
+            continue
+        seen.add(sha256)
+        image = to_tensor(Image.open(io.BytesIO(data)).convert("RGB")).unsqueeze(0)
+        for name, metric in metrics.items():
+            # brisque, niqe and piqe run in ConvergeBench itself: these are told apart.
+            called = f"{name}-pyiqa" if name in ("brisque", "niqe", "piqe") else name
+            value = float(metric(image.to(device)))
+            better = "no" if metric.lower_better else "yes"
+            rows.writerow([sha256, called.replace("+", "-plus"), f"{value:.6g}", version, better])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What no-reference metrics say of a run: computed by the core, stored for the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evaluation.metrics import METRICS
+from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
+from leaderboard.models import Chain, NoReferenceResult, Run
+
+
+def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
+    """The no-reference metrics of a run, those that were imported too, as each was run."""
+    scoring = run.provenance.get("scoring", {}).get("quality", {})
+    ran = {name: told for name, told in scoring.items() if "missing" not in told}
+    return ran | run.provenance.get("score_files", {})
+
+
+def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
+    """Write what the metrics say of these chains, whose results are known; in a transaction."""
+    known = [QualityChain(chain.case_id, chain.quality, _retention(chain)) for chain in chains]
+    numbers = no_reference_numbers(known, run.suite.trips, quality_metrics(run))
+    if numbers:
+        NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
+    else:
+        NoReferenceResult.objects.filter(run=run).delete()
+
+
+def _retention(chain: Chain) -> list[float]:
+    """By the headline metric, or the first that was run."""
+    known = (chain.results[name].get("retention", []) for name in METRICS if name in chain.results)
+    return next(known, [])

@@ -1,0 +1,86 @@
+"""Workers ask no-reference metrics of every return; score files bring others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluation import jobs
+from evaluation.bundle import format as bundles
+from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
+from evaluation.bundle.verification import verify
+from evaluation.jobs import score_job
+from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.exchange.bundles import write
+from leaderboard.models import Chain, NoReferenceResult, Run
+from leaderboard.testing.played import play
+
+pytestmark = pytest.mark.django_db
+TRIPS = 2
+
+
+@pytest.fixture
+def run(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
+    settings.METRICS = ["psnr", "piqe"]
+    monkeypatch.setattr(score_job, "TRIPS", 1)  # a chain is written in several parts
+    return play("noise")
+
+
+def test_every_return_and_the_source_have_a_value(run: Run) -> None:
+    chains = list(Chain.objects.filter(run=run))
+    assert chains
+    for chain in chains:
+        assert len(chain.quality["piqe"]) == chain.trips_scored + 1
+        assert None not in chain.quality["piqe"]
+    numbers = NoReferenceResult.objects.get(run=run).numbers["piqe"]
+    last = str(run.suite.trips)
+    assert numbers["trips"][last]["source"]["returns"] == len(chains)
+    assert numbers["version"] == run.provenance["scoring"]["quality"]["piqe"]["version"]
+    before = [chain.quality for chain in chains]
+    jobs.score_again(run)
+    jobs.score(run.pk)
+    assert [chain.quality for chain in Chain.objects.filter(run=run)] == before
+
+
+def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+    chain = Chain.objects.filter(run=run).select_related("case__picture__stored").first()
+    assert chain
+    source = chain.case.picture.stored
+    assert source
+    file = tmp_path / "musiq.csv"
+    head = "sha256,case,repeat,trip,metric,value,version\n"
+    rows = f"{source.sha256},,,,musiq,60,1\n,{chain.case.slug},0,1,musiq,70,1\n"
+    file.write_text(f"{head}{rows},nowhere,0,1,musiq,1,1\n")
+    with pytest.raises(CommandError, match=r"musiq.csv, line 4, case: the run has no picture"):
+        call_command("import_scores", file, run.pk)
+    chain.refresh_from_db()
+    assert "musiq" not in chain.quality
+    file.write_text(head + rows)
+    call_command("import_scores", file, run.pk, verbosity=0)
+    chain.refresh_from_db()
+    assert chain.quality["musiq"][:2] == [60.0, 70.0]
+    told = NoReferenceResult.objects.get(run=run).numbers["musiq"]
+    assert (told["imported"], told["label"]) == (True, "MUSIQ")
+    with pytest.raises(CommandError, match="no run 99999"):
+        call_command("import_scores", file, 99999)
+
+
+def test_a_bundle_carries_the_values_and_whoever_checks_it_recomputes_them(
+    run: Run, tmp_path: Path
+) -> None:
+    write(run, tmp_path / "run.zip", pictures=True)
+    with bundles.read(tmp_path / "run.zip") as bundle:
+        checks = list(verify(bundle))
+        assert [str(c) for c in checks if c.verdict in (DIFFERENT, NOT_CHECKED)] == []
+        assert any("no-reference quality by piqe" in check.what for check in checks)
+        imported = import_bundle(bundle).run
+    one, two = (
+        list(Chain.objects.filter(run=r).order_by("case", "repeat").values_list("quality"))
+        for r in (run, imported)
+    )
+    assert one == two
+    numbers = [NoReferenceResult.objects.get(run=r).numbers for r in (run, imported)]
+    assert numbers[0] == numbers[1]
