@@ -29,6 +29,8 @@ def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
 
 def _retention(chain: Chain) -> list[float]:
     """By the headline metric, or the first that was run."""
-    known = (chain.results[name] for name in METRICS if name in chain.results)
-    found: list[float] = next(known, {}).get("retention", [])
-    return found
+    for name in METRICS:
+        if name in chain.results:
+            found: list[float] = chain.results[name].get("retention", [])
+            return found
+    return []
