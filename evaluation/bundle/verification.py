@@ -212,7 +212,7 @@ class Verification:
             case = cases.get(chain.case)
             if case is None:
                 continue
-            pair = self.suite.pair_by_slug[case.pair]
+            pair = self.arm.measured(self.suite.pair_by_slug[case.pair])
             source, _ = self._picture(chain.name, sources.get(case.picture))
             yield from self._seeds(chain)
             about = self.suite.picture_by_slug[case.picture]
@@ -350,7 +350,8 @@ class Verification:
 
     def _drift(self) -> Iterator[Check]:
         """Global edits are seen where they move more than the model's own drift."""
-        pairs = {case.slug: self.suite.pair_by_slug[case.pair] for case in self.suite.cases}
+        measured = {slug: self.arm.measured(p) for slug, p in self.suite.pair_by_slug.items()}
+        pairs = {case.slug: measured[case.pair] for case in self.suite.cases}
 
         def trips(change: str) -> Iterator[tuple[str, TripLine]]:
             for chain in self.document.chains:

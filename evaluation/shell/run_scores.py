@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import Suite
 from evaluation.images import Picture
@@ -150,7 +151,7 @@ def score_run(
             for slug in folder.chains
             if slug in chains
         }
-        verdicts = judged(there, folder.suite)
+        verdicts = judged(there, folder.suite, folder.arm)
         told = provenance | judged_by
         return RunScores(
             folder.suite.content_hash,
@@ -218,11 +219,14 @@ def _reader(folder: RunFolder) -> ReadStep:
     return read
 
 
-def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:
+def judged(
+    chains: Mapping[str, ChainScores], suite: Suite, arm: Arm = DEFAULT
+) -> dict[str, ChainScores]:
     """The chains with the verdicts that only the whole run can give: those on global edits."""
 
     def of(change: str) -> dict[str, ChainScores]:
-        return {s: c for s, c in chains.items() if suite.pair_by_slug[c.pair].change == change}
+        pairs = {slug: arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
+        return {slug: c for slug, c in chains.items() if pairs[c.pair].change == change}
 
     drift = identity_drift(t.change_measure for c in of("none").values() for t in c.trips)
 
