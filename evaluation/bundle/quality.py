@@ -10,6 +10,7 @@ from evaluation.bundle.format import ChainLine
 from evaluation.quality.panel import QualityPanel
 
 IMPORTED = "it was made elsewhere, and came as a score file"
+NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked"
 
 
 def pinned_quality(provenance: Mapping[str, Any]) -> dict[str, Any]:

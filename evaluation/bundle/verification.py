@@ -26,7 +26,13 @@ from evaluation.bundle.checks import (
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import measured
-from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
+from evaluation.bundle.quality import (
+    IMPORTED,
+    NOT_ASKED,
+    pinned_quality,
+    quality_checks,
+    silent,
+)
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.shapes import BACKWARD, FORWARD
@@ -46,7 +52,7 @@ from evaluation.measuring.trip_measures import (
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.quality import QUALITY
+from evaluation.quality import QUALITY, WORN
 from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
@@ -334,7 +340,7 @@ class Verification:
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, NETWORK)
         imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
-        reasons = dict.fromkeys(imported, IMPORTED) | self.silent
+        reasons = dict.fromkeys(imported, IMPORTED) | self.silent | {WORN: NOT_ASKED}
         yield from quality_checks(chain, quality, reasons, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:

@@ -16,6 +16,7 @@ from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.metrics import METRICS
+from evaluation.quality import judged_by_asking
 from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
@@ -74,7 +75,7 @@ class RunScores:
         """The no-reference metrics, those of score files too, as each was run."""
         told = self.provenance.get("quality", {})
         ran = {name: values for name, values in told.items() if "missing" not in values}
-        return ran | self.provenance.get("score_files", {})
+        return ran | self.provenance.get("score_files", {}) | judged_by_asking(self.provenance)
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:
         """What no-reference metrics say of the returns, by metric."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from evaluation.quality import QUALITY, described, quality_in_order
+from evaluation.quality import QUALITY, WORN, described, quality_in_order
 from evaluation.statistics.diagnostics.no_reference import FIRST, SOURCE, asked_trips, share
 from leaderboard import formatting
 from leaderboard.board.rows import stamp as board_stamp
@@ -153,7 +153,7 @@ def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
 
 def plane(lines: Sequence[Line], metric: str, suite: Suite) -> Chart | None:
     """What is lost of the picture against what the metric says it gained, trip by trip."""
-    shown = [line for line in lines if metric in line.numbers]
+    shown = lines_with(metric, lines)
     if not shown:
         return None
     about = shown[0].numbers[metric]
@@ -323,12 +323,69 @@ def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[st
                 "label": told[0]["label"],
                 "better": "higher" if told[0]["higher_is_better"] else "lower",
                 "versions": ", ".join(sorted({one["version"] for one in told})),
-                "imported": told[0]["imported"],
+                "where": _where(name, told[0]),
                 "models": len(told),
             }
         )
     absent = [one.label for n in QUALITY if n not in metrics and (one := described(n))]
     return rows + [{"label": name, "absent": True} for name in absent]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One model's returns, as a judge answered who was asked whether they are worn."""
+
+    line: Line
+    #: The share of the sources, which nobody edited, that it calls worn.
+    alarms: float
+    judge: str
+    #: Of returns by what was kept: the share called worn, and of how many.
+    cells: list[tuple[float | None, int]]
+
+
+def asked_outright(lines: Sequence[Line]) -> dict[str, Any]:
+    """What a model says that is asked yes or no, against what was measured; {} where none was."""
+    rows = []
+    for line in lines:
+        told = line.numbers.get(WORN)
+        if told is None or told["value"][0] is None:
+            continue
+        cells = [
+            (one["worn"] / one["asked"] if one["asked"] else None, one["asked"])
+            for one in told["by_kept"]
+        ]
+        rows.append(Asked(line, told["value"][0], told["version"], cells))
+    if not rows:
+        return {}
+    bands = lines_with(WORN, lines)[0].numbers[WORN]["by_kept"]
+    return {
+        "rows": rows,
+        "bands": [(one["least"], one["most"]) for one in bands],
+        "finding": _asked_finding([line.numbers[WORN] for line in lines_with(WORN, lines)]),
+        "judges": sorted({row.judge for row in rows}),
+    }
+
+
+def lines_with(metric: str, lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if metric in line.numbers]
+
+
+def _asked_finding(told: Sequence[Mapping[str, Any]]) -> str:
+    """How many of the returns that lost more than half it notices."""
+    worst = [one for each in told for one in each["by_kept"] if one["most"] <= 0.5]
+    asked, worn = (sum(one[name] for one in worst) for name in ("asked", "worn"))
+    if not asked:
+        return "Asked outright, a model says yes or no; no return has lost half of its picture yet"
+    return (
+        f"Asked outright, a model calls {worn / asked:.0%} of the returns worn that lost more than "
+        "half of the picture"
+    )
+
+
+def _where(name: str, told: Mapping[str, Any]) -> str:
+    if name == WORN:
+        return "here; a model was asked"
+    return "elsewhere; imported as a score file" if told["imported"] else "here"
 
 
 COLUMNS = (

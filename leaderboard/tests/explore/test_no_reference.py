@@ -16,7 +16,12 @@ from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
 TRIPS = 5
-PINNED = {"brisque": {"version": "1"}, "musiq": {"version": "2", "file": "f" * 64}}
+PINNED = {
+    "brisque": {"version": "1"},
+    "musiq": {"version": "2", "file": "f" * 64},
+    "worn": {"version": "some-model-1"},
+}
+WORN = [0.0, 0.0, 1.0, None, None, 1.0]
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +38,10 @@ def run(django_db_setup: None, django_db_blocker: Any) -> Any:
 
 def say(run: Run, **values: list[float]) -> None:
     """Have metrics say this of every chain."""
-    values = {"musiq": [60.0 - n for n in range(TRIPS + 1)], **values}
-    Chain.objects.filter(run=run).update(quality=values)
+    told = {"musiq": [60.0 - n for n in range(TRIPS + 1)], "worn": WORN, **values}
+    Chain.objects.filter(run=run).update(quality=told)
     worn = [0.9, 0.8, 0.6, 0.5, 0.3]
-    chains = [QualityChain(c.case_id, values, worn) for c in Chain.objects.filter(run=run)]
+    chains = [QualityChain(c.case_id, told, worn) for c in Chain.objects.filter(run=run)]
     numbers = no_reference_numbers(chains, TRIPS, PINNED)
     NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
 
@@ -53,6 +58,8 @@ def test_the_page_says_the_finding_and_opens_to_pictures(
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, called <b>better</b>" in page
     assert "elsewhere; imported as a score file" in page
+    assert "calls 100% of the returns worn that lost more than half of the picture" in page
+    assert "some-model-1 was shown single pictures" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
     assert "called <b>worse</b>" in other.content.decode()
@@ -70,7 +77,7 @@ def test_all_numbers_can_be_taken_away(run: int, client: Client) -> None:
     answer = client.get("/no-reference/numbers.csv")
     head, *rows = answer.content.decode().splitlines()
     assert head == ",".join(pages.COLUMNS)
-    assert len(rows) == 2 * 2  # two metrics, since the source and since the first return
+    assert len(rows) == 3 * 2  # three metrics, since the source and since the first return
     assert rows[0].startswith("tiny-v1,noise,")
     assert f"no-reference-{Suite.objects.get().key}.csv" in answer["Content-Disposition"]
 

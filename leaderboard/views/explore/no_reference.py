@@ -87,4 +87,5 @@ def _page(request: HttpRequest, suite: Suite) -> tuple[dict[str, Any], bool]:
         "metric_label": pages.label(cell[1], lines) if cell else "",
         "judged": shown,
         "about": pages.about_metrics(lines, metrics),
+        "asked": pages.asked_outright(lines),
     }, known
