@@ -143,11 +143,11 @@ def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
     if not worst.better:
         return (
             f"No metric calls a worn picture better than its source at trip {trip}, "
-            f"where {gone:.0%} of the picture is lost"
+            f"where {formatting.percent(gone)} of the picture is lost"
         )
     return (
-        f"{name} calls {worst.better:.0%} of pictures better than their source at trip {trip}, "
-        f"although {gone:.0%} of the picture is lost"
+        f"{name} calls {formatting.percent(worst.better)} of pictures better than their source at "
+        f"trip {trip}, although {formatting.percent(gone)} of the picture is lost"
     )
 
 
@@ -162,8 +162,8 @@ def plane(lines: Sequence[Line], metric: str, suite: Suite) -> Chart | None:
     return Chart(
         id="plane",
         title=_plane_finding(shown, metric, name),
-        subtitle="From the source (upper left, nothing lost and nothing gained) trip by trip to the last. "
-        "Above the dotted line the metric calls returns better than the source; an honest one falls to the right.",
+        subtitle="From the source (at the left, on the dotted line) trip by trip to the last. "
+        "Above the line the metric calls returns better than the source; an honest one falls to the right.",
         figure=_plane(shown, metric, unit),
         table=_plane_table(shown, metric, suite.trips),
         about=f"{suite}, {name}",
@@ -201,6 +201,7 @@ def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": plain(line.name),
+                "legendgroup": plain(line.name),
                 "x": [lost for _, lost, _ in points],
                 "y": [gained for _, _, gained in points],
                 "text": [f"<b>{plain(line.name)}</b><br>trip {n}" for n, _, _ in points],
@@ -210,13 +211,14 @@ def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
             }
         )
     zero = {"color": "var(--ink-3)", "width": 1, "dash": "dot"}
+    far = max([0.1, *(x for trace in traces for x in trace["x"])])
     return {
         "data": traces,
         "layout": layout(
             xaxis={
                 "title": {"text": "picture lost"},
                 "tickformat": ".0%",
-                "range": [-0.02, 1.02],
+                "range": [-0.02 * far, 1.04 * far],
             },
             yaxis={"title": {"text": f"gained, {unit}"}},
             shapes=[
@@ -377,8 +379,8 @@ def _asked_finding(told: Sequence[Mapping[str, Any]]) -> str:
     if not asked:
         return "Asked outright, a model says yes or no; no return has lost half of its picture yet"
     return (
-        f"Asked outright, a model calls {worn / asked:.0%} of the returns worn that lost more than "
-        "half of the picture"
+        f"Asked outright, a model calls {formatting.percent(worn / asked)} of the returns worn that "
+        "lost more than half of the picture"
     )
 
 

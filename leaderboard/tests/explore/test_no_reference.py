@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
+from leaderboard.formatting import percent
 from leaderboard.models import Chain, NoReferenceResult, Run, Suite
 from leaderboard.pages.explore import no_reference as pages
 from leaderboard.testing import played
@@ -51,14 +52,14 @@ def test_the_page_says_the_finding_and_opens_to_pictures(
 ) -> None:
     with django_assert_max_num_queries(8):
         page = client.get("/no-reference/").content.decode()
-    assert "BRISQUE calls 100% of pictures better than their source at trip 5" in page
-    assert "although 70% of the picture is lost" in page
+    said = f"BRISQUE calls {percent(1.0)} of pictures better than their source at trip 5"
+    assert f"{said}, although {percent(0.7)} of the picture is lost" in page
     chain = Chain.objects.filter(run=run).first()
     assert chain
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, called <b>better</b>" in page
     assert "elsewhere; imported as a score file" in page
-    assert "calls 100% of the returns worn that lost more than half of the picture" in page
+    assert f"calls {percent(1.0)} of the returns worn that lost more than half" in page
     assert "some-model-1 was shown single pictures" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
@@ -88,7 +89,7 @@ def test_nobody_is_praised_where_every_return_is_called_worse(run: int) -> None:
     said = pages.finding(lines, pages.metrics_of(lines), TRIPS)
     assert said == (
         "No metric calls a worn picture better than its source at trip 5, "
-        "where 70% of the picture is lost"
+        f"where {percent(0.7)} of the picture is lost"
     )
     assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
 
