@@ -3,22 +3,29 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two processes, each with a database, a Valkey and a folder of its own.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Processes of the tests, each with a database, a Valkey and a folder of its own. Three keep two
+# processors busy: many tests wait for a worker, a browser or a server.
+PROCESSES ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 # Python compiles what it imports; to compile all that is installed takes half of the time.
 # Where the environment forbids it to keep that, every process would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
+QUIET ?= --quiet
+INSTALL := $(BIN)/python -m pip install --no-compile $(QUIET) --disable-pip-version-check
 PIP := $(INSTALL) --constraint constraints.txt
 # Its build differs from machine to machine, and brings along what that build needs.
 UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: up cluster test check bench fuzz audit sbom hashes format clean browser
+# Two at a time, since mypy takes as long as all others together; each says all that it found.
+CHECKS := check-types check-style check-imports check-templates check-migrations
 
-up: $(VENV)/.worker
-	@exec $(BIN)/python manage.py up
+.PHONY: up cluster test check $(CHECKS) bench fuzz audit sbom hashes format clean browser
+
+# The board lives as soon as its own packages are in; those that score come behind it.
+up: $(VENV)/.site
+	@exec $(BIN)/python manage.py up --install $(VENV)/.worker
 
 test: $(VENV)/.dev browser
 	$(PYTEST) $(ARGS)
@@ -29,11 +36,22 @@ cluster: $(VENV)/.dev
 	$(BIN)/python -m leaderboard.testing.cluster $(ARGS)
 
 check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
+
+check-types:
+	$(BIN)/mypy evaluation leaderboard convergebench_site
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-imports:
 	$(BIN)/lint-imports --no-logo
+
+check-templates:
 	$(BIN)/djlint --quiet --check --lint templates
-	$(BIN)/mypy evaluation leaderboard convergebench_site
+
+check-migrations:
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 bench: $(VENV)/.dev
@@ -49,9 +67,12 @@ fuzz: $(VENV)/.dev
 # After a change of constraints.txt; `make test` says when it is due.
 hashes: $(VENV)/.dev
 	$(INSTALL) uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --constraint constraints.txt --extra site --extra worker --extra providers $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new
-	@{ head -1 hashes.txt; cat hashes.new; } > hashes.both && mv hashes.both hashes.txt && rm hashes.new
+	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker --extra providers"; do \
+	  set -- $$list; file=$$1; shift; \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --constraint constraints.txt "$$@" $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new || exit 1; \
+	  { head -1 $$file; cat hashes.new; } > hashes.both && mv hashes.both $$file && rm hashes.new; \
+	done
 
 # What is installed, as a CycloneDX list (sbom.json).
 sbom: $(VENV)/.dev
@@ -72,13 +93,24 @@ clean:
 	rm -rf $(VENV) var .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
+# pip takes what it was stopped in the midst of for installed; its last file but one is missing there.
+FORGET_INTERRUPTED = @for found in $(VENV)/lib/python*/site-packages/*.dist-info; do \
+	  [ ! -d "$$found" ] || [ -e "$$found/INSTALLER" ] || rm -rf "$$found"; done
+
 # Stamps: what is installed is installed again only when the lists of packages change.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("ConvergeBench needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.worker: pyproject.toml constraints.txt hashes.txt | $(BIN)/python
-	@echo "Installing (about 1.5 GB, a minute or two the first time) ..."
+$(VENV)/.site: pyproject.toml constraints.txt hashes-site.txt | $(BIN)/python
+	@echo "Installing what the pages need (about 500 MB, a minute the first time) ..."
+	$(FORGET_INTERRUPTED)
+	$(INSTALL) --no-deps --require-hashes --requirement hashes-site.txt
+	@touch $@
+
+$(VENV)/.worker: $(VENV)/.site hashes.txt
+	@echo "Installing what scores pictures (about 1.5 GB, some minutes the first time) ..."
+	$(FORGET_INTERRUPTED)
 	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
 	$(PIP) --editable '.[site,worker,providers]'
 	@touch $@

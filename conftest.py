@@ -7,9 +7,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from evaluation.testing.hat_chains import HatChain
@@ -27,6 +28,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("database")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None,
+    django_db_blocker: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A database for each process: to migrate takes seconds, so the first does it for all.
+
+    With pytest-django's own, every process would migrate one.
+    """
+    from django.db import connection
+
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    if connection.vendor == "sqlite":
+        connection.settings_dict["TEST"]["NAME"] = str(folder / "test.sqlite3")
+    creation, made = connection.creation, folder / "migrated"
+    name = creation._get_test_db_name()
+    with FileLock(folder / "database.lock"), django_db_blocker.unblock():
+        if not made.exists():
+            creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+            connection.close()  # so that SQLite has all of it in the one file
+            for number in range(processes):
+                creation.clone_test_db(suffix=str(number), verbosity=0)
+            made.touch()
+    connection.settings_dict["NAME"] = name
+    connection.settings_dict |= creation.get_test_db_clone_settings(own)
 
 
 @pytest.fixture(scope="session")

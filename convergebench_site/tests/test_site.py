@@ -218,8 +218,23 @@ def test_hashes_are_of_the_versions_that_are_installed():
     assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = project["dependencies"] + project["optional-dependencies"]["site"]
+    needed += project["optional-dependencies"]["content"]
     named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in needed}
-    assert {name.replace("_", "-") for name in named} <= hashed.keys()
+    assert {name.replace("_", "-") for name in named} <= entries("hashes-site.txt").keys()
+    # What comes behind the first page replaces nothing of it.
+    assert entries("hashes-site.txt").items() <= entries("hashes.txt").items()
+
+
+def entries(name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The version and the hashes of each package in such a list."""
+    found = re.split(r"\n(?=\S)", pins(name))[1:]
+    return {
+        text.split("==")[0]: (
+            re.split(r"[=\s]+", text)[1],
+            tuple(re.findall(r"sha256:\w+", text)),
+        )
+        for text in found
+    }
 
 
 def pins(name: str) -> str:

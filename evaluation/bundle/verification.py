@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from evaluation.bundle import format as bundles
@@ -16,6 +17,7 @@ from evaluation.bundle.checks import (
     CLASSICAL,
     DIFFERENT,
     EQUAL,
+    HALF,
     NETWORK,
     NOT_CHECKED,
     REGISTERED,
@@ -51,7 +53,6 @@ from evaluation.measuring.trip_measures import (
 )
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
-from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.quality import QUALITY, WORN
 from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -337,8 +338,10 @@ class Verification:
             for index, trip in enumerate(one.trip for one in scored):
                 least = found_by_scoring(scores, index)
                 said = {name: getattr(trip, name) for name in least}
+                if self._of_networks is HALF:  # of two that keep as little, either may be named
+                    said, least = (_without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
-                yield compared(line, "what is kept least", said, least, NETWORK)
+                yield compared(line, "what is kept least", said, least, self._of_networks)
         imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
         reasons = dict.fromkeys(imported, IMPORTED) | self.silent | {WORN: NOT_ASKED}
         yield from quality_checks(chain, quality, reasons, self._why(None, None))
@@ -478,8 +481,23 @@ class Verification:
         return self.scorer.unfit(source.size).get(metric or "", "it is not among the run's metrics")
 
     def _tolerance(self, metric: str) -> tuple[float, float]:
-        network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
-        return NETWORK if network else CLASSICAL
+        return self._of_networks if self.scorer.uses_network(metric) else CLASSICAL
+
+    @cached_property
+    def _of_networks(self) -> tuple[float, float]:
+        """More where either side worked in half precision."""
+        scoring = self.document.run.provenance.get("scoring")
+        told = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
+        here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
+        return HALF if "float16" in told or "float16" in here else NETWORK
+
+
+def _without_names(found: dict[str, Any]) -> dict[str, Any]:
+    """How much is kept, without which metric and which place keep least."""
+    kept = {name: value for name, value in found.items() if name != "because"}
+    if place := kept.get("worst_place"):
+        kept["worst_place"] = place[-1]
+    return kept
 
 
 def _as_kept(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -293,7 +293,7 @@ def _restored(source: Picture, restored: Picture) -> Step:
             "Check that the backward prompt reaches the model together with the edited picture.",
             data,
         )
-    return Step("restored", "passed", f"{kept:.1%} of the picture is back", data=data)
+    return Step("restored", "passed", f"{kept * 100:.1f} % of the picture is back", data=data)
 
 
 def _same(one: Picture, other: Picture) -> bool:

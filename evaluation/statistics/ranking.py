@@ -25,6 +25,9 @@ from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.statistics.survival import Floats
 
 DRAWS = 10_000
+#: Draws that are looked at together: few enough that those of many runs stay in the processor's
+#: cache. Of a thousand runs that takes half of the time.
+BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -143,12 +146,14 @@ def _compared(
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
     drawn = design.draws(usable, draws, seed)
     largest = np.zeros(draws)
-    by_run = np.ascontiguousarray(drawn.T)
-    for run, own in enumerate(by_run):
-        others = by_run[:run] - own
-        np.abs(others, out=others)
-        others *= scale[run, :run, None]
-        np.maximum(largest, others.max(axis=0, initial=0.0), out=largest)
+    for start in range(0, draws, BLOCK):
+        by_run = np.ascontiguousarray(drawn[start : start + BLOCK].T)
+        most = largest[start : start + BLOCK]
+        for run, own in enumerate(by_run):
+            others = by_run[:run] - own
+            np.abs(others, out=others)
+            others *= scale[run, :run, None]
+            np.maximum(most, others.max(axis=0, initial=0.0), out=most)
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -308,7 +308,7 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
 
 
 def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues) -> dict[str, Any]:
-    """Where the chains head, what shape the curve has, and the JPEG of equal loss."""
+    """Where the chains end up, what shape the curve has, and the JPEG of equal loss."""
     moved = [
         dynamics(
             list(chain.steps),

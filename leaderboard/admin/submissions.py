@@ -150,7 +150,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def key_state(self, row: Submission) -> str:
         return "set" if row.api_key else "none"
 
-    @admin.display(description="decide")
+    @admin.display(description="review")
     def review_link(self, row: Submission) -> str:
         if not _can_be_reviewed(row):
             return "–"

@@ -40,7 +40,8 @@ def today() -> dict[str, Any]:
         "queues": queue_state()["queues"],
         "oldest": _oldest(runs),
         "spend": list(
-            calls.values("run__editing_model__name")
+            calls.filter(cost__gt=0)
+            .values("run__editing_model__name")
             .annotate(calls=Count("pk"), usd=Sum("cost"))
             .order_by("-usd", "-calls")[:ROWS]
         ),

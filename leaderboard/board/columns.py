@@ -4,115 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board import people_column
+from leaderboard.board.board_row import BoardRow, endless, semantic_of
 from leaderboard.board.filters import BoardFilters
-from leaderboard.models import EditingModel, Run, Standing
-
-
-@dataclass(frozen=True)
-class BoardRow:
-    """One model. `reason` says why it is not ranked; a standing of None was not run."""
-
-    group: str
-    run: Run
-    model: EditingModel
-    standing: Standing | None
-    semantic: Standing | None
-    filters: BoardFilters
-    reason: str = ""
-
-    @property
-    def provider(self) -> str:
-        """Who serves the model; of local weights, who made them."""
-        return provider_of(self.model)
-
-    @property
-    def half_life(self) -> float | None:
-        """Unreached counts as endless, unmeasured as None."""
-        return None if self.standing is None else endless(self.standing.half_life)
-
-    @property
-    def semantic_half_life(self) -> float | None:
-        return None if self.semantic is None else endless(self.semantic.half_life)
-
-    @property
-    def usable_trips(self) -> float | None:
-        return None if self.standing is None else self.standing.usable_trips
-
-    @property
-    def auc(self) -> float | None:
-        return None if self.standing is None else self.standing.auc
-
-    @property
-    def change_seen(self) -> float | None:
-        """The share of judged trips on which the change was seen."""
-        return None if self.standing is None else self.standing.counts.get("change_seen")
-
-    @property
-    def refusals(self) -> float | None:
-        """The share of chains that the model refused; None where nobody wrote it down."""
-        if self.standing is None or not self.standing.counts.get("chains"):
-            return None
-        if self.run.source == Run.Source.PUBLISHED:
-            return None
-        counts: dict[str, int] = self.standing.counts
-        return counts.get("refused", 0) / counts["chains"]
-
-    @property
-    def price(self) -> float | None:
-        """USD per edit: as paid in this run, else as listed."""
-        return price_of(self.run)
-
-    @property
-    def usd_per_usable_trip(self) -> float | None:
-        """What a trip costs that the picture survives: two edits, and the trip that fails is paid too."""
-        usable, price = self.usable_trips, self.price
-        if price is None or not usable:
-            return None
-        return 2 * price * min(usable + 1, self.filters.suite.trips) / usable
-
-    @property
-    def seconds(self) -> float | None:
-        return self.run.seconds_per_edit
-
-    @property
-    def date(self) -> datetime.datetime | None:
-        return self.run.finished_at or self.run.started_at
-
-    @property
-    def added(self) -> datetime.datetime | None:
-        """When the model came onto this board: its first run on the suite ended then."""
-        return self.run.added_at or self.run.finished_at
-
-
-class Served(Protocol):
-    """A model, whole or in short, with whoever made and serves it."""
-
-    @property
-    def provider(self) -> str: ...
-    @property
-    def organisation(self) -> str: ...
-    @property
-    def access(self) -> str: ...
-
-
-def provider_of(model: Served) -> str:
-    """Who serves the model; of local weights, who made them."""
-    if model.access == EditingModel.Access.LOCAL:
-        return model.organisation or model.provider
-    return model.provider or model.organisation
-
-
-def price_of(run: Run) -> float | None:
-    """USD per edit: as paid in this run, else as listed."""
-    paid, listed = run.usd_per_edit, run.editing_model.price_per_edit
-    return paid if paid is not None else None if listed is None else float(listed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +64,7 @@ class Column:
 
     def in_words(self, filters: BoardFilters) -> str:
         """The label, as the sort choices have it."""
-        return _filled(self.label, filters)
+        return filled(self.label, filters)
 
     def cell(self, row: BoardRow) -> tuple[str, str]:
         """What a cell of numbers says, and its class."""
@@ -191,19 +91,6 @@ class Column:
         return value if self.decimals is None else round(value, self.decimals)
 
 
-@dataclass(frozen=True)
-class Head:
-    """The head of a column: where a click leads, which way it is sorted now, who shares it."""
-
-    column: Column
-    label: str
-    #: On a model's card, in narrow windows.
-    short: str
-    query: str
-    sorted: str
-    under: list[Head]
-
-
 def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
     """The columns of the page's table, in their order; of these rows, if any are given."""
     found = [column for column in COLUMNS if column.label and not column.under]
@@ -219,76 +106,17 @@ def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Colu
     ]
 
 
-def sort_columns() -> dict[str, Column]:
-    """What can be sorted by, by name: measures first, then what a model's own cell says."""
-    found = [column for column in COLUMNS if column.label and column.sortable]
-    found.sort(key=lambda column: "name" in (column.name, column.under))
-    return {column.name: column for column in found}
-
-
 def api_columns() -> list[Column]:
     """The columns that the API's rows have as fields of their own."""
     return [column for column in COLUMNS if column.in_api]
 
 
-def heads(
-    filters: BoardFilters, semantic: str | None, rows: Iterable[BoardRow] | None = None
-) -> list[Head]:
-    """The heads of the page's columns; `semantic` is the metric of that column."""
-    return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
-
-
-def semantic_of(rows: Iterable[BoardRow]) -> str | None:
-    """The metric of the semantic column; None when no row has one."""
-    return next((row.semantic.metric.name for row in rows if row.semantic), None)
-
-
-def board_order(row: Any) -> tuple[float, float]:
-    """The board's own order: usable trips, then what is kept on average."""
-    return -(row.usable_trips or 0), -(row.auc or 0)
-
-
-Row = TypeVar("Row")
-
-
-def sorted_rows(rows: Sequence[Row], sort: str) -> list[Row]:
-    """By the column asked for; ties by the board's own order, what is unknown last."""
-    ordered: list[Any] = sorted(rows, key=_own_order)
-    column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
-    known = [row for row in ordered if column.value(row) is not None]
-    known.sort(key=column.sort_key, reverse=column.largest_first != flipped)
-    return known + [row for row in ordered if column.value(row) is None]
-
-
-def _own_order(row: Any) -> tuple[tuple[float, float], str]:
-    return board_order(row), row.model.name.casefold()
-
-
-def _head(column: Column, filters: BoardFilters, semantic: str | None) -> Head:
-    now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
-    here = column.name == now
-    way = "descending" if column.largest_first != flipped else "ascending"
-    target = f"-{column.name}" if here and not flipped else column.name
-    return Head(
-        column,
-        _filled(column.label + column.unit, filters, semantic),
-        column.short or column.in_words(filters),
-        filters.query(sort=target) if column.sortable else "",
-        way if here else "",
-        [_head(other, filters, semantic) for other in COLUMNS if other.under == column.name],
-    )
-
-
-def _filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
+def filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
+    """A column's label with what was chosen in it."""
     life, trips = levels.life(filters.level).lower(), filters.suite.trips
     by = f" ({formatting.metric_label(semantic)})" if semantic else ""
     words = label.format(life=life, trips=trips, semantic=by)
     return words[:1].upper() + words[1:]
-
-
-def endless(half_life: float | None) -> float:
-    """A half-life to sort by: what was not reached is longer than all that was."""
-    return math.inf if half_life is None else half_life
 
 
 def _standing(name: str) -> Callable[[BoardRow], Any]:
@@ -537,7 +365,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="usd_per_usable_trip",
         value=lambda row: row.usd_per_usable_trip,
-        help="USD per usable trip: two edits each, the trip that failed is paid too.",
+        help="USD per usable trip: all of its edits; the trip that failed is paid too.",
         decimals=4,
     ),
     Column(

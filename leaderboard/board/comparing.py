@@ -19,7 +19,7 @@ from evaluation.statistics.comparison import Comparison, Difference, compare
 from evaluation.statistics.events import Case, ChainResult
 from evaluation.statistics.standings import chain_of_numbers
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, board_order
+from leaderboard.board.board_row import BoardRow, board_order
 from leaderboard.board.filters import BoardFilters
 from leaderboard.models import Chain
 from leaderboard.models.runs import ChainState

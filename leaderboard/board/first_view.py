@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from django.contrib.auth.models import AnonymousUser
 
 from evaluation.metrics import semantic_metrics
-from leaderboard.board.columns import BoardRow, endless, sorted_rows
+from leaderboard.board.board_row import BoardRow, endless
 from leaderboard.board.filters import BoardFilters
+from leaderboard.board.heads import sorted_rows
 from leaderboard.board.rows import (
     DEFERRED,
     RANKED,
@@ -176,8 +177,10 @@ def first_view(lines: Lines, filters: BoardFilters, count: int) -> FirstView:
     shown = []
     for line in (*first, *others):
         run = runs[line.pk]
-        run.added_at, run.suite = line.added_at, filters.suite
+        run.added_at = line.added_at
         shown.append(run)
+    for run in runs.values():
+        run.suite = filters.suite
     names = {filters.metric, *([semantic] if semantic else [])}
     whole = standings_of(shown, filters.level, filters.scope, names, versions=versions)
     return FirstView(

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from evaluation.statistics import levels
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow
+from leaderboard.board.board_row import BoardRow
 from leaderboard.board.filters import BoardFilters
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64

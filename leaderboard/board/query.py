@@ -14,9 +14,10 @@ from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics import levels
 from leaderboard import formatting
-from leaderboard.board.columns import provider_of, sort_columns
+from leaderboard.board.board_row import provider_of
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
 from leaderboard.board.first_view import Lines, RunLine, lines_of
+from leaderboard.board.heads import sort_columns
 from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
@@ -40,7 +41,7 @@ class BoardForm(forms.Form):
         required=False,
         label="Search",
         max_length=60,
-        widget=forms.TextInput({"type": "search", "placeholder": "Name or provider"}),
+        widget=forms.TextInput({"type": "search", "placeholder": "Name, provider"}),
     )
     suite = forms.ChoiceField(required=False, label="Suite")
     metric = forms.ChoiceField(required=False, label="Metric")

@@ -15,8 +15,9 @@ from django.db.models import Exists, OuterRef
 
 from evaluation.metrics import in_order, semantic_metrics
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, price_of, provider_of, sorted_rows
+from leaderboard.board.board_row import BoardRow, price_of, provider_of
 from leaderboard.board.filters import BoardFilters
+from leaderboard.board.heads import sorted_rows
 from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 

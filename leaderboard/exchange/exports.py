@@ -14,7 +14,7 @@ from django.utils.html import escape
 from evaluation.statistics.levels import life
 from leaderboard import formatting, score_files
 from leaderboard.board import columns
-from leaderboard.board.columns import BoardRow
+from leaderboard.board.board_row import BoardRow
 from leaderboard.board.filters import BoardFilters
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing

@@ -288,7 +288,7 @@ class Run(models.Model):
 
     @property
     def trips_total(self) -> int:
-        return self.edits_total // 2
+        return self.chains_total * self.suite.trips
 
     @property
     def steps_done(self) -> int:

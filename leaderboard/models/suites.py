@@ -415,6 +415,12 @@ class Suite(models.Model):
         return self.counts[2]
 
     @cached_property
+    def edits_per_trip(self) -> float:
+        """How many edits a trip takes, on average: two, but more where chains have other shapes."""
+        _, chains, edits = self.counts
+        return edits / (chains * self.trips) if edits else 2.0
+
+    @cached_property
     def core(self) -> core.Suite:
         """The frozen suite as the harness knows it."""
         if self.definition is None:

@@ -11,6 +11,7 @@ from evaluation.measuring.scoring import retention
 from leaderboard import formatting
 from leaderboard.models import Calibration, MetricVersion, Run, Score
 from leaderboard.models.runs import ACTIVE_STATES, RunState
+from leaderboard.operation import scoring_packages
 from leaderboard.pages.progress import progress
 
 #: The growing curve is drawn on a plane of this size.
@@ -51,7 +52,7 @@ def _done(run: Run) -> float:
         return 1.0
     edits, trips = run.edits_total, run.chains_total * run.suite.trips
     if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
-        return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, run.edits_done // 2))
+        return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, min(trips, run.edits_done // 2)))
     made = run.edits_done / edits if edits else 0.0
     if run.stop_after:  # so do chains that are stopped
         made = max(made, run.chains_done / max(1, run.chains_total))
@@ -66,7 +67,7 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
     spent = f", {formatting.usd(run.spent_usd)} spent" if run.spent_usd else ""
     return {
         "label": known["label"],
-        "now": NOW[RunState(run.state)],
+        "now": now(run),
         "why": run.reason_text if run.state in (RunState.PAUSED, RunState.FAILED) else "",
         "next": what_next(run),
         "edits": f"{run.edits_done:,} of {run.edits_total:,}",
@@ -79,6 +80,14 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
         "workers": workers(known["workers"]) if active else "–",
         "error": run.last_error if not run.is_ended else "",
     }
+
+
+def now(run: Run) -> str:
+    """What happens at present, in a sentence."""
+    preparation = scoring_packages.read()
+    if run.state == RunState.SCORING and preparation and preparation.is_told:
+        return "All edits are made. What came back waits until what scores it is installed."
+    return NOW[RunState(run.state)]
 
 
 def what_next(run: Run) -> str:

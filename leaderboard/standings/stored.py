@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings.no_reference import write_no_reference
 from leaderboard.standings.records import record
 
+#: What ranking writes.
+RANK = ("rank", "rank_low", "rank_high", "p_first")
 EXTREMES = 6
 #: Cases kept per cause of an end.
 ENDINGS = 8
@@ -119,19 +122,27 @@ def refresh_ranks(suite: Suite) -> None:
             for run in suite.runs.counted().filter(current=True).select_related("editing_model")
             if run.is_ranked
         ]
-        Standing.objects.filter(run__suite=suite).update(
-            rank=None, rank_low=None, rank_high=None, p_first=None, computed_at=timezone.now()
-        )
+        now = timezone.now()
+        _touch(suite, now)
+        # Rows whose rank stays are left alone: there are hundreds of each run, and they are large.
+        unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
+        unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
         standings = Standing.objects.filter(run__in=runs)
-        for standing in standings.only("run", "metric", "level", "scope", "usable_trips"):
+        for standing in standings.only("run", "metric", "level", "scope", "usable_trips", *RANK):
             scopes = groups[standing.metric_id, standing.level]
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
         for (metric, level), by_scope in groups.items():
-            _rank(by_scope, cases, _kept_values(metric, level, runs))
-        record(suite, timezone.now())
+            _rank(by_scope, cases, _kept_values(metric, level, runs), now)
+        record(suite, now)
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
+
+
+def _touch(suite: Suite, now: datetime) -> None:
+    """Say that something of the suite was counted anew, by one row: pages and reports ask for it."""
+    newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
+    Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
 
 def _chains(run: Run) -> list[Chain]:
@@ -305,22 +316,30 @@ def _choose_current(suite: Suite) -> None:
 
 
 def _rank(
-    by_scope: Mapping[str, list[Standing]], cases: Sequence[CoreCase], values: Mapping[int, Any]
+    by_scope: Mapping[str, list[Standing]],
+    cases: Sequence[CoreCase],
+    values: Mapping[int, Any],
+    now: datetime,
 ) -> None:
     """Rank the standings of one metric at one level, scope by scope."""
     changed = []
     for scope, standings in by_scope.items():
         standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
-        if any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
-            continue  # of a suite that was changed by hand: shown in order, without ranks
-        table = np.column_stack([values[s.run_id] for s in standings])
-        ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
-        for place, standing in enumerate(standings):
-            standing.rank = ranks.shared[place]
-            standing.rank_low, standing.rank_high = ranks.sets[place]
-            first = ranks.p_first[place]
-            standing.p_first = None if first is None else round(first, 4)
-        changed += standings
-    Standing.objects.bulk_update(
-        changed, ["rank", "rank_low", "rank_high", "p_first"], batch_size=500
-    )
+        found: list[tuple[Any, ...]] = [(None,) * len(RANK)] * len(standings)
+        # Of a suite that was changed by hand they are shown in order, without ranks.
+        if all(len(values.get(s.run_id, ())) == len(cases) for s in standings):
+            table = np.column_stack([values[s.run_id] for s in standings])
+            ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
+            found = [
+                (shared, *between, None if first is None else round(first, 4))
+                for shared, between, first in zip(
+                    ranks.shared, ranks.sets, ranks.p_first, strict=True
+                )
+            ]
+        for standing, rank in zip(standings, found, strict=True):
+            if tuple(getattr(standing, name) for name in RANK) != rank:
+                for name, value in zip(RANK, rank, strict=True):
+                    setattr(standing, name, value)
+                standing.computed_at = now
+                changed.append(standing)
+    Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)

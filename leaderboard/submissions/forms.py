@@ -178,7 +178,12 @@ class SubmissionForm(EndpointForm):
         help_text="Sent as “Authorization: Bearer …”. Stored encrypted, never shown again.",
     )
     price_per_edit = forms.DecimalField(
-        label="Price per edit (USD)", required=False, min_value=0, max_value=100, decimal_places=5
+        label="Price per edit (USD)",
+        required=False,
+        min_value=0,
+        max_value=100,
+        decimal_places=5,
+        help_text="Shown on the board, where people filter and sort by it.",
     )
     max_in_flight = forms.IntegerField(
         label="Calls at once",

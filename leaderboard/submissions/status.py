@@ -137,7 +137,7 @@ FEWER = " Fewer where pictures wear out early: a chain ends soon after its end i
 def cost(submission: Submission) -> str:
     """What a run will cost the submitter: calls, money where a price was given, and time."""
     known = estimate(submission)
-    money = "" if known.usd is None else f", {known.usd:,.2f} USD at your price"
+    money = "" if known.usd is None else f", ${known.usd:,.2f} at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
         f"{'At most ' if known.stop_after else ''}{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "

@@ -16,7 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from leaderboard import formatting
-from leaderboard.board.columns import BoardRow, Head
+from leaderboard.board.board_row import BoardRow
+from leaderboard.board.heads import Head
 from leaderboard.models import Run, Standing
 from leaderboard.pages.inline_svg import half_life_bar, sparkline
 

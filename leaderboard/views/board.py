@@ -14,15 +14,17 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut
-from leaderboard.board.columns import BoardRow, board_order, heads, semantic_of
+from leaderboard.board.board_row import BoardRow, board_order, semantic_of
 from leaderboard.board.example import example
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
 from leaderboard.board.first_view import FirstView, first_view
+from leaderboard.board.heads import heads
 from leaderboard.board.query import OF_ALL_MODELS, PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
+from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import inline_svg
 from leaderboard.pages.charts import (
@@ -43,8 +45,13 @@ EXAMPLES = 5
 CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 
+def page_stamp() -> str:
+    """Changes with the board, and with what it says of scoring that is made ready."""
+    return f"{stamp()}|{scoring_packages.read()}"
+
+
 @require_safe
-@keep_page(stamp, (*PARAMETERS, "format"))
+@keep_page(page_stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     opens = not any(request.GET.get(name) for name in OF_ALL_MODELS)
@@ -52,7 +59,8 @@ def index(request: HttpRequest) -> HttpResponse:
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
-        response = render(request, "leaderboard/board.html", page(asked) if asked else {})
+        context = {"preparation": scoring_packages.read(), **(page(asked) if asked else {})}
+        response = render(request, "leaderboard/board.html", context)
     return response if not asked or asked.is_kept else not_kept(response)
 
 

@@ -14,7 +14,7 @@ from evaluation.statistics import levels
 from evaluation.statistics.comparison import Comparison
 from leaderboard import formatting
 from leaderboard.board import breakdowns, comparing
-from leaderboard.board.columns import BoardRow, board_order, semantic_of
+from leaderboard.board.board_row import BoardRow, board_order, semantic_of
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp

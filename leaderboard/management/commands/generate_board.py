@@ -86,7 +86,7 @@ class Command(BaseCommand):
                 self._chains(run, cases, strength, metrics, pictures, random)
             if options["verbosity"]:
                 self.stdout.write(f"{number + 1} of {count} models", ending="\r")
-        self._rank(suite)
+        rank(suite)
 
     def _suite(self, name: str, count: int, trips: int, random: np.random.Generator) -> Suite:
         per_picture = 3
@@ -274,18 +274,21 @@ class Command(BaseCommand):
             batch_size=BATCH,
         )
 
-    def _rank(self, suite: Suite) -> None:
-        """Ranks in the order of strength, three models to a shared rank."""
-        for metric, level in itertools.product(METRICS, LEVELS):
-            standings = Standing.objects.filter(
-                run__suite=suite, metric__name=metric, level=level, scope="all"
-            ).filter(run__editing_model__is_reference=False)
-            ordered = sorted(standings, key=lambda s: -s.usable_trips)
-            for place, standing in enumerate(ordered):
-                standing.rank = place // 3 * 3 + 1
-                standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2
-                standing.p_first = 0.33 if place < 3 else 0.0
-            Standing.objects.bulk_update(ordered, ["rank", "rank_low", "rank_high", "p_first"])
+
+def rank(suite: Suite) -> None:
+    """Ranks of invented standings in the order of strength, three models to a shared rank."""
+    for metric, level in itertools.product(METRICS, LEVELS):
+        standings = Standing.objects.filter(
+            run__suite=suite, run__current=True, metric__name=metric, level=level, scope="all"
+        ).filter(run__editing_model__is_reference=False)
+        ordered = sorted(standings.only("usable_trips"), key=lambda s: -s.usable_trips)
+        for place, standing in enumerate(ordered):
+            standing.rank = place // 3 * 3 + 1
+            standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2
+            standing.p_first = 0.33 if place < 3 else 0.0
+        Standing.objects.bulk_update(
+            ordered, ["rank", "rank_low", "rank_high", "p_first"], batch_size=500
+        )
 
 
 def _trips(chains: list[Chain], trips: int, pictures: list[StoredImage]) -> Iterator[Trip]:

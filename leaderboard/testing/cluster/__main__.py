@@ -43,13 +43,13 @@ def attack(cluster: Cluster, kills: int, seed: int) -> int:
     django.setup()
     drill = pkgutil.resolve_name("leaderboard.testing.cluster.drill:drill")  # needs the settings
     done = drill(cluster, kills, seed=seed, say=say)
-    answers = cluster.answers()
+    silence = cluster.silence()
     say(
         f"{len(done.killed)} kills in {done.seconds:.0f} s; "
         f"{', '.join(done.differing) or 'nothing'} differs; "
-        f"{done.asked_twice} edits were asked for twice; pages {'answer' if answers else 'do not answer'}"
+        f"{done.asked_twice} edits were asked for twice; pages {silence or 'answer'}"
     )
-    return int(bool(done.differing) or not answers)
+    return int(bool(done.differing or silence))
 
 
 def live(cluster: Cluster) -> int:

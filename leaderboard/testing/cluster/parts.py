@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import http.client
 import os
 import signal
 import socket
@@ -119,6 +120,7 @@ class Cluster:
                 stdout=log,
                 stderr=log,
                 preexec_fn=_end_with_parent,
+                process_group=0,
             )
 
     def _commands(self) -> Mapping[str, list[str]]:
@@ -157,27 +159,37 @@ class Cluster:
                 self.start(name)
 
     def kill(self, name: str) -> None:
-        """kill -9, without a word."""
+        """kill -9, without a word.
+
+        Of a web server all processes, as when its machine dies: gunicorn's child would keep the
+        port for as long as a visitor waits for an answer, and nobody else could take it. Of a
+        worker only the first, so that what it began must notice that by itself.
+        """
         if name == "postgresql":
             pid = self._postgres.get_postmaster_info().pid
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 _gone(pid)
             return
+        if name in WEB:
+            os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def answers(self, seconds: float = 90) -> bool:
-        """Whether a page comes through the proxy before so many seconds are over."""
+    def silence(self, seconds: float = 300) -> str:
+        """Empty as soon as the board comes through the proxy; else why it does not, at the end."""
         deadline = time.monotonic() + seconds
+        why = ""
         while time.monotonic() < deadline:
             self.tend()
             try:
-                with urllib.request.urlopen(f"{self.address}/livez", timeout=5) as response:
-                    return bool(response.status == 200)
-            except OSError:
+                with urllib.request.urlopen(f"{self.address}/", timeout=30) as response:
+                    response.read()
+                    return ""
+            except (OSError, http.client.HTTPException) as error:
+                why = f"{type(error).__name__}: {error}"
                 time.sleep(0.5)
-        return False
+        return f"{why}\n{self.logs()}"
 
     def logs(self, last: int = 15) -> str:
         parts = []

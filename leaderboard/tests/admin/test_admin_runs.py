@@ -96,7 +96,7 @@ def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_sui
     text = operator.get(page).content.decode()
     for words in (
         *("The budget is used up", "Raise the budget and resume", "marks were lost"),
-        *("0.50 USD, 2 calls", "1 x server_error", "it burns", "has waited"),
+        *("$0.50 for 2 calls", "1 x server_error", "it burns", "has waited"),
     ):
         assert words in text, words
     operator.post(reverse("admin:leaderboard_run_resume", args=[paused.pk]))

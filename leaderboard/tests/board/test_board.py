@@ -7,7 +7,7 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.board.columns import semantic_of
+from leaderboard.board.board_row import semantic_of
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
@@ -266,11 +266,13 @@ def test_the_number_of_queries_does_not_grow_with_models(
 
 def test_what_is_under_way_has_a_bar_and_what_nobody_may_see_has_none(client, suite):
     fields = {"state": RunState.PLAYING, "current": False, "edits_done": 3, "edits_total": 12}
+    fields |= {"chains_total": 2}
     make_run(make_model("Yardstick", is_reference=True), suite, published=False, **fields)
     make_run("Secret", suite, published=False, **fields)
     html = page(client)
     assert "3 of 12 edits" in html
-    assert re.search(r'<progress max="18"\s+value="3"', html)
+    steps = 12 + 2 * suite.trips
+    assert re.search(rf'<progress max="{steps}"\s+value="3"', html)
     assert "Secret" not in html
 
 

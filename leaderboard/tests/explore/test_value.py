@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from django.db.models import F
 
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.rows import board_rows
 from leaderboard.board.value import COSTS, finding, points, same_weights
-from leaderboard.models import Run, Trip
+from leaderboard.models import Case, Run, Suite, Trip
 from leaderboard.standings.stored import latency
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
@@ -93,3 +94,11 @@ def test_latency_is_of_single_edits_whichever_way_they_go():
 def test_unpublished_runs_have_no_place_in_the_chart(client, suite):
     Run.objects.filter(editing_model__name="Cheap").update(published=False)
     assert "Cheap" not in client.get("/value/").content.decode()
+
+
+def test_a_usable_trip_of_another_shape_costs_all_of_its_edits(suite):
+    before = {row.model.name: row.usd_per_usable_trip for row in rows(suite)}
+    Case.objects.update(edits=F("edits") * 2)
+    suite = Suite.objects.get(pk=suite.pk)
+    after = {row.model.name: row.usd_per_usable_trip for row in rows(suite)}
+    assert after["Cheap"] == pytest.approx(2 * before["Cheap"])

@@ -1,0 +1,151 @@
+"""Where the site breaks first: python -m leaderboard.benchmarks.load --models 1000 --trips 10000000
+
+Fills a throw-away PostgreSQL (or, with --here, the database of the settings) with invented
+models of 300 cases and 20 trips, and asks for every kind of page and for the API when nothing is
+kept. Tells queries, bytes, time in the database and processor time, the slowest query with its
+plan, and what a run costs that ends: its ranks among all models. Exits
+with 1 when a page takes more queries or bytes than it may, or a query more than --slowest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CASES, TRIPS = 300, 20
+#: Settings of a database that nobody misses.
+QUICK = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "16GB",
+    "maintenance_work_mem": "1GB",
+    "work_mem": "64MB",
+}
+DEFAULT_SLOWEST = 0.25
+
+
+def main() -> int:
+    args = arguments()
+    if not args.here:
+        command = [sys.executable, "-m", "convergebench_site.with_postgres", sys.executable, "-m"]
+        command += ["leaderboard.benchmarks.load", "--here", *sys.argv[1:]]
+        return subprocess.run(command, check=False).returncode
+    os.environ |= {"LOG_LEVEL": "ERROR", "DJANGO_SETTINGS_MODULE": "convergebench_site.settings"}
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    prepare()
+    with told("filled"):
+        from leaderboard.testing.large_board.copies import fill
+
+        fill(args.models, CASES, TRIPS, args.trips)
+    say_sizes()
+    return 0 if measure(args.slowest) else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=int, default=1000)
+    parser.add_argument("--trips", type=int, default=10_000_000, help="Rows of trips in all.")
+    parser.add_argument(
+        "--slowest", type=float, default=DEFAULT_SLOWEST, help="Seconds that a query may take."
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="In the database of the settings, which must be empty."
+    )
+    return parser.parse_args()
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    print(f"{what} in {time.perf_counter() - start:.1f} s", flush=True)
+
+
+def prepare() -> None:
+    """Let a database of our own lose everything, for speed."""
+    from django.db import connection
+
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        for name, value in QUICK.items():
+            cursor.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        cursor.execute("SELECT pg_reload_conf()")
+    connection.close()
+
+
+def say_sizes() -> None:
+    """Rows and bytes of the tables that grow."""
+    from django.db import connection
+
+    from leaderboard import models
+
+    with connection.cursor() as cursor:
+        for model in (models.Run, models.Standing, models.Chain, models.Trip, models.Score):
+            table = model._meta.db_table
+            size = ""
+            if connection.vendor == "postgresql":
+                cursor.execute("SELECT pg_table_size(%s), pg_indexes_size(%s)", [table, table])
+                heap, indexes = cursor.fetchone()
+                size = f", {heap / 1e6:,.0f} MB and {indexes / 1e6:,.0f} MB of indexes"
+            print(f"{model.__name__}: {model._base_manager.count():,} rows{size}", flush=True)
+
+
+def measure(slowest: float) -> bool:
+    """Ask for every page; whether all keep within their budgets."""
+    from django.conf import settings
+    from django.test import Client, override_settings
+
+    from leaderboard.testing.large_board.page_budgets import addresses, cost, over_budget
+
+    # Names of static files as they are: none has been collected here.
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    override_settings(STORAGES=settings.STORAGES | {"staticfiles": plain}).enable()
+    client = Client(headers={"host": "localhost"})
+    client.get("/")  # what a suite offers never changes, and is read once per process
+    costs, slow = {}, {}
+    print("\n| page | queries | KB | database, ms | slowest query, ms | processor, ms |")
+    print("|---|---|---|---|---|---|")
+    for name, address in addresses().items():
+        cost(client, address)  # the second look finds the database's own memory warm
+        one = costs[name] = cost(client, address)
+        longest = max(one.queries, default=(0.0, "", ()))
+        if longest[0] > slowest:
+            slow[name] = longest
+        print(
+            f"| {name} | {len(one.queries)} | {one.size / 1000:.0f} | {1000 * one.database:.0f} "
+            f"| {1000 * longest[0]:.0f} | {1000 * one.processor:.0f} |",
+            flush=True,
+        )
+    for name, (seconds, sql, params) in slow.items():
+        print(f"\n{name}: {1000 * seconds:.0f} ms\n{sql[:2000]}\n{plan(sql, params)}")
+    over = over_budget(costs)
+    for name, (queries, size) in over.items():
+        print(f"{name}: {queries} queries, {size / 1000:.0f} KB are over its budget")
+    return not over and not slow
+
+
+def plan(sql: str, params: object) -> str:
+    """How the database answers this query."""
+    from django.db import connection
+
+    if connection.vendor != "postgresql" or not sql.lstrip().upper().startswith("SELECT"):
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {sql}", params)  # type: ignore[arg-type]
+        return "\n".join(line for (line,) in cursor.fetchall())[:4000]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

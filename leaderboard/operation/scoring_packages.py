@@ -1,0 +1,69 @@
+"""What scores pictures is made ready while the pages are served already.
+
+`manage.py up` serves the board as soon as its own packages are there. Those that score, over a
+gigabyte, are installed behind it and their weights fetched. How that stands is a small file
+(SCORING_STATE) that `up` names to all that it starts; elsewhere there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from django.conf import settings
+
+
+class Stage(StrEnum):
+    CHECKING = "checking"
+    INSTALLING = "installing"
+    FETCHING = "fetching weights"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How far it is; `detail` is what is done now or what failed, for those who run the site."""
+
+    stage: Stage
+    detail: str = ""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether visitors wait for it."""
+        return self.stage not in (Stage.CHECKING, Stage.READY)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.stage is Stage.FAILED
+
+
+def write(stage: Stage, detail: str = "") -> None:
+    """Tell how far it is; whoever reads meanwhile finds the old or the new, nothing between."""
+    if not settings.SCORING_STATE:
+        return
+    path = Path(settings.SCORING_STATE)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(asdict(Preparation(stage, detail))))
+    fresh.replace(path)
+
+
+def read() -> Preparation | None:
+    """How far it is; None where nobody prepares anything, or the file says nothing known."""
+    if not settings.SCORING_STATE:
+        return None
+    try:
+        told = json.loads(Path(settings.SCORING_STATE).read_bytes())
+        return Preparation(Stage(told["stage"]), str(told["detail"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def wait_until_ready(seconds_between: float = 0.5) -> None:
+    """Come back when what scores is there; a failure is waited out, until somebody mends it."""
+    while (told := read()) and told.stage is not Stage.READY:
+        time.sleep(seconds_between)

@@ -1,0 +1,1 @@
+"""Boards of any size, and what their pages may cost."""

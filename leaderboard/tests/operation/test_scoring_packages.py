@@ -1,0 +1,144 @@
+"""Scoring is made ready behind the pages: what they say of it, and what a failure leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from leaderboard.models.runs import RunState
+from leaderboard.operation.scoring_packages import Preparation, Stage, read, wait_until_ready, write
+from leaderboard.pages import run_status
+from leaderboard.testing.boards import make_run, make_suite
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def state(settings, tmp_path):
+    settings.SCORING_STATE = str(tmp_path / "scoring.json")
+    return Path(settings.SCORING_STATE)
+
+
+def test_where_nobody_prepares_anything_nothing_is_said_or_waited_for(settings):
+    settings.SCORING_STATE = ""
+    write(Stage.INSTALLING)
+    assert read() is None
+    wait_until_ready()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"stage": "other", "detail": ""}', "\0"])
+def test_a_file_that_says_nothing_known_stops_nobody(state, content):
+    state.write_text(content)
+    assert read() is None
+    wait_until_ready()
+
+
+def test_a_worker_waits_through_a_failure_until_it_is_ready(state):
+    write(Stage.FAILED, "no room")
+    waiting = threading.Thread(target=wait_until_ready, args=(0.01,))
+    waiting.start()
+    time.sleep(0.1)
+    assert waiting.is_alive()
+    write(Stage.READY)
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert [path.name for path in state.parent.iterdir()] == [state.name]
+
+
+@pytest.mark.django_db
+def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, state):
+    make_run("First", make_suite(pictures=2), 4, rank=1)
+    write(Stage.CHECKING)
+    quiet = client.get("/").content.decode()
+    assert "what scores pictures" not in quiet
+    write(Stage.INSTALLING, "57 packages so far, now torch")
+    assert "Installing what scores pictures: 57 packages so far, now torch." in (
+        client.get("/").content.decode()
+    )
+    write(Stage.READY)
+    assert client.get("/").content.decode() == quiet
+
+
+@pytest.mark.django_db
+def test_only_staff_reads_why_it_failed(client, admin_client, state):
+    make_suite(pictures=2)
+    write(Stage.FAILED, "No space left on device in /srv/secret-place")
+    told = client.get("/").content.decode()
+    assert "Nothing is scored at the moment" in told
+    assert "secret-place" not in told
+    assert "No space left on device in /srv/secret-place" in admin_client.get("/").content.decode()
+    assert "secret-place" not in client.get("/").content.decode()
+
+
+@pytest.mark.django_db
+def test_a_run_that_waits_for_scoring_says_so(state):
+    run = make_run("First", make_suite(pictures=2), 4)
+    run.state = RunState.SCORING
+    write(Stage.INSTALLING)
+    assert "waits until what scores it is installed" in run_status.now(run)
+    write(Stage.READY)
+    assert "is being scored" in run_status.now(run)
+
+
+def prepare(
+    tmp_path: Path, pip: str
+) -> tuple[subprocess.CompletedProcess[str], Preparation | None]:
+    """`prepare_scoring` with a make whose recipe is this shell line; how it ended, what it told."""
+    make = tmp_path / "make"
+    make.write_text(f"#!/bin/sh\n{pip}\n")
+    make.chmod(0o700)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "DATA_DIR": str(tmp_path),
+        "SCORING_STATE": str(tmp_path / "scoring.json"),
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "prepare_scoring", "--install", "stamp"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        check=False,
+    )
+    return done, read()
+
+
+def test_a_failed_install_says_why_and_what_to_do(tmp_path, state):
+    done, told = prepare(
+        tmp_path, "echo Collecting torch; echo ERROR: No space left on device >&2; exit 2"
+    )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "run `make up` again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert told is not None
+    assert told.stage is Stage.FAILED
+    assert told.detail.startswith("ERROR: No space left on device")
+    assert "Collecting torch" in (tmp_path / "scoring_packages.log").read_text()
+
+
+def test_what_an_interrupted_install_left_is_installed_anew(tmp_path):
+    """pip writes INSTALLER when all of a package is there; without it, it is not."""
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    whole, half = packages / "whole-1.dist-info", packages / "half-1.dist-info"
+    for folder in (whole, half):
+        folder.mkdir(parents=True)
+        (folder / "METADATA").touch()
+    (whole / "INSTALLER").touch()
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--always-make", f"VENV={tmp_path}", f"{tmp_path}/.worker"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    ).stdout
+    lines = [line for line in recipe.splitlines() if "INSTALLER" in line]
+    assert len(lines) == 2
+    subprocess.run(["sh", "-c", lines[0]], cwd=ROOT, check=True)
+    assert (whole.exists(), half.exists()) == (True, False)
