@@ -28,13 +28,7 @@ from evaluation.bundle.checks import (
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import measured
-from evaluation.bundle.quality import (
-    IMPORTED,
-    NOT_ASKED,
-    pinned_quality,
-    quality_checks,
-    silent,
-)
+from evaluation.bundle.quality import pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.shapes import BACKWARD, FORWARD
@@ -53,7 +47,7 @@ from evaluation.measuring.trip_measures import (
 )
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
-from evaluation.quality import QUALITY, WORN
+from evaluation.quality import QUALITY
 from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
@@ -91,7 +85,8 @@ class Verification:
         known = [*(n for n in pinned if n in METRICS), *(n for n in quality if n in QUALITY)]
         self.scorer = Scorer(known)
         #: Why each no-reference metric of the run says nothing here.
-        self.silent = silent(self.scorer.quality, quality)
+        named = {name for chain in self.document.chains for name in chain.quality}
+        self.silent = silent(self.scorer.quality, quality, named)
         self.scorer.quality.keep(quality.keys() - self.silent.keys())
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
@@ -342,9 +337,7 @@ class Verification:
                     said, least = (_without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, self._of_networks)
-        imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
-        reasons = dict.fromkeys(imported, IMPORTED) | self.silent | {WORN: NOT_ASKED}
-        yield from quality_checks(chain, quality, reasons, self._why(None, None))
+        yield from quality_checks(chain, quality, self.silent, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
