@@ -6,8 +6,7 @@ networks may differ in the last digits between machines; everything else may not
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,17 +26,18 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
-from evaluation.bundle.numbers import measured
+from evaluation.bundle.numbers import as_kept, measured, without_names
 from evaluation.bundle.quality import pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
+from evaluation.content.degradations import degraded
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.steps import compare_orders
+from evaluation.measuring.steps import compare_orders, distance
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
@@ -70,13 +70,26 @@ def _halves(trip: TripLine) -> list[tuple[str, HalfRow | None]]:
     return [(FORWARD, trip.forward), *between, (BACKWARD, trip.backward)]
 
 
+#: Operators of ours are made of sums that round otherwise elsewhere: so far two may be apart.
+OPERATED = 0.004
+
+
+def _made_by_us(line: str, pair: EditPair, number: int, before: Picture, stated: Picture) -> Check:
+    """Whether our operator makes the same picture again."""
+    apart = distance(degraded(pair.degradation, before, number), stated)
+    state = EQUAL if apart <= OPERATED else DIFFERENT
+    return Check(line, f"operator {pair.degradation}", state, f"RMSE {apart:.5f}")
+
+
 def verify(bundle: Bundle) -> Iterator[Check]:
     """Every check of this bundle, in the order of its lines."""
     yield from Verification(bundle).checks()
 
 
 class Verification:
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
+        """`finished` names chains whose pictures and scores were checked before."""
+        self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
@@ -110,7 +123,9 @@ class Verification:
     def checks(self) -> Iterator[Check]:
         yield from self._head()
         yield from self._sources()
+        self.in_chains = True
         yield from self._chains()
+        self.in_chains = False
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
@@ -157,6 +172,8 @@ class Verification:
                 why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
                 why = "a trip came back and was not measured"
+            elif any(trip.step is None and trip.told for trip in chain.trips):
+                why = "a trip that was not measured has measures"
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
@@ -208,6 +225,8 @@ class Verification:
         cases = {case.slug: case for case in self.suite.cases}
         sources = {row.slug: row for row in self.document.sources}
         for raw, chain in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
+            if chain.name in self.finished:
+                continue
             yield digest_check(f"chain {chain.name}", raw)
             for own, trip in zip(raw["trips"], chain.trips, strict=True):
                 yield digest_check(f"{chain.name}, trip {trip.number}", own)
@@ -216,17 +235,20 @@ class Verification:
                 continue
             pair = self.arm.measured(self.suite.pair_by_slug[case.pair])
             source, _ = self._picture(chain.name, sources.get(case.picture))
-            yield from self._seeds(chain)
+            yield from self._seeds(chain, pair)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
+            self.finished.append(chain.name)
 
-    def _seeds(self, chain: ChainLine) -> Iterator[Check]:
+    def _seeds(self, chain: ChainLine, pair: EditPair) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
-        mode = self.arm.seeds
+        mode, ours = self.arm.seeds, {FORWARD} if pair.degradation else set()
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, half in _halves(trip):
+                if name in ours:
+                    continue  # nobody was asked: `_made_by_us` makes it again
                 if half and half.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
@@ -258,6 +280,8 @@ class Verification:
                 picture, checks = self._picture(f"{line}, {name}", half)
                 yield from checks
                 pictures.append(picture)
+                if pair.degradation and name == FORWARD and picture and before:
+                    yield _made_by_us(f"{line}, {name}", pair, trip.number, before, picture)
             restored = pictures[-1]
             there = [p for p in (before, *pictures) if p]
             subject = Subject()
@@ -334,7 +358,7 @@ class Verification:
                 least = found_by_scoring(scores, index)
                 said = {name: getattr(trip, name) for name in least}
                 if self._of_networks is HALF:  # of two that keep as little, either may be named
-                    said, least = (_without_names(one) for one in (said, least))
+                    said, least = (without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, self._of_networks)
         yield from quality_checks(chain, quality, self.silent, self._why(None, None))
@@ -409,12 +433,12 @@ class Verification:
                     continue
                 for line, chain in chains:
                     what = f"retention and events by {metric}"
-                    found = _as_kept(chain_numbers(chain, trips))
+                    found = as_kept(chain_numbers(chain, trips))
                     yield compared(f"chain {line.name}", what, line.results.get(metric), found)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    found = _as_kept(standing.numbers)
+                    found = as_kept(standing.numbers)
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
@@ -483,17 +507,3 @@ class Verification:
         told = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
         here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
         return HALF if "float16" in told or "float16" in here else NETWORK
-
-
-def _without_names(found: dict[str, Any]) -> dict[str, Any]:
-    """How much is kept, without which metric and which place keep least."""
-    kept = {name: value for name, value in found.items() if name != "because"}
-    if place := kept.get("worst_place"):
-        kept["worst_place"] = place[-1]
-    return kept
-
-
-def _as_kept(numbers: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back: tuples are lists there."""
-    kept: dict[str, Any] = json.loads(json.dumps(numbers))
-    return kept

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -15,12 +16,19 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.operators import INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
 
 T = TypeVar("T")
 FORMAT = 1
+#: A picture and a pair make the name of a folder.
+SLUG = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_SLUGS = frozenset({"slug", "picture", "pair"})
+LONGEST_TEXT = 10_000
+#: The largest that a number of a suite can be.
+MOST = {"trips": 1_000, "repeats": 1_000, "size": 16_384, "width": 65_536, "height": 65_536}
 #: Fields that came later are written and hashed only where they say something, so that what
 #: was frozen before them keeps its hash.
 LATER = (
@@ -65,10 +73,13 @@ class EditPair:
     category: str
     forward: str
     backward: str
-    change: str  # how "change seen" is judged: exact, local, global, none
+    # How "change seen" is judged: exact, local, global, none; operator: we make the change
+    # ourselves, and the model restores the picture.
+    change: str
     reversibility: str = "clean"  # exact, clean, partial, destroys, invents
     operator: str = (
-        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180
+        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
+        # restoration: one of evaluation.content.degradations
     )
     object: str = ""
     source_text: str = ""  # for CLIP's direction score
@@ -89,20 +100,29 @@ class EditPair:
         if not self.shape:
             if self.steps:
                 raise ValueError("steps are given, but no shape")
-            return (round_trip(self.forward, self.backward),)
+            return (round_trip(self.forward, self.backward, self.degradation),)
         found = trip_shapes(self.shape, self.steps)
         first, last = found[0].steps[0].prompt, found[-1].steps[-1].prompt
         if (self.forward, self.backward) != (first, last):
             raise ValueError("forward and backward are not the first and the last prompt")
         return found
 
+    @property
+    def degradation(self) -> str:
+        """The operator by which we make the forward edit ourselves; empty where the model does."""
+        if self.change != "operator":
+            return ""
+        if self.operator not in DEGRADATIONS:
+            raise ValueError(f"operator is {self.operator!r}, not one of {', '.join(DEGRADATIONS)}")
+        return self.operator
+
     def trip(self, number: int) -> TripShape:
         """What trip `number` asks for."""
         return self.cycle[(number - 1) % len(self.cycle)]
 
     def edits(self, trips: int) -> int:
-        """How many edits so many trips take."""
-        return sum(len(self.trip(number)) for number in range(1, trips + 1))
+        """How many edits so many trips ask of a model."""
+        return sum(self.trip(number).edits for number in range(1, trips + 1))
 
     def of_move(self, number: int, move: Move) -> EditPair:
         """One edit of trip `number` as a pair of its own, to be judged like any other."""
@@ -263,6 +283,8 @@ class Suite:
             raise SuiteError(f"the suite file lacks the field {error}") from None
         except TypeError as error:
             raise SuiteError(f"the suite file does not fit: {error}") from None
+        for item in (suite, *suite.pictures, *suite.pairs, *suite.cases):
+            _check(item)
         for pair in suite.pairs:
             try:
                 pair.cycle  # noqa: B018, whether its shape holds
@@ -304,6 +326,25 @@ def _build(kind: type[T], row: Mapping[str, Any]) -> T:
         except ValueError as error:
             raise SuiteError(f"pair {row.get('slug')}: {error}") from None
     return kind(**values)
+
+
+def _check(item: Any) -> None:
+    """SuiteError where a suite, picture, pair or case has a value that none of ours has.
+
+    Slugs become names of folders, and numbers are counted up to.
+    """
+    kind = type(item).__name__
+    for one in fields(item):
+        value = getattr(item, one.name)
+        where = f"{kind}, {one.name}"
+        if one.name in _SLUGS and not (isinstance(value, str) and SLUG.fullmatch(value)):
+            raise SuiteError(f"{where}: {value!r:.60} is not a word of letters, digits, - and _")
+        if one.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
+            raise SuiteError(f"{where}: not a text of at most {LONGEST_TEXT:,} letters")
+        if one.type == "int":
+            least, most = 0 if kind == "Case" else 1, MOST.get(one.name, 10**6)
+            if type(value) is not int or not least <= value <= most:
+                raise SuiteError(f"{where}: not a whole number from {least} to {most:,}")
 
 
 def _row(item: Any) -> dict[str, Any]:

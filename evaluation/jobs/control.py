@@ -252,7 +252,8 @@ def recount(run: Run) -> None:
     # Whoever adds to them meanwhile waits for this row, and adds to the new ones.
     Run.objects.select_for_update().only("pk").get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
-        calls=Count("pk"),
+        calls=Count("pk", filter=~Q(outcome=Call.OURS)),
+        ours=Count("pk", filter=Q(outcome=Call.OURS)),
         spent=Sum("cost"),
         edits=Count("pk", filter=Q(outcome=Call.ANSWERED)),
         seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
@@ -268,7 +269,8 @@ def recount(run: Run) -> None:
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
     between = TripStep.objects.filter(chain__run=run).count()
-    run.edits_done = halves["edited"] + halves["restored"] + between + audits
+    made = halves["edited"] + halves["restored"] + between + audits
+    run.edits_done = made - ledger["ours"]
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
     run.edits_saved = edits_saved(run.suite.trips, stopped)
     fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]

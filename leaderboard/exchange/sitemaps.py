@@ -36,6 +36,7 @@ class Pages(Sitemap):
             "agreement",
             "suites",
             "methodology",
+            "questions",
             "about",
             "changelog",
         ]

@@ -337,6 +337,8 @@ class Call(models.Model):
     """
 
     CALLING, ANSWERED, REFUSED, LOST = "calling", "answered", "refused", "lost"
+    #: Made by an operator of ours: nobody was called.
+    OURS = "ours"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="ledger")

@@ -32,6 +32,24 @@ TOO_FAINT = (
 )
 
 
+#: The scenes of the study of Nano Banana 2 for restoration, and what stands for each here.
+RESTORED = {
+    "Aerial view": "two-shuttles",
+    "Animal fur": "raccoon",
+    "Architecture": "white-tower",
+    "Cartoon or comic": "little-dragon",
+    "Large face": "woman-with-freckles",
+    "Medium face": "astronaut",
+    "Small face": "woman-crossing-the-street",
+    "Crowd": "discovery-at-sunrise",
+    "Text": "chalkboard",
+    "Hands and feet": "woman-with-painted-cheeks",
+    "Trees and leaves": "forest-stream",
+    "Hand-drawn": "flower-book",
+    "Fabric texture": "man-in-a-checked-shirt",
+}
+
+
 SHIPPED = (
     Draft(
         slug="smoke",
@@ -172,6 +190,21 @@ SHIPPED = (
             text={"object": 2, "scene": 2},
             geometry={"face": 2, "scene": 1},
         ),
+    ),
+    Draft(
+        slug="restoration",
+        importance=2,
+        title="Restoration",
+        description="Thirteen scenes, each degraded by us in seven ways; the model restores them. "
+        "The scenes and degradations are those of the study of Nano Banana 2 for restoration, the "
+        "pictures and the parameters ours: it states none. One pair for each degradation is too "
+        "few for intervals: it ranks nobody.",
+        trips=1,
+        size=1024,
+        cases=91,
+        categories=("restoration",),
+        narrow=True,
+        picture_slugs=tuple(RESTORED.values()),
     ),
     Draft(
         slug="hires",
