@@ -11,12 +11,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation import jobs
+from evaluation.arms import Arm
 from evaluation.content import catalog
 from evaluation.editors import load_editor
 from evaluation.testing.fake_providers import FAKES, by_editor
 from leaderboard.exchange import edit_converge_bench
 from leaderboard.exchange.published_figures import import_figures
-from leaderboard.exchange.reproduction import facts
+from leaderboard.exchange.reproduction import facts, needs
 from leaderboard.models import EditingModel, NoReferenceResult, Run, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
@@ -147,6 +148,36 @@ def test_pico_lays_its_rates_beside_what_was_made_here(tmp_path):
     assert found["Flip or rotate"]["Published"] == "–"
     assert found["Change font or colour of words"]["Published"] == "0.5759"
     assert found["Change font or colour of words"][name] == "–"  # a replica is not judged
+
+
+def test_the_restoration_study_is_laid_beside_prompt_by_prompt(tmp_path):
+    known = [pair for pair in catalog.edit_pairs() if pair.category == "restoration"]
+    pairs = tuple(pair.pair for pair in known if pair.operator in ("motion", "zoom"))
+    suite = factories.tiny_suite(2, pairs, trips=1, slug="restoration")
+    noise = model("noise-2-5", "noise", is_reference=True)
+    reproduce("restoration", tmp_path / "out", "--model", "noise-2-5", "--play")
+    for wording in ("s1", "l3", "lf1"):
+        arm = Arm(wording=wording, repeats=3).settled(known)
+        needs.play(jobs.start(noise, suite, arm=arm))
+    reproduce("restoration", tmp_path / "out", "--model", "noise-2-5")
+    here = f"{noise.name} (here)"
+    methods = {row["Method"]: row for row in rows(tmp_path / "out", "methods")}
+    assert methods["DiffBIR (published)"]["PSNR"] == "21.856"
+    assert float(methods[here]["PSNR"]) > 5
+    assert methods[here]["MUSIQ"] == "not run"
+    parts = {row["Part"]: row for row in rows(tmp_path / "out", "parts")}
+    assert parts["Motion blur: Nano Banana 2 (published)"]["PSNR"] == "–"
+    assert float(parts[f"Motion blur: {here}"]["SSIM"]) < 1
+    prompts = {row["Prompt"]: row for row in rows(tmp_path / "out", "prompts")}
+    assert prompts["S1: Nano Banana 2 (published)"]["SSIM"] == "0.664"
+    assert prompts[f"S1: {here}"]["SSIM"] != "–"
+    assert f"S2: {here}" not in prompts
+    friedman = {row["Model"]: row for row in rows(tmp_path / "out", "friedman")}
+    assert 0 <= float(friedman[f"{noise.name}, 3 prompts, p"]["PSNR"]) <= 1
+    reruns = {row["Prompt"]: row for row in rows(tmp_path / "out", "reruns")}
+    assert reruns["L3: p (published)"]["SSIM"] == "0.651"
+    assert 0 <= float(reruns[f"L3: p, {here}"]["SSIM"]) <= 1
+    assert len(rows(tmp_path / "out", "scenes")) == 13 + 7
 
 
 def test_it_says_what_is_not_here(tmp_path):
