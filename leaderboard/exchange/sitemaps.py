@@ -28,6 +28,7 @@ class Pages(Sitemap):
             "value",
             "gallery",
             "experiments",
+            "no_reference",
             "news",
             "tour",
             "robustness",
@@ -35,6 +36,7 @@ class Pages(Sitemap):
             "agreement",
             "suites",
             "methodology",
+            "questions",
             "about",
             "changelog",
         ]
