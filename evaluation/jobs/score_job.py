@@ -83,7 +83,8 @@ class ScoreJob:
 
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
-        self.pairs = dict(run.suite.core.pair_by_slug)
+        pairs = run.suite.core.pair_by_slug
+        self.pairs = {slug: run.core_arm.measured(pair) for slug, pair in pairs.items()}
         self.pictures = dict(run.suite.core.picture_by_slug)
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
