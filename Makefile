@@ -3,8 +3,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two processes, each with a database, a Valkey and a folder of its own.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Processes of the tests, each with a database, a Valkey and a folder of its own. Three keep two
+# processors busy: many tests wait for a worker, a browser or a server.
+PROCESSES ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 # Python compiles what it imports; to compile all that is installed takes half of the time.
 # Where the environment forbids it to keep that, every process would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +18,10 @@ UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit 
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: up cluster test check bench fuzz audit sbom hashes format clean browser
+# Two at a time, since mypy takes as long as all others together; each says all that it found.
+CHECKS := check-types check-style check-imports check-templates check-migrations
+
+.PHONY: up cluster test check $(CHECKS) bench fuzz audit sbom hashes format clean browser
 
 # The board lives as soon as its own packages are in; those that score come behind it.
 up: $(VENV)/.site
@@ -31,11 +36,22 @@ cluster: $(VENV)/.dev
 	$(BIN)/python -m leaderboard.testing.cluster $(ARGS)
 
 check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
+
+check-types:
+	$(BIN)/mypy evaluation leaderboard convergebench_site
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-imports:
 	$(BIN)/lint-imports --no-logo
+
+check-templates:
 	$(BIN)/djlint --quiet --check --lint templates
-	$(BIN)/mypy evaluation leaderboard convergebench_site
+
+check-migrations:
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 bench: $(VENV)/.dev

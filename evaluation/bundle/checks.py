@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.metrics.networks.base import HALF_TOLERANCE
+
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
 #: How far a number may be off: of its size, and at all.
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
+# Scored on a GPU, or recomputed on one.
+HALF = (1e-2, HALF_TOLERANCE)
 # Witnesses are networks, and their amounts are kept with five digits.
 WITNESSED = (1e-3, 2e-5)
 # No-reference metrics look for a shape on a grid: a hair elsewhere, and it is the next one.

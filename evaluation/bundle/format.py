@@ -20,9 +20,11 @@ from typing import IO, Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, ValidationError
 
 from evaluation.arms import Arm, ArmError
+from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
 from evaluation.bundle.rows import (
     Line,
     Link,
+    Many,
     Number,
     Row,
     SeedNumber,
@@ -36,7 +38,6 @@ from evaluation.content.archives import ArchiveError
 from evaluation.content.shapes import MOST_STEPS
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
-from evaluation.http.outside_json import can_be_stored
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 
@@ -88,20 +89,20 @@ class RunLine(Line):
     """
 
     secret: Sha256
-    earlier_secrets: list[Sha256] = []
+    earlier_secrets: Many[Sha256] = []
     arm: dict[str, Any] = {}
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]
     provenance: dict[str, Any]
-    flags: list[Any]
+    flags: Many[Any]
     cleared: bool = False
     decision: Short = ""
     marks_kept: Number | None = None
     loss_under_audit: Number | None = None
     changed_elsewhere: Number | None = None
-    orders: list[dict[Slug, Number | str]] = []
+    orders: Many[dict[Slug, Number | str]] = []
     started_at: str | None
     finished_at: str | None
     calls: Annotated[int, Field(ge=0)]
@@ -173,19 +174,26 @@ class TripLine(Line):
     number: Annotated[int, Field(ge=1, le=1000)]
     forward: HalfRow | None
     backward: HalfRow | None
-    between: Annotated[list[StepRow], Field(max_length=MOST_STEPS)] = []
-    steps: Annotated[list[dict[str, Any]], Field(max_length=MOST_STEPS)] = []
+    between: Annotated[Many[StepRow], Field(max_length=MOST_STEPS)] = []
+    steps: Annotated[Many[dict[str, Any]], Field(max_length=MOST_STEPS)] = []
     reframed: bool
     change_seen: bool | None
     change_measure: dict[str, Number]
     step: Number | None
     from_source: Number | None
     because: Short
-    worst_place: list[Number] | None
+    worst_place: Annotated[list[Number], Field(max_length=8)] | None
     undo: Number | None
-    evidence: list[dict[str, Any]]
+    evidence: Many[dict[str, Any]]
     damage: dict[str, Number] = {}
     scores: dict[Slug, Number]
+
+    @property
+    def told(self) -> bool:
+        """Whether anything is said of what the trip did."""
+        measures = (self.change_measure, self.evidence, self.steps, self.damage, self.scores)
+        verdicts = (self.change_seen, self.from_source, self.worst_place, self.undo)
+        return any((*measures, self.because)) or any(one is not None for one in verdicts)
 
 
 class ChainLine(Line):
@@ -194,7 +202,7 @@ class ChainLine(Line):
     outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
     outcome_text: Short
     results: dict[Slug, dict[str, Any]]
-    trips: list[TripLine]
+    trips: Many[TripLine]
     quality: Annotated[
         dict[Slug, Annotated[list[Number | None], Field(max_length=1001)]], Field(max_length=64)
     ] = {}
@@ -243,10 +251,10 @@ class StandingLine(Line):
     auc: Number | None
     auc_low: Number | None
     auc_high: Number | None
-    usable_by_trip: list[Number | None]
-    curve: dict[str, list[Number | None]]
-    survival: list[Number | None]
-    incidence: dict[Slug, list[Number | None]]
+    usable_by_trip: Many[Number | None]
+    curve: dict[str, Many[Number | None]]
+    survival: Many[Number | None]
+    incidence: dict[Slug, Many[Number | None]]
     counts: dict[str, Any]
     details: dict[str, Any]
 
@@ -259,12 +267,12 @@ class Document(Row):
     suite: SuiteLine
     model: ModelLine
     run: RunLine
-    sources: list[SourceLine]
-    calibrations: list[CalibrationLine]
-    chains: list[ChainLine]
-    audits: list[AuditLine] = []
-    votes: list[VoteLine] = []
-    standings: list[StandingLine]
+    sources: Many[SourceLine]
+    calibrations: Many[CalibrationLine]
+    chains: Many[ChainLine]
+    audits: Many[AuditLine] = []
+    votes: Many[VoteLine] = []
+    standings: Many[StandingLine]
     digest: Sha256
 
 
@@ -361,9 +369,9 @@ class Bundle:
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
         #: As it was written, for digests: a number in other digits than ours is a text here.
-        self.raw = _parsed(data, _as_written)
+        self.raw = _parsed(data, max_document, as_written)
         try:
-            self.document = Document.model_validate(_parsed(data, float))
+            self.document = Document.model_validate(_parsed(data, max_document, as_number))
             self.suite = _suite(self.document.suite.definition)
             self.arm = Arm.from_dict(self.document.run.arm)
             if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
@@ -457,34 +465,11 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> byt
         raise BundleError(str(error)) from None
 
 
-def _as_written(digits: str) -> float | str:
-    """Two texts can be the same number, and yet one of them was not written by us."""
-    value = float(digits)
-    return value if repr(value) == digits else digits
-
-
-def _parsed(data: bytes, number: Callable[[str], Any]) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [key for key, _ in pairs]
-            twice = next(key for key in names if names.count(key) > 1)
-            raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
-        return found
-
-    def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is not a number")
-
+def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        found = json.loads(
-            data.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=number
-        )
-        if not can_be_stored(found):
-            raise ValueError("a text in it holds a zero byte or half of a character")
-    except (ValueError, RecursionError) as error:
+        found = parse_object(data, max_document // BYTES_PER_ITEM, number)
+    except ValueError as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise BundleError(f"{DOCUMENT} is not an object")
     if found.get("format") != FORMAT:
         raise BundleError(f"this is not a run bundle of format {FORMAT}")
     return found
@@ -500,7 +485,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
 
 def said(error: ValidationError) -> str:
     """The first thing that does not fit, and where it stands."""
-    first = error.errors(include_url=False)[0]
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{DOCUMENT}, {place}: {first['msg']}{more}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evaluation.bundle.format import CalibrationLine, ChainLine
 from evaluation.content.suites import Suite
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.events import Case
 from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
+
+#: A side of a picture.
+MOST_PIXELS = 65_536
 
 
 def measured(
@@ -47,3 +52,20 @@ def measured(
             return None
         found.append((line, chain))
     return found or None
+
+
+def without_names(found: Mapping[str, Any]) -> dict[str, Any]:
+    """How much is kept, without which metric and which place keep least, but that these are some."""
+    kept = dict(found)
+    if "because" in kept:
+        kept["because"] = kept["because"] in ("", *METRICS)
+    if place := kept.get("worst_place"):
+        inside = all(0 <= side <= MOST_PIXELS for side in place[:-1])
+        kept["worst_place"] = [len(place), inside, place[-1]]
+    return kept
+
+
+def as_kept(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back: tuples are lists there."""
+    kept: dict[str, Any] = json.loads(json.dumps(numbers))
+    return kept

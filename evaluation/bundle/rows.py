@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
+T = TypeVar("T")
+#: A list of which the first wrong row is told: a million of them would fill the memory.
+Many = Annotated[list[T], FailFast()]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]

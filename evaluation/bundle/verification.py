@@ -6,8 +6,8 @@ networks may differ in the last digits between machines; everything else may not
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from evaluation.bundle import format as bundles
@@ -16,6 +16,7 @@ from evaluation.bundle.checks import (
     CLASSICAL,
     DIFFERENT,
     EQUAL,
+    HALF,
     NETWORK,
     NOT_CHECKED,
     REGISTERED,
@@ -25,7 +26,7 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
-from evaluation.bundle.numbers import measured
+from evaluation.bundle.numbers import as_kept, measured, without_names
 from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
@@ -45,7 +46,6 @@ from evaluation.measuring.trip_measures import (
 )
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
-from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.quality import QUALITY
 from evaluation.run_secret import chain_seeds, commitment
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -75,7 +75,9 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 
 
 class Verification:
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
+        """`finished` names chains whose pictures and scores were checked before."""
+        self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
@@ -108,7 +110,9 @@ class Verification:
     def checks(self) -> Iterator[Check]:
         yield from self._head()
         yield from self._sources()
+        self.in_chains = True
         yield from self._chains()
+        self.in_chains = False
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
@@ -155,6 +159,8 @@ class Verification:
                 why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
                 why = "a trip came back and was not measured"
+            elif any(trip.step is None and trip.told for trip in chain.trips):
+                why = "a trip that was not measured has measures"
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
@@ -206,6 +212,8 @@ class Verification:
         cases = {case.slug: case for case in self.suite.cases}
         sources = {row.slug: row for row in self.document.sources}
         for raw, chain in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
+            if chain.name in self.finished:
+                continue
             yield digest_check(f"chain {chain.name}", raw)
             for own, trip in zip(raw["trips"], chain.trips, strict=True):
                 yield digest_check(f"{chain.name}, trip {trip.number}", own)
@@ -217,6 +225,7 @@ class Verification:
             yield from self._seeds(chain)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
+            self.finished.append(chain.name)
 
     def _seeds(self, chain: ChainLine) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
@@ -331,8 +340,10 @@ class Verification:
             for index, trip in enumerate(one.trip for one in scored):
                 least = found_by_scoring(scores, index)
                 said = {name: getattr(trip, name) for name in least}
+                if self._of_networks is HALF:  # of two that keep as little, either may be named
+                    said, least = (without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
-                yield compared(line, "what is kept least", said, least, NETWORK)
+                yield compared(line, "what is kept least", said, least, self._of_networks)
         imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
         reasons = dict.fromkeys(imported, IMPORTED) | self.silent
         yield from quality_checks(chain, quality, reasons, self._why(None, None))
@@ -406,12 +417,12 @@ class Verification:
                     continue
                 for line, chain in chains:
                     what = f"retention and events by {metric}"
-                    found = _as_kept(chain_numbers(chain, trips))
+                    found = as_kept(chain_numbers(chain, trips))
                     yield compared(f"chain {line.name}", what, line.results.get(metric), found)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    found = _as_kept(standing.numbers)
+                    found = as_kept(standing.numbers)
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
@@ -471,11 +482,12 @@ class Verification:
         return self.scorer.unfit(source.size).get(metric or "", "it is not among the run's metrics")
 
     def _tolerance(self, metric: str) -> tuple[float, float]:
-        network = isinstance(self.scorer.metrics.get(metric), NetworkMetric)
-        return NETWORK if network else CLASSICAL
+        return self._of_networks if self.scorer.uses_network(metric) else CLASSICAL
 
-
-def _as_kept(numbers: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back: tuples are lists there."""
-    kept: dict[str, Any] = json.loads(json.dumps(numbers))
-    return kept
+    @cached_property
+    def _of_networks(self) -> tuple[float, float]:
+        """More where either side worked in half precision."""
+        scoring = self.document.run.provenance.get("scoring")
+        told = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
+        here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
+        return HALF if "float16" in told or "float16" in here else NETWORK

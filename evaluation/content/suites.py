@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -21,6 +22,12 @@ from evaluation.errors import UserFacingError
 
 T = TypeVar("T")
 FORMAT = 1
+#: A picture and a pair make the name of a folder.
+SLUG = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_SLUGS = frozenset({"slug", "picture", "pair"})
+LONGEST_TEXT = 10_000
+#: The largest that a number of a suite can be.
+MOST = {"trips": 1_000, "repeats": 1_000, "size": 16_384, "width": 65_536, "height": 65_536}
 #: Fields that came later are written and hashed only where they say something, so that what
 #: was frozen before them keeps its hash.
 LATER = (
@@ -263,6 +270,8 @@ class Suite:
             raise SuiteError(f"the suite file lacks the field {error}") from None
         except TypeError as error:
             raise SuiteError(f"the suite file does not fit: {error}") from None
+        for item in (suite, *suite.pictures, *suite.pairs, *suite.cases):
+            _check(item)
         for pair in suite.pairs:
             try:
                 pair.cycle  # noqa: B018, whether its shape holds
@@ -304,6 +313,25 @@ def _build(kind: type[T], row: Mapping[str, Any]) -> T:
         except ValueError as error:
             raise SuiteError(f"pair {row.get('slug')}: {error}") from None
     return kind(**values)
+
+
+def _check(item: Any) -> None:
+    """SuiteError where a suite, picture, pair or case has a value that none of ours has.
+
+    Slugs become names of folders, and numbers are counted up to.
+    """
+    kind = type(item).__name__
+    for one in fields(item):
+        value = getattr(item, one.name)
+        where = f"{kind}, {one.name}"
+        if one.name in _SLUGS and not (isinstance(value, str) and SLUG.fullmatch(value)):
+            raise SuiteError(f"{where}: {value!r:.60} is not a word of letters, digits, - and _")
+        if one.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
+            raise SuiteError(f"{where}: not a text of at most {LONGEST_TEXT:,} letters")
+        if one.type == "int":
+            least, most = 0 if kind == "Case" else 1, MOST.get(one.name, 10**6)
+            if type(value) is not int or not least <= value <= most:
+                raise SuiteError(f"{where}: not a whole number from {least} to {most:,}")
 
 
 def _row(item: Any) -> dict[str, Any]:

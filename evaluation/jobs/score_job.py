@@ -14,13 +14,14 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases
+from evaluation.jobs.claimed_chain import ClaimedChain, Part, read
 from evaluation.jobs.job_errors import (
     PausesRun,
     PictureGone,
@@ -34,7 +35,7 @@ from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.measuring.steps import compare_orders
-from evaluation.measuring.subject import ChainSubject, chain_subject
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
@@ -42,18 +43,18 @@ from evaluation.measuring.trip_measures import (
     judge_global,
     measure_trip,
 )
-from evaluation.metrics.base import Subject
 from evaluation.statistics.stopping import may_stop
 from leaderboard import queue, standings
-from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, StoredImage, Trip
+from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
-#: Chains taken at a time, and trips written in one transaction; of large pictures fewer, for
-#: all of them are decoded at once.
-CHAINS = 4
-TRIPS, TRIPS_PIXELS = 8, 8_000_000
+#: Chains taken at a time; those of one size are scored together.
+CHAINS = 8
+#: Of the trips scored together: all their pictures are decoded at once, and what metrics make
+#: of their sources is held.
+TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
 #: A job that has caught up with playing waits for more: weights load slowly.
 LINGER_SECONDS = 120.0
 #: So many times longer than a play job's is its turn.
@@ -129,9 +130,8 @@ class ScoreJob:
     def _score_claimed(self, chains: Sequence[Chain]) -> bool:
         """Score these chains and put them back; False where the run had to pause."""
         try:
-            with pausing(self.run, "Scoring"):
-                for chain in chains:
-                    self._score(chain)
+            with pausing(self.run, "Scoring"), leases.renewed(self._renew):
+                self._score(chains)
                 return True
             return False
         finally:
@@ -146,72 +146,77 @@ class ScoreJob:
         over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
         return queue.should_leave(self.run.pk, queue.GPU, turn_is_over=over)
 
-    # One chain.
+    def _renew(self) -> None:
+        """Hold on to the chains that are being scored, however long one batch takes."""
+        mine = Chain.objects.filter(score_token=self.token)
+        mine.update(score_lease_until=after(settings.LEASE_SECONDS))
 
-    def _score(self, chain: Chain) -> None:
-        source = _read(chain.case.picture.stored)
-        picture, pair = self.pictures[chain.case.picture.slug], self.pairs[chain.case.pair_slug]
-        self._calibrate(picture, source)
-        trips = chain.trips.select_related("edited", "restored").order_by("number")
-        first, last = chain.trips_scored, chain.trips_played
-        todo = list(trips.filter(number__gt=first, number__lte=last))
-        before, known = source, ChainSubject(picture, source, pair)
-        between = self._between(chain, pair)
-        try:
-            # What was scored before says where the edits were made, and what came next began with.
-            early = Q(number__lte=len(pair.cycle)) | Q(number=first)
-            for trip in trips.filter(early, number__lte=first) if todo else ():
-                scored = _answers(trip, between)
-                known.see(trip.number, (before, *scored))
-                before = scored[-1]
-        except PictureGone as error:
-            self._lose(chain, str(error))
-            return
-        several = max(1, min(TRIPS, TRIPS_PIXELS // math.prod(source.size)))
-        for begin in range(0, len(todo), several):
-            part = todo[begin : begin + several]
+    # A few chains.
+
+    def _score(self, rows: Sequence[Chain]) -> None:
+        """Score what these chains have played; those of one size share batches."""
+        by_size: dict[tuple[int, int], list[ClaimedChain]] = defaultdict(list)
+        for row in rows:
+            picture, pair = self.pictures[row.case.picture.slug], self.pairs[row.case.pair_slug]
+            chain = ClaimedChain(row, picture, pair)
+            self._calibrate(picture, chain.source)
+            by_size[chain.source.size].append(chain)
+        for size, chains in by_size.items():
+            while parts := self._next_parts(size, chains):
+                for part, found in zip(parts, self._scores(parts), strict=True):
+                    self._keep(part, found)
+
+    def _next_parts(self, size: tuple[int, int], chains: Sequence[ClaimedChain]) -> list[Part]:
+        """The next trips of these chains that are scored at once; none when all are."""
+        room = self.scorer.at_once(size, TRIPS_PIXELS)
+        sources: set[str] = set()
+        parts: list[Part] = []
+        for chain in chains:
+            several = len(sources | {chain.picture.sha256})
+            if not room or (sources and several * math.prod(size) > SOURCES_PIXELS):
+                break
             try:
-                answers = [_answers(trip, between) for trip in part]
+                part = chain.next(room)
             except PictureGone as error:
-                self._lose(chain, str(error))
-                return
-            starts = [before, *(own[-1] for own in answers[:-1])]
-            subjects = [
-                known.see(trip.number, (start, *own))
-                for trip, start, own in zip(part, starts, answers, strict=True)
-            ]
-            found = self._scores(part, source, [own[-1] for own in answers], subjects)
-            for index, (trip, own) in enumerate(zip(part, answers, strict=True)):
-                y, *middle, x = own
-                made = measure_trip(
-                    *(source, starts[index], y, x, pair, self.scorer.panel, subjects[index]),
-                    number=trip.number,
-                    between=middle,
-                )
-                measures = vars(made)
-                for name, value in {**measures, **found_by_scoring(found, index)}.items():
-                    setattr(trip, name, value)
-                if found.maps:
-                    trip.loss_map = loss_map(found.maps[index])
-                kept = (trip.edited, *between.get(trip.number, ()), trip.restored)
-                for stored, shown in zip(kept, own, strict=True):
-                    if stored:
-                        stored_safely(partial(stored.write_what_pages_cannot, shown))
-            before = answers[-1][-1]
-            chain.quality = _with_quality(chain.quality, found.quality, part[0].number - 1)
-            try:
-                retry_database(partial(self._write, chain, part, self._rows(part, found)))
-            except Superseded:
-                return
+                self._lose(chain.row, str(error))
+                chain.give_up()
+                continue
+            if part is not None:
+                parts.append(part)
+                sources.add(chain.picture.sha256)
+                room -= len(part.trips)
+        return parts
 
-    def _between(self, chain: Chain, pair: EditPair) -> dict[int, list[StoredImage]]:
-        """By trip, the answers between its first and its last; none of round trips."""
-        found: dict[int, list[StoredImage]] = defaultdict(list)
-        if pair.shape:
-            for step in chain.steps.select_related("picture").order_by("number", "place"):
-                if step.picture:
-                    found[step.number].append(step.picture)
-        return found
+    def _keep(self, part: Part, found: Scores) -> None:
+        """Measure what is no metric's, and write all that is known of these trips."""
+        chain = part.chain
+        for index, (trip, own) in enumerate(zip(part.trips, part.answers, strict=True)):
+            y, *middle, x = own
+            made = measure_trip(
+                chain.source,
+                part.starts[index],
+                y,
+                x,
+                chain.pair,
+                self.scorer.panel,
+                part.subjects[index],
+                number=trip.number,
+                between=middle,
+            )
+            for name, value in {**vars(made), **found_by_scoring(found, index)}.items():
+                setattr(trip, name, value)
+            if found.maps:
+                trip.loss_map = loss_map(found.maps[index])
+            for stored, shown in zip(part.stored[index], own, strict=True):
+                if stored:
+                    stored_safely(partial(stored.write_what_pages_cannot, shown))
+        row, first = chain.row, part.trips[0].number
+        row.quality = _with_quality(row.quality, found.quality, first - 1)
+        rows = self._rows(part.trips, found)
+        try:
+            retry_database(partial(self._write, row, part.trips, rows))
+        except Superseded:
+            chain.give_up()
 
     def _lose(self, chain: Chain, why: str) -> None:
         """End a chain whose pictures are gone where it was scored last: our fault, so censored."""
@@ -219,14 +224,9 @@ class ScoreJob:
         mine = Chain.objects.filter(pk=chain.pk, score_token=self.token, state=ChainState.PLAYED)
         mine.update(outcome=Outcome.LOST, outcome_text=why[:500], trips_played=F("trips_scored"))
 
-    def _scores(
-        self,
-        trips: Sequence[Trip],
-        source: Picture,
-        restored: Sequence[Picture],
-        subjects: Sequence[Subject],
-    ) -> Scores:
+    def _scores(self, parts: Sequence[Part]) -> list[Scores]:
         """What each pinned metric says of these trips, where it has not said it yet."""
+        trips = [trip for part in parts for trip in part.trips]
         have = set(
             Score.objects.filter(trip__in=trips, metric__in=self.versions.values()).values_list(
                 "trip_id", "metric_id"
@@ -237,14 +237,8 @@ class ScoreJob:
             for name, metric in self.versions.items()
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
-        return self.scorer.only(lacking).score(
-            source,
-            restored,
-            subjects[-1],
-            maps=True,
-            quality=True,
-            footprints=[subject.footprint for subject in subjects],
-        )
+        together = [part.returns for part in parts]
+        return self.scorer.only(lacking).score_together(together, maps=True, quality=True)
 
     def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
@@ -312,7 +306,9 @@ class ScoreJob:
         """The metrics of this run, pinned at its first score."""
         self.run.refresh_from_db(fields=["metrics", "provenance"])
         pinned = _pinned_quality(self.run)
-        scorer = Scorer([*self.run.scored_metrics, *pinned] or settings.METRICS or None)
+        metrics = [*self.run.scored_metrics, *pinned] or settings.METRICS or None
+        chosen = None if self.run.metrics else settings.WITNESSES or None
+        scorer = Scorer(metrics, witnesses=chosen)
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)
@@ -322,7 +318,8 @@ class ScoreJob:
                     for name, m in made["metrics"].items()
                 } | {name: {"missing": why} for name, why in made["not_run"].items()}
                 run.provenance |= {"scoring": made}
-                run.save(update_fields=["metrics", "provenance"])
+            _note_device(run, made)
+            run.save(update_fields=["metrics", "provenance"])
         self.run.metrics = run.metrics
         for name in run.scored_metrics:
             pinned = run.metrics[name]
@@ -384,7 +381,7 @@ class ScoreJob:
         for chain in run.chains.select_related("case__picture__stored"):
             picture = self.pictures[chain.case.picture.slug]
             if picture.sha256 not in self._calibrated:
-                self._calibrate(picture, _read(chain.case.picture.stored))
+                self._calibrate(picture, read(chain.case.picture.stored))
         run.metrics = self.run.metrics
         _judge_global_pairs(run, self.pairs)
         judge_run(run, self.pairs)
@@ -408,6 +405,13 @@ class ScoreJob:
 
 
 _MEASURED = (*(field.name for field in fields(TripMeasures)), "loss_map", "scored_at")
+
+
+def _note_device(run: Run, made: Mapping[str, Any]) -> None:
+    """Have the run tell of every device that scored it: their numbers differ a little."""
+    here = {f"{told['device']} {told['precision']}" for told in made["metrics"].values()}
+    scoring = run.provenance.setdefault("scoring", {})
+    scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
 
 
 def _pinned_quality(run: Run) -> dict[str, Any]:
@@ -449,7 +453,7 @@ def _compare_orders(run: Run) -> None:
         return
     chains = {(chain.case.slug, chain.repeat): chain for chain in run.chains.select_related("case")}
 
-    def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
+    def answered(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
         chain = chains[case.slug, repeat]
         if chain.trips_scored < number:
             return None
@@ -458,19 +462,7 @@ def _compare_orders(run: Run) -> None:
         else:
             trip = chain.trips.select_related("edited", "restored").get(number=number)
             stored = trip.edited if place == 1 else trip.restored
-        return _read(stored)
+        return read(stored)
 
-    run.orders = compare_orders(run.suite.core, read)
+    run.orders = compare_orders(run.suite.core, answered)
     run.save(update_fields=["orders"])
-
-
-def _answers(trip: Trip, between: Mapping[int, Sequence[StoredImage]]) -> list[Picture]:
-    """What was answered to each step of a trip."""
-    kept = (trip.edited, *between.get(trip.number, ()), trip.restored)
-    return [_read(stored) for stored in kept]
-
-
-def _read(stored: StoredImage | None) -> Picture:
-    if stored is None:
-        raise LookupError("a trip that counts as played lacks a picture")
-    return stored_safely(stored.read)

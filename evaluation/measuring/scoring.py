@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import math
-import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from PIL import Image
 
-from evaluation.images import Picture, blank_card, fit
+from evaluation.images import blank_card
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
+from evaluation.metrics.batches import (
+    AnyPicture,
+    batch_size,
+    batches,
+    measured,
+    rgb,
+    threads,
+)
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
@@ -39,11 +45,6 @@ from evaluation.quality import QUALITY
 from evaluation.quality.panel import QualityPanel
 from evaluation.witnesses.panel import Panel
 
-AnyPicture: TypeAlias = Image.Image | Picture
-T = TypeVar("T")
-
-# Pictures decoded and held at a time; the next ones are decoded meanwhile, unless they are large.
-BATCH, LARGE_BATCH = 8, 4
 # Sources whose features are kept: at most so many pixels of them, which is 150 MB.
 KEPT_PIXELS = 1_200_000
 # A blank card this near is the source itself; to divide by it would say nothing.
@@ -100,6 +101,17 @@ class Scores:
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Returns:
+    """What came back of one source, and what is known of it beside its pixels."""
+
+    source: AnyPicture
+    restored: Iterable[AnyPicture]
+    subject: Subject | None = None
+    #: Of each picture, where not all have the subject's; looked at when all have been read.
+    footprints: Sequence[Mask | None] | None = None
+
+
 class Scorer:
     """Distances of restored pictures to their source, by every metric that can run here.
 
@@ -107,7 +119,13 @@ class Scorer:
     features of the last few sources are kept, since a source serves many chains.
     """
 
-    def __init__(self, metrics: Iterable[str] | None = None, *, sources: int = 4) -> None:
+    def __init__(
+        self,
+        metrics: Iterable[str] | None = None,
+        *,
+        witnesses: Iterable[str] | None = None,
+        sources: int = 4,
+    ) -> None:
         asked = [*METRICS, *QUALITY] if metrics is None else list(dict.fromkeys(metrics))
         self.names = [name for name in asked if name not in QUALITY]
         self.not_run: dict[str, str] = {}
@@ -123,7 +141,7 @@ class Scorer:
         if "picture" in self.metrics:
             self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
-        self.panel = Panel(metrics=self.metrics)
+        self.panel = Panel(witnesses, self.metrics)
         #: Asked of every return, and of the source, where a chain is scored.
         self.quality = QualityPanel(name for name in asked if name in QUALITY)
         #: By size and hash.
@@ -142,20 +160,53 @@ class Scorer:
     ) -> Scores:
         """What each metric says of each restored picture, in order.
 
-        `footprints` are those of each picture, where not all have the subject's; they are
-        looked at when all pictures have been read. Pictures of another size are brought to the source's first. An iterator
-        is read a few pictures at a time, so a long chain need not be in memory.
+        Pictures of another size are brought to the source's first. An iterator is read a few
+        pictures at a time, so a long chain need not be in memory.
         """
-        original, subject = _rgb(source), subject or Subject()
-        if is_large(original.size):
+        chain = Returns(source, restored, subject, footprints)
+        return self.score_together([chain], maps=maps, quality=quality)[0]
+
+    def score_together(
+        self, chains: Sequence[Returns], *, maps: bool = False, quality: bool = False
+    ) -> list[Scores]:
+        """The same of several chains, whose sources all have one size.
+
+        Their pictures share batches: a few of each keep all threads, or a GPU, as busy as many
+        of one.
+        """
+        sources = [rgb(chain.source) for chain in chains]
+        if not sources:
+            return []
+        size = sources[0].size
+        if any(source.size != size for source in sources):
+            raise MetricError("chains are scored together only where their sources have one size")
+        if is_large(size):
             return_freed_memory()
-        metrics = {n: m for n, m in self.metrics.items() if m.unfit(original.size) is None}
+        metrics = {n: m for n, m in self.metrics.items() if m.unfit(size) is None}
         panel = self.quality if quality else QualityPanel(())
-        found = _Chain(original, subject, metrics, self._prepared(original, subject.face), panel)
-        with _threads(metrics.values(), original.size) as pool:
-            for batch in _batches(restored, original.size, pool):
-                found.measure(batch, pool)
-        return found.scores(self.names, maps, footprints)
+        found = [
+            _Chain(source, subject, metrics, self._prepared(source, subject.face), panel)
+            for source, subject in zip(
+                sources, (chain.subject or Subject() for chain in chains), strict=True
+            )
+        ]
+        pictures = (
+            (own, picture)
+            for own, chain in zip(found, chains, strict=True)
+            for picture in chain.restored
+        )
+        with threads(metrics.values(), size) as pool:
+            for batch in batches(pictures, size, batch_size(metrics.values(), size), pool):
+                _measure(metrics, batch, pool)
+        return [
+            own.scores(self.names, maps, chain.footprints)
+            for own, chain in zip(found, chains, strict=True)
+        ]
+
+    def at_once(self, size: tuple[int, int], pixels: int) -> int:
+        """How many pictures of this size are best scored together, of at most so many pixels."""
+        several = batch_size(self.metrics.values(), size)
+        return max(1, min(several, pixels // math.prod(size)))
 
     def calibrate(
         self, source: AnyPicture, subject: Subject | None = None
@@ -165,10 +216,10 @@ class Scorer:
         None for one that was not run, or does not apply to this source. The footprint is
         a chain's, not the source's, and plays no part.
         """
-        original = _rgb(source)
+        original = rgb(source)
         face = Subject(subject.face) if subject else None
         saves = jpeg.saves(original)
-        scores = self.score(original, chain((blank_card(original),), saves), face)
+        scores = self.score(original, itertools.chain((blank_card(original),), saves), face)
         found: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
@@ -182,7 +233,7 @@ class Scorer:
     def only_face(self, source: AnyPicture) -> Box | None:
         """The one face of a source that nobody annotated; None where faces are not looked for."""
         identity = self.metrics.get("identity")
-        return identity.only_face(_rgb(source)) if isinstance(identity, Identity) else None
+        return identity.only_face(rgb(source)) if isinstance(identity, Identity) else None
 
     def only(self, names: Iterable[str]) -> Scorer:
         """The same scorer for some of its metrics; networks and features are shared."""
@@ -205,6 +256,7 @@ class Scorer:
                     "version": self.metrics[name].version,
                     "weights_sha256": self.metrics[name].weights_sha256,
                     "device": self._device(name),
+                    "precision": self._precision(name),
                 }
                 for name in self._running
             },
@@ -214,15 +266,28 @@ class Scorer:
             "packages": package_versions(PACKAGES),
         }
 
+    def uses_network(self, name: str) -> bool:
+        """Whether a metric's numbers come from a network, and so from a device's arithmetic."""
+        return name in self.metrics and self._network(name) is not None
+
     @property
     def _running(self) -> list[str]:
         return [name for name in self.names if name in self.metrics]
 
     def _device(self, name: str) -> str:
+        network = self._network(name)
+        return network.device if network else "cpu"
+
+    def _precision(self, name: str) -> str:
+        network = self._network(name)
+        return network.precision if network else "float32"
+
+    def _network(self, name: str) -> NetworkMetric | None:
+        """The metric whose network this one's numbers come from."""
         metric = self.metrics[name]
         if metric.parts:
-            return self._device(metric.parts[0])
-        return metric.device if isinstance(metric, NetworkMetric) else "cpu"
+            return self._network(metric.parts[0])
+        return metric if isinstance(metric, NetworkMetric) else None
 
     def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
         """What the metrics have made of this source so far, by name; the latest are kept."""
@@ -267,40 +332,6 @@ class _Chain:
             else:
                 self.direct[name] = metric
                 self.distances[name] = []
-
-    def measure(self, images: list[Image.Image], pool: ThreadPoolExecutor) -> None:
-        """Take in the next few restored pictures."""
-        if self.panel.metrics:
-            self.quality += pool.map(self.panel.values, images)
-        for name, metric in list(self.direct.items()):
-            if name not in self.features:
-                self.features[name] = metric.prepare(metric.view(self.source, self.subject))
-            if self.features[name] is None:
-                self.not_applicable[name] = "the annotated face is not found in the source"
-                del self.direct[name], self.distances[name]
-            elif isinstance(metric, Lpips):
-                found = self._losses(metric, images, pool)
-                self.losses += found
-                self.distances[name] += [loss.distance for loss in found]
-            else:
-                measure = partial(metric.distances, self.features[name])
-                views = (metric.view(image, self.subject) for image in images)
-                self.distances[name] += _measured(metric, measure, views, pool)
-                if metric.holds_much and self.is_large:
-                    del self.features[name], measure
-
-    def _losses(
-        self, lpips: Lpips, images: list[Image.Image], pool: ThreadPoolExecutor
-    ) -> list[Loss]:
-        """LPIPS of the pictures; with the first ones, the scale of `place`."""
-        measure = partial(lpips.losses, self.features["lpips"])
-        # By strips, each of all pictures at once: it goes through the network once for all.
-        how = measure if self.is_large else partial(_measured, lpips, measure, pool=pool)
-        if "place" not in self.metrics or "place" in self.features:
-            return how(images)
-        card, grain, *found = how([blank_card(self.source), grainy(self.source), *images])
-        self.features["place"] = card.distance, Scale(card.cells, grain.cells)
-        return found
 
     def scores(
         self,
@@ -357,87 +388,90 @@ class _Chain:
         }
 
 
+_Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
+
+
+def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
+    """Have each chain take in the pictures of this batch that are its own."""
+    chains = list(dict.fromkeys(chain for chain, _ in batch))
+    if batch[0][0].panel.metrics:
+        asked = [(chain, pool.submit(chain.panel.values, image)) for chain, image in batch]
+        for chain, values in asked:
+            chain.quality.append(values.result())
+    for name, metric in metrics.items():
+        _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)
+        own = [(chain, image) for chain, image in batch if name in chain.direct]
+        if not own:
+            continue
+        if isinstance(metric, Lpips):
+            for (chain, _), loss in zip(own, _losses(metric, own, pool), strict=True):
+                chain.losses.append(loss)
+                chain.distances[name].append(loss.distance)
+        elif isinstance(metric, DirectMetric):
+            views = [(chain, metric.view(image, chain.subject)) for chain, image in own]
+            found = measured(metric, partial(_distances, name, metric), views, pool)
+            for (chain, _), distance in zip(own, found, strict=True):
+                chain.distances[name].append(distance)
+            for chain in chains:
+                if metric.holds_much and chain.is_large:
+                    chain.features.pop(name, None)
+
+
+def _prepare(name: str, metric: Metric, chains: Sequence[_Chain], pool: ThreadPoolExecutor) -> None:
+    """Have what a metric needs of each source, a thread each; of two chains with one source once."""
+    if not isinstance(metric, DirectMetric):
+        return
+    lacking = {id(c.features): c for c in chains if name not in c.features}
+    views = [metric.view(c.source, c.subject) for c in lacking.values()]
+    alone = len(views) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
+    made = map(metric.prepare, views) if alone else pool.map(metric.prepare, views)
+    for chain, features in zip(lacking.values(), made, strict=True):
+        chain.features[name] = features
+    for chain in chains:
+        if chain.features[name] is None:
+            chain.not_applicable[name] = "the annotated face is not found in the source"
+            del chain.direct[name], chain.distances[name]
+
+
+def _losses(lpips: Lpips, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
+    """LPIPS of the pictures; with the first ones of a source, the scale of `place` on it."""
+
+    def measure(batch: _Batch) -> list[Loss]:
+        sources = [chain.features["lpips"] for chain, _ in batch]
+        return lpips.losses(sources, [image for _, image in batch])
+
+    # Of a source once, which two chains may share.
+    lacking = {
+        id(chain.features): chain
+        for chain, _ in batch
+        if "place" in chain.metrics and "place" not in chain.features
+    }.values()
+    scales = [(c, drawn) for c in lacking for drawn in (blank_card(c.source), grainy(c.source))]
+    pictures = [*scales, *batch]
+    # Large ones by strips, each of all pictures at once: it goes through the network once for all.
+    large = batch[0][0].is_large
+    found = iter(measure(pictures) if large else measured(lpips, measure, pictures, pool))
+    for chain in lacking:
+        card, grain = next(found), next(found)
+        chain.features["place"] = card.distance, Scale(card.cells, grain.cells)
+    return list(found)
+
+
+def _distances(name: str, metric: DirectMetric, batch: _Batch) -> list[float]:
+    """What the metric says of each picture, beside the source of its own chain."""
+    if isinstance(metric, NetworkMetric):
+        sources = [chain.features[name] for chain, _ in batch]
+        return metric.distances_each(sources, [image for _, image in batch])
+    return [
+        distance
+        for chain, image in batch
+        for distance in metric.distances(chain.features[name], [image])
+    ]
+
+
 def _with_parts(names: Iterable[str]) -> list[str]:
     """The metrics and, before each, those it is made of."""
     found: dict[str, None] = {}
     for name in names:
         found |= dict.fromkeys([*_with_parts(metric_class(name).parts), name])
     return list(found)
-
-
-@contextmanager
-def _threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
-    """A thread per processor; each picture is then the work of one thread, from end to end.
-
-    Two threads inside one convolution wait for each other; two pictures do not. It is the
-    difference between keeping two processors busy and not, above all on a busy machine.
-    """
-    count = 1 if is_large(size) else min(_processors(), BATCH)
-    if not any(isinstance(metric, NetworkMetric) for metric in metrics):
-        with ThreadPoolExecutor(count) as pool:
-            yield pool
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    share = max(1, before // count)
-    pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)  # new threads elsewhere would inherit the last setting
-
-
-def _measured(
-    metric: DirectMetric,
-    measure: Callable[[Sequence[Image.Image]], list[T]],
-    images: Iterable[Image.Image],
-    pool: ThreadPoolExecutor,
-) -> list[T]:
-    """What the metric says of each picture: a thread each, or all at once on a GPU."""
-    images = list(images)
-    if isinstance(metric, NetworkMetric) and (metric.device != "cpu" or len(images) == 1):
-        return measure(images)
-    return [found for few in pool.map(lambda image: measure([image]), images) for found in few]
-
-
-def _batches(
-    pictures: Iterable[AnyPicture], size: tuple[int, int], pool: ThreadPoolExecutor
-) -> Iterator[list[Image.Image]]:
-    """The pictures decoded and at the source's size; the next batch is under way meanwhile."""
-    rest = iter(pictures)
-    if is_large(size):
-        while few := [fit(_rgb(picture), size) for picture in islice(rest, LARGE_BATCH)]:
-            yield few
-            del few
-        return
-
-    def start() -> Iterator[Image.Image] | None:
-        few = list(islice(rest, BATCH))
-        return pool.map(lambda picture: fit(_rgb(picture), size), few) if few else None
-
-    following = start()
-    while following is not None:
-        batch, following = following, start()
-        yield list(batch)
-
-
-def _rgb(picture: AnyPicture) -> Image.Image:
-    image = picture.image if isinstance(picture, Picture) else picture
-    if image.mode != "RGB":
-        raise MetricError(
-            f"a picture of mode {image.mode} is not in canonical form: "
-            "read it with evaluation.images.Picture"
-        )
-    return image
-
-
-def _processors() -> int:
-    """The processors this process may use; OMP_NUM_THREADS lowers it, as it does for torch."""
-    if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count

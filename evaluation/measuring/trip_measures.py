@@ -13,13 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, clean_wire, fit, is_reframed
+from evaluation.images import Picture, fit, is_reframed, without_low_bits
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
 from evaluation.measuring.steps import measure_steps, rmse
 from evaluation.metrics.base import Subject
+from evaluation.metrics.psnr import mse
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.panel import Panel
 
@@ -134,7 +135,11 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
 
 def _from_input(before: Picture, answer: Picture) -> float:
     """The error of an answer against its input: as we send it, or as another harness may have."""
-    return min(mean_square(sent, answer) for sent in (before, clean_wire(before)))
+    error = mean_square(before, answer)
+    if error == 0:
+        return 0.0
+    sent = np.asarray(without_low_bits(before.image))
+    return min(error, mse(sent, np.asarray(fit(answer.image, before.size))))
 
 
 def half_errors(number: int, trip: Measured) -> list[HalfErrors]:

@@ -51,10 +51,11 @@ class Clip(NetworkMetric):
 
         network = self.network
         inputs = torch.stack([self._transform(image) for image in images])
-        return network.encode_image(inputs.to(self.device), normalize=True)
+        inputs = inputs.to(self.device, self.dtype)
+        return network.encode_image(inputs, normalize=True).float()
 
-    def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        return cosine_distances(source, self.features(images))
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        return cosine_distances(sources, self.features(images))
 
     def direction(
         self, before: Image.Image, after: Image.Image, source_text: str, target_text: str
@@ -69,7 +70,7 @@ class Clip(NetworkMetric):
         pictures = torch.cat([self.prepare(before), self.prepare(after)])
         tokens = open_clip.get_tokenizer(self.architecture)([source_text, target_text])
         with torch.inference_mode():
-            texts = self.network.encode_text(tokens.to(self.device), normalize=True)
+            texts = self.network.encode_text(tokens.to(self.device), normalize=True).float()
             moved, meant = pictures[1] - pictures[0], texts[1] - texts[0]
             if not moved.any() or not meant.any():
                 return None

@@ -36,7 +36,7 @@ class ImageNet(NetworkMetric):
     def features(self, images: Sequence[Image.Image]) -> Features:
         small = [image.resize((SIDE, SIDE), Image.Resampling.BICUBIC) for image in images]
         inputs = as_tensor(small, self.device).sub_(127).div_(128)
-        return self.network.extract_features(inputs).mean((2, 3))
+        return self.network.extract_features(inputs.to(self.dtype)).float().mean((2, 3))
 
-    def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        return cosine_distances(source, self.features(images))
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        return cosine_distances(sources, self.features(images))

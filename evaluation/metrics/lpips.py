@@ -11,7 +11,7 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import CELLS, Cells, Features, finite
 from evaluation.metrics.networks.alex import alex
-from evaluation.metrics.networks.base import NetworkMetric, as_tensor, moved
+from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 from evaluation.metrics.networks.memory import is_large
 
 # A large picture goes through the network by strips of about so many pixels. The layers see
@@ -88,28 +88,38 @@ class Lpips(NetworkMetric):
             return source
         return super().prepare(source)
 
+    def trunk(self, network: Any) -> Any:
+        """The convolutions: squares of what they give do not fit into half precision."""
+        return network.net
+
     def features(self, images: Sequence[Image.Image]) -> Features:
         """The unit-length activations of the five layers."""
         return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        return [loss.distance for loss in self.losses(source, restored)]
+    def distances_each(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> list[float]:
+        return [loss.distance for loss in self.losses(sources, restored)]
 
-    def losses(self, source: Features, restored: Sequence[Image.Image]) -> list[Loss]:
-        """Distance and map of each restored picture, by one run of the network."""
+    def losses(self, sources: Sequence[Features], restored: Sequence[Image.Image]) -> list[Loss]:
+        """Distance and map of each picture to its own source, by one run of the network."""
 
-        def compare(images: Sequence[Image.Image]) -> list[Loss]:
-            return _losses(self._maps(moved(source, self.device), images))
+        def compare(part: slice) -> list[Loss]:
+            return _losses(self._maps(moved(sources[part], self.device), restored[part]))
 
-        if isinstance(source, Image.Image):
-            found = self._by_strips(source, restored)
+        if sources and isinstance(sources[0], Image.Image):
+            found = [
+                loss
+                for span, source in in_spans(sources)
+                for loss in self._by_strips(source, restored[span])
+            ]
         else:
             found = self.in_batches(restored, compare)
         finite(self, [loss.distance for loss in found])
         return found
 
-    def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        return [loss.distance for loss in _losses(self._maps(source, images))]
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        return [loss.distance for loss in _losses(self._maps(sources, images))]
 
     def _by_strips(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[Loss]:
         """The same of large pictures, strip by strip."""
@@ -119,29 +129,38 @@ class Lpips(NetworkMetric):
         for strip in Strip.of(source.size):
             wanted = super().prepare(strip.seen(source))
 
-            def maps(images: Sequence[Image.Image], wanted: Any = wanted, s: Strip = strip) -> Any:
-                layers = zip(self._maps(wanted, images), STRIDES, strict=True)
-                return [[s.inner(layer, stride) for layer, stride in layers]]
-
             for parts, image in zip(found, restored, strict=True):
-                parts += self.in_batches([strip.seen(image)], maps)
+                seen = [strip.seen(image)]
+
+                def maps(_: slice, seen: Any = seen, wanted: Any = wanted, s: Strip = strip) -> Any:
+                    layers = zip(self._maps([wanted], seen), STRIDES, strict=True)
+                    return [[s.inner(layer, stride) for layer, stride in layers]]
+
+                parts += self.in_batches(seen, maps)
         return [
             loss
             for parts in found
             for loss in _losses([torch.cat(rows, 2) for rows in zip(*parts, strict=True)])
         ]
 
-    def _maps(self, source: Features, images: Sequence[Image.Image]) -> list[Any]:
-        """Of each layer, where the pictures differ from the source and how much."""
-        layers = zip(self._layers(images), source, self.network.lins, strict=True)
-        return [
-            head(layer.div_(_length(layer)).sub_(wanted).square_())
-            for layer, wanted, head in layers
-        ]
+    def _maps(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[Any]:
+        """Of each layer, where the pictures differ from their sources and how much."""
+        found = []
+        spans = list(in_spans(sources))
+        for index, (layer, head) in enumerate(
+            zip(self._layers(images), self.network.lins, strict=True)
+        ):
+            layer.div_(_length(layer))
+            for span, source in spans:
+                layer[span].sub_(source[index])
+            found.append(head(layer.square_()))
+        return found
 
     def _layers(self, images: Sequence[Image.Image]) -> Any:
+        """In float32, whatever they were found in."""
         inputs = as_tensor(images, self.device).div_(127.5).sub_(1)
-        return self.network.net(self.network.scaling_layer(inputs))
+        inputs = self.network.scaling_layer(inputs).to(self.dtype)
+        return [layer.float() for layer in self.network.net(inputs)]
 
 
 def _losses(maps: Sequence[Any]) -> list[Loss]:

@@ -17,7 +17,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
+
 from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
@@ -37,12 +41,14 @@ from evaluation.content.shapes import BACKWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
-from evaluation.images import EXTENSIONS, ImageError, Picture
+from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
 from evaluation.retries import Attempt
 from evaluation.round_trips import Half, Position, history
 from evaluation.run_secret import new_secret
 
 FORMAT = 3
+#: A picture of a chain lies in the chain's own folder: folders come from others, too.
+FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
 class RunFolderError(UserFacingError):
@@ -80,6 +86,10 @@ class PlayedAudit:
     sha256: str = ""
     seconds: float = 0.0
     cost: float | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.sent, self.file) if self.file else (self.sent,)
 
 
 @dataclass(frozen=True)
@@ -121,6 +131,9 @@ class PlayedChain:
         fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
         fields["audits"] = tuple(PlayedAudit(**audit) for audit in fields.get("audits", ()))
         return cls(**fields)
+
+
+_CHAIN = TypeAdapter(PlayedChain)
 
 
 def chain_slug(case: str, repeat: int) -> str:
@@ -180,6 +193,9 @@ class RunFolder:
         header = _read_json(file)
         if header.get("format") != FORMAT:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
+        for name, kind in (("editor", str), ("secret", str), ("options", dict)):
+            if not isinstance(header.get(name), kind):
+                raise RunFolderError(f"{file}: {name} is missing, or not of its kind")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
         except (SuiteError, ArmError, KeyError, TypeError) as error:
@@ -271,10 +287,7 @@ class RunFolder:
     def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
         """An answer as it arrived, checked against its hash and not decoded."""
         file = self._folder(chain) / half.file
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise RunFolderError(f"{file}: {error}") from error
+        data = _read_bytes(file)
         if hashlib.sha256(data).hexdigest() != half.sha256:
             raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
         return data
@@ -385,8 +398,8 @@ class RunFolder:
         file = self.path / "calls.jsonl"
         found = []
         for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-            with suppress(ValueError):  # the last line may be cut short by a crash
-                found.append(json.loads(line))
+            with suppress(ValueError, RecursionError):  # a crash may cut the last line short
+                found.append(_call(json.loads(line)))
         return found
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
@@ -399,10 +412,21 @@ class RunFolder:
         file = self._folder(asked) / "chain.json"
         if not file.is_file():
             return asked
+        data = _read_json(file)
         try:
-            return PlayedChain.from_dict(_read_json(file))
+            PlayedChain.from_dict(data)  # no field that a chain has not
+            found = _CHAIN.validate_python(data)
         except TypeError as error:
             raise RunFolderError(f"{file}: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RunFolderError(f"{file}, {first['loc']}: {first['msg']}") from None
+        if found.slug != asked.slug:
+            raise RunFolderError(f"{file} is of another chain: {found.slug[:80]!r}")
+        for name in (*(h.file for h in found.halves), *(n for a in found.audits for n in a.files)):
+            if not FILE.fullmatch(name):
+                raise RunFolderError(f"{file}: {name[:80]!r} is not a picture of its folder")
+        return found
 
     def _folder(self, chain: PlayedChain) -> Path:
         return self.path / "chains" / chain.slug
@@ -415,17 +439,40 @@ def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
             yield PlayedChain(case.picture, case.pair, repeat)
 
 
+def _call(line: Any) -> dict[str, Any]:
+    """A line of calls.jsonl; ValueError where it is none."""
+    told = line if isinstance(line, dict) else {}
+    texts = [told.get(name) for name in ("at", "chain", "direction")]
+    cost = told.get("cost") or 0.0
+    sound = all(isinstance(text, str) for text in texts) and type(told.get("number")) is int
+    if not sound or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        raise ValueError("this is not a call")
+    return told
+
+
+def _read_bytes(file: Path) -> bytes:
+    """What is in a plain file: no link to something else on this machine, and not without end."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            raise RunFolderError(f"{file} is not there, or not a plain file")
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise RunFolderError(f"{file} has {size:,} bytes; the limit is {MAX_BYTES:,}")
+        return file.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error}") from error
+
+
 def _read_picture(file: Path) -> Picture:
     try:
-        return Picture.from_bytes(file.read_bytes())
-    except (OSError, ImageError) as error:
+        return Picture.from_bytes(_read_bytes(file))
+    except ImageError as error:
         raise RunFolderError(f"{file}: {error}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{file}: {error}") from error
     if not isinstance(data, dict):
         raise RunFolderError(f"{file}: expected an object")

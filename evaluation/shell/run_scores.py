@@ -46,7 +46,7 @@ class RunScores:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The scores in `data`; ValueError where it is something else."""
-        if data.get("format") != FORMAT:
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise ValueError(f"these are not scores of format {FORMAT}")
         try:
             pictures = {
@@ -114,7 +114,7 @@ def read_scores(folder: RunFolder) -> RunScores | None:
     try:
         data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
         scores = RunScores.from_dict(data)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return scores if scores.suite == folder.suite.content_hash else None
 

@@ -71,7 +71,8 @@ class ImageNetClasses(AmountWitness):
         small = place.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
         inputs = as_tensor([small], self.metric.device).sub_(127).div_(128)
         with torch.inference_mode():
-            scores = self.metric.network(inputs)[0].log_softmax(-1)
+            network = self.metric.network
+            scores = network(inputs.to(self.metric.dtype))[0].float().log_softmax(-1)
         return float(scores[list(CLASSES[thing])].logsumexp(0))
 
     @cached_property

@@ -28,6 +28,14 @@ from leaderboard.standings import refresh_ranks
 class RunForm(forms.ModelForm):
     """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
 
+    class Meta:
+        labels = {"budget_calls": "Budget (calls)", "budget_usd": "Budget (USD)"}
+        help_texts = dict.fromkeys(
+            ("budget_calls", "budget_usd"),
+            "The run pauses before it would go beyond. A new run is shown with its price first, "
+            "and what is empty here is filled in there.",
+        )
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():

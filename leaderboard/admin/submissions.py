@@ -19,6 +19,7 @@ from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import actions, status, workflow
+from leaderboard.submissions.forms import SubmissionForm as SubmitForm
 
 #: What changes by itself, and no reviewer needs to hear of.
 UNTOLD = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
@@ -76,8 +77,20 @@ def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
     return found[::-1]
 
 
+class SubmissionForm(forms.ModelForm):
+    """Fields named as the submitter's own form names them."""
+
+    class Meta:
+        labels = {
+            name: field.label
+            for name, field in SubmitForm.base_fields.items()
+            if field.label and name in SubmitForm.Meta.fields
+        }
+
+
 @admin.register(Submission)
 class SubmissionAdmin(SimpleHistoryAdmin):
+    form = SubmissionForm
     list_display = ("name", "review_link", "state", "tested", "suite", "organisation", "created_at")
     list_filter = ("state", "contract", "suite")
     list_select_related = ("suite", "probe_edited")
@@ -125,11 +138,14 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     @admin.display(description="test")
     def probe_steps(self, row: Submission) -> str:
         steps = [
-            (MARKS.get(step.get("state"), "?"), step.get("label", ""), step.get("detail", ""))
+            (
+                MARKS.get(step.get("state"), "?"),
+                ": ".join(filter(None, (step.get("label"), step.get("detail")))),
+            )
             for step in row.probe.get("steps", [])
         ]
         return (
-            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}: {}</li>", steps))
+            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}</li>", steps))
             if steps
             else "–"
         )

@@ -30,7 +30,8 @@ def model_of(brought: BroughtRun) -> EditingModel:
     """The model of a run that was checked: a new one, or one that the same person brought."""
     known = brought.editing_model
     if known is not None:
-        EditingModel.objects.filter(pk=known.pk).update(status=EditingModel.Status.PUBLISHED)
+        if known.status != EditingModel.Status.PUBLISHED:  # an admin hid it, or it was withdrawn
+            raise BundleError(f"“{known.name}” is no longer on the site: please write to us")
         return known
     if taken := taken_name(brought.name):
         raise BundleError(f"“{taken}” is on the site by now: bring it under another name")

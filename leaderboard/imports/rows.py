@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils.dateparse import parse_datetime
 
 from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.verification import Verification
+from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
 from evaluation.statistics.events import STOPPED
@@ -29,6 +31,9 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
+
+#: Kept of what a bundle notes beside an edit: so many notes, of so many letters each.
+MOST_NOTES, LONGEST_NOTE = 20, 4_000
 
 
 def known_digest(bundle: Bundle) -> Run | None:
@@ -61,6 +66,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
         stored = found[file.sha256] = StoredImage.objects.get_or_store(picture)
         # Here, so that no web process ever decodes what strangers sent.
         stored.write_copy(picture)
+        stored.write_thumbnail(picture)
     return found
 
 
@@ -225,8 +231,8 @@ def _trips(
             restored_seed=trip.backward.seed if trip.backward else None,
             edited_seconds=trip.forward.seconds if trip.forward else None,
             restored_seconds=trip.backward.seconds if trip.backward else None,
-            edited_notes=trip.forward.notes if trip.forward else {},
-            restored_notes=trip.backward.notes if trip.backward else {},
+            edited_notes=kept_notes(trip.forward),
+            restored_notes=kept_notes(trip.backward),
             reframed=trip.reframed,
             change_seen=trip.change_seen,
             change_measure=trip.change_measure,
@@ -252,7 +258,7 @@ def _trips(
             picture=_named(pictures, step),
             seed=step.seed,
             seconds=step.seconds,
-            notes=step.notes,
+            notes=kept_notes(step),
         )
         for trip in line.trips
         for place, step in enumerate(trip.between, start=2)
@@ -283,6 +289,23 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
         for line in bundle.document.audits
         if (chain := chains.get((line.case, line.repeat)))
     )
+
+
+def kept_notes(half: HalfRow | None) -> dict[str, Any]:
+    """What is kept of the notes on an edit: nothing recomputes them, and pages read some.
+
+    No address among them is ever fetched.
+    """
+    stated = list(half.notes.items())[:MOST_NOTES] if half else []
+    found = {
+        name[:80]: value
+        for name, value in stated
+        if name != KEPT_AT and len(json.dumps(value)) <= LONGEST_NOTE
+    }
+    said = found.pop("converted", None)
+    if isinstance(said, list) and all(isinstance(words, str) for words in said):
+        found["converted"] = said
+    return found
 
 
 def _halves(trip: TripLine) -> tuple[HalfRow | None, ...]:

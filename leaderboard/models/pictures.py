@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -181,6 +182,10 @@ class StoredImage(models.Model):
     def may_be_decoded_here(self) -> bool:
         """Whether a web process may decode it: small, and not from a visitor without a name."""
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
+
+
+#: Held by a page while it decodes: each picture takes up to 70 MB, and a process serves eight at once.
+decoding = threading.Lock()
 
 
 def write(name: str, data: bytes) -> None:

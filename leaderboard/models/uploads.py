@@ -115,6 +115,8 @@ class BroughtRun(models.Model):
     steps_total = models.PositiveIntegerField(default=0)
     error = models.TextField(blank=True, help_text="Why it was refused, line by line.")
     attempts = models.PositiveSmallIntegerField(default=0)
+    finished: Any = models.JSONField(default=list, help_text="Chains that were checked so far.")
+    checks: Any = models.JSONField(default=dict, help_text="How many checks of these were equal.")
     lease_until = models.DateTimeField(null=True)
     remote_address = models.GenericIPAddressField(null=True)
     # Another run of a model that the same person brought before.
@@ -158,6 +160,17 @@ class BroughtRun(models.Model):
         rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(
             rows.update(steps_done=done, steps_total=total, lease_until=after(CHECK_LEASE_SECONDS))
+        )
+
+    def leave(self) -> None:
+        """Let somebody else come first; the check goes on with the chains that are left."""
+        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        rows.update(
+            state=self.State.WAITING,
+            finished=self.finished,
+            checks=self.checks,
+            lease_until=None,
+            attempts=F("attempts") - 1,  # it survived this one
         )
 
     def end(self, state: str, **fields: Any) -> bool:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import json
 import os
 import re
 import shutil
 import sqlite3
 import subprocess
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,10 +37,13 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from evaluation import __version__
 from evaluation.errors import UserFacingError
+from evaluation.images import EXTENSIONS
 from leaderboard.models import StoredImage
 
 FORMAT = 1
 ABOUT, PICTURES = "backup.json", "pictures.jsonl.gz"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+LONGEST_LINE = 10_000
 DUMPS = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}
 
 
@@ -116,19 +121,51 @@ def read_about(folder: Path) -> dict[str, Any]:
         files = about["files"]
         if about["format"] != FORMAT:
             raise BackupError(f"{folder} is a backup of format {about['format']}, not {FORMAT}")
+        if (
+            PICTURES not in files
+            or len(files) != 2
+            or not set(files) <= {*DUMPS.values(), PICTURES}
+        ):
+            raise BackupError(f"{folder / ABOUT} does not name the files that a backup has")
         for name, stated in files.items():
-            if name not in (*DUMPS.values(), PICTURES) or _hash(folder / name) != stated:
+            if _hash(folder / name) != stated:
                 raise BackupError(f"{folder / name} is not as it was written: its hash differs")
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        for _ in manifest(folder):  # all of it is read before anything is replaced
+            pass
+    except (
+        *(OSError, ValueError, KeyError, AttributeError, TypeError),
+        *(EOFError, RecursionError, zlib.error),
+    ) as error:
         raise BackupError(f"{folder} is not a whole backup: {error!r}") from None
     return about
 
 
 def manifest(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every picture of a backup."""
-    with gzip.open(folder / PICTURES, "rt", encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+    """Every picture of a backup; BackupError names a line that is none."""
+    with gzip.open(folder / PICTURES, "rb") as file:
+        for number in itertools.count(1):
+            text = file.readline(LONGEST_LINE + 1)
+            if not text:
+                return
+            try:
+                line = json.loads(text) if len(text) <= LONGEST_LINE else None
+            except (ValueError, RecursionError):
+                line = None
+            if not isinstance(line, dict) or not _is_picture(line):
+                raise BackupError(f"{folder / PICTURES}, line {number} is no picture")
+            yield line
+
+
+def _is_picture(line: dict[str, Any]) -> bool:
+    """Whether a line names a picture as we do: its hash becomes the name of a file."""
+    hashes = (line.get("sha256"), line.get("packed_sha256") or "0" * 64)
+    return (
+        all(isinstance(value, str) and SHA256.fullmatch(value) for value in hashes)
+        and isinstance(line.get("packed_sha256"), str)
+        and isinstance(line.get("mime"), str)
+        and line["mime"] in EXTENSIONS
+        and isinstance(line.get("cold"), bool)
+    )
 
 
 def _write_manifest(file: Path, pictures: Path | None) -> Counted:

@@ -16,7 +16,7 @@ from django.utils.crypto import salted_hmac
 
 from evaluation.images import encode_webp, fit
 from leaderboard.models import StoredImage
-from leaderboard.models.pictures import write
+from leaderboard.models.pictures import decoding, write
 
 FOLDER = "ballots"
 #: Lengths are multiples of this: zeros after the end, which no decoder reads.
@@ -38,7 +38,8 @@ def read(stored: StoredImage, size: tuple[int, int]) -> bytes:
         with default_storage.open(file) as kept:
             return kept.read()
     except FileNotFoundError:
-        data = drawn(stored, size)
+        with decoding:
+            data = drawn(stored, size)
         write(file, data)
         return data
 

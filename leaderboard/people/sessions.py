@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
+from evaluation.http.outside_json import bounded
 from leaderboard.models import Question, Vote, Voter
 from leaderboard.models.people.questions import Kind
 from leaderboard.models.people.votes import new_ticket
@@ -61,7 +61,12 @@ def open_session(voter: Voter, kind: str) -> list[Vote]:
 
 @transaction.atomic
 def start(voter: Voter, kind: str) -> list[Vote]:
-    """A session of the most informative open questions; empty where there are too few."""
+    """A session of the most informative open questions; empty where there are too few.
+
+    Of two that one voter begins at once the second is the first again: nobody is asked twice.
+    """
+    if left := _own_turn(voter, kind):
+        return left
     asked = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
     free = Question.objects.open().votable().filter(~Exists(asked), kind=kind)
     free = free.select_related("case__picture__stored").order_by("due")
@@ -85,6 +90,8 @@ def start_in_study(voter: Voter) -> list[Vote]:
     study = voter.study
     if study is None or not study.open:
         return []
+    if begun := _own_turn(voter, study.kind):
+        return begun
     done = Vote.objects.filter(voter=voter).answered().count()
     left = min(LENGTH, study.votes_each - done)
     if left <= 0:
@@ -96,6 +103,12 @@ def start_in_study(voter: Voter) -> list[Vote]:
     made = [_vote(voter, question) for question in free[:left]]
     _lot.shuffle(made)
     return _stored(made)
+
+
+def _own_turn(voter: Voter, kind: str) -> list[Vote]:
+    """What was begun for this voter meanwhile; nothing else is begun before our transaction ends."""
+    Voter.objects.select_for_update().get(pk=voter.pk)
+    return open_session(voter, kind)
 
 
 def _varied(questions: Sequence[Question], most: int) -> list[Question]:
@@ -177,9 +190,8 @@ def _number(said: str, first_left: bool) -> int:
 
 
 def _seconds(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return round(min(LONGEST_SECONDS, max(0.0, float(value))), 3)
+    found = bounded(value, LONGEST_SECONDS)
+    return None if found is None else round(found, 3)
 
 
 def _looked(told: Mapping[str, Any]) -> dict[str, Any]:

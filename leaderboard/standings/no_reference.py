@@ -29,6 +29,5 @@ def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
 
 def _retention(chain: Chain) -> list[float]:
     """By the headline metric, or the first that was run."""
-    known = (chain.results[name] for name in METRICS if name in chain.results)
-    found: list[float] = next(known, {}).get("retention", [])
-    return found
+    known = (chain.results[name].get("retention", []) for name in METRICS if name in chain.results)
+    return next(known, [])

@@ -49,7 +49,10 @@ def framed(picture: StoredImage | None, alt: str, shape: StoredImage | None = No
 def pinned_metrics(run: Run) -> list[tuple[str, dict[str, str], str]]:
     """Every metric as the run pinned it, and where it was computed."""
     scored = run.provenance.get("scoring", {}).get("metrics", {})
-    return [
-        (name, pinned, scored.get(name, {}).get("device", ""))
-        for name, pinned in run.metrics.items()
-    ]
+
+    def where(name: str) -> str:
+        told = scored.get(name, {})
+        half = told.get("precision", "float32") != "float32"
+        return f"{told.get('device', '')} in half precision" if half else told.get("device", "")
+
+    return [(name, pinned, where(name)) for name, pinned in run.metrics.items()]

@@ -24,6 +24,8 @@ def environment(**extra: Any) -> dict[str, str]:
         "DATA_DIR": str(settings.DATA_DIR),
         "ALLOW_LOCAL_ENDPOINTS": "1",
         "METRICS": "psnr,ssim",
+        # It needs no network; to import torch would take most of every scoring job.
+        "WITNESSES": "geometry",
         "SWEEP_SECONDS": "1",
         "LEASE_SECONDS": "3",
         "OMP_NUM_THREADS": "1",

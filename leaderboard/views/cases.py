@@ -15,6 +15,7 @@ from evaluation.metrics import HEADLINE, METRICS
 from leaderboard import formatting
 from leaderboard.board.rows import stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
+from leaderboard.models.pictures import decoding
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
 from leaderboard.views.crawlers import noindex_variants
@@ -146,7 +147,8 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
             raise Http404("no suite has this picture")
         stored = get_object_or_404(StoredImage, pk=sha256)
         try:
-            data = encode_jpeg(stored.read().image, int(quality))
+            with decoding:
+                data = encode_jpeg(stored.read().image, int(quality))
         except FileNotFoundError:
             raise Http404("this picture is not in storage") from None
         cache.set(key, data, 3600)

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.images import ImageError
 from leaderboard.models import StoredImage, visible_pictures
+from leaderboard.models.pictures import decoding
 
 Response = TypeVar("Response", bound=HttpResponseBase)
 SHARED = "public, max-age=300, must-revalidate"
@@ -68,10 +69,11 @@ def content(stored: StoredImage, form: str) -> FileResponse:
         # The worker has not come to it yet. Large ones wait: only it has the memory.
         if not stored.may_be_decoded_here:
             raise Http404("A worker is about to make this copy.") from None
-        if form == "copy":
-            stored.write_copy()
-        else:
-            stored.write_thumbnail()
+        with decoding:
+            if form == "copy":
+                stored.write_copy()
+            else:
+                stored.write_thumbnail()
         file = default_storage.open(name)
     return FileResponse(file, content_type="image/webp")
 

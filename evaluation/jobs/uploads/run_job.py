@@ -6,6 +6,7 @@ import time
 from collections import Counter
 
 import structlog
+from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import transaction
 
@@ -15,7 +16,7 @@ from evaluation.bundle.format import Bundle, BundleError
 from evaluation.bundle.verification import Verification
 from evaluation.jobs.review import review
 from evaluation.jobs.shutdown import asked_to_stop
-from leaderboard import standings
+from leaderboard import queue, standings
 from leaderboard.imports import admission
 from leaderboard.imports.limits import LIMITS
 from leaderboard.imports.models import model_of
@@ -24,6 +25,8 @@ from leaderboard.models import BroughtRun, Run
 
 #: A bundle that ended the process so often is not tried again.
 MAX_ATTEMPTS = 3
+#: Of a check, of `TURN_SECONDS` each; then it makes room for others.
+TURNS = 10
 #: Seconds between two words on how far it is.
 OFTEN = 2.0
 
@@ -32,7 +35,7 @@ State = BroughtRun.State
 
 
 class Stopped(Exception):
-    """The worker is to stop, or the run was withdrawn: nothing more is to be said."""
+    """The worker is to stop, others wait, or the run was withdrawn: nothing more is to be said."""
 
 
 def check(brought_id: int) -> None:
@@ -50,7 +53,7 @@ def check(brought_id: int) -> None:
         ):
             _take(brought, bundle)
     except Stopped:
-        BroughtRun.objects.filter(pk=brought_id, state=State.CHECKING).update(lease_until=None)
+        queue.enqueue(brought_id, queue.CHECK_BROUGHT, queue.GPU)  # behind the others
         return
     except BundleError as error:
         _refuse(brought, str(error))
@@ -74,7 +77,7 @@ def _refuse(brought: BroughtRun, why: str) -> None:
 def _take(brought: BroughtRun, bundle: Bundle) -> None:
     """Recompute the run and write its rows; BundleError names what is wrong."""
     suite = admission.suite_of(bundle)
-    verification = Verification(bundle)
+    verification = Verification(bundle, brought.finished)
     counts = _counts(brought, verification)
     metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
     pictures = store_pictures(bundle)
@@ -104,11 +107,20 @@ def _take(brought: BroughtRun, bundle: Bundle) -> None:
 def _counts(brought: BroughtRun, verification: Verification) -> dict[str, int]:
     """How many checks were equal; BundleError where one was not."""
     reasons = list(admission.reasons_before(verification))
-    counts: Counter[str] = Counter()
+    finished = verification.finished
+    # Of all, of the chains that are finished, and of the one at hand.
+    counts, sure, here = Counter(brought.checks), Counter(brought.checks), Counter[str]()
+    known, before = len(finished), _lines(verification)
     lines: set[str] = set()
-    told = 0.0
+    began, told = time.monotonic(), 0.0
     for check in verification.checks() if not reasons else ():
+        if len(finished) > known:
+            known = len(finished)
+            sure += here
+            here.clear()
         counts[check.verdict] += 1
+        if verification.in_chains:
+            here[check.verdict] += 1
         if check.what == "digest":
             lines.add(check.line)
         if why := admission.reason(check, verification):
@@ -117,8 +129,29 @@ def _counts(brought: BroughtRun, verification: Verification) -> dict[str, int]:
             break
         if time.monotonic() - told > OFTEN:
             told = time.monotonic()
-            if asked_to_stop() or not brought.tell(len(lines), verification.steps):
+            if not brought.tell(before + len(lines), verification.steps):
+                raise Stopped
+            on = verification.in_chains and not reasons and known > len(brought.finished)
+            if asked_to_stop() or (on and _others_wait(began)):
+                if on:  # a chain with something wrong in it must be looked at again
+                    brought.finished, brought.checks = finished, dict(sure)
+                brought.leave()
                 raise Stopped
     if reasons:
         raise BundleError("\n".join(reasons))
     return {EQUAL: counts[EQUAL]} | dict(counts)
+
+
+def _lines(verification: Verification) -> int:
+    """How many lines the chains have that were checked before."""
+    chains = verification.document.chains
+    return sum(1 + len(chain.trips) for chain in chains if chain.name in verification.finished)
+
+
+def _others_wait(began: float) -> bool:
+    """Whether a check should make room: at once for a visitor, else after its turn.
+
+    A large one takes hours. Its sources are looked at again each time, so its turns are long.
+    """
+    over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
+    return queue.should_leave(0, queue.GPU, turn_is_over=over)

@@ -1,11 +1,18 @@
-"""What the metrics that run a network share: a device, batches, and running out of memory."""
+"""What the metrics that run a network share: a device, batches, and running out of memory.
+
+On a GPU the convolutions are done in half precision, everything after them in float32; the
+numbers then differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32
+has them done in full there too.
+"""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +24,12 @@ from evaluation.metrics.networks.quick import quicken
 
 if TYPE_CHECKING:
     import torch
+
+
+#: How far half precision may move what a metric keeps of a picture (retention, 1 is all): the
+#: most by which CPU and GPU disagree. Between two levels of the board lie .15 and more.
+HALF_TOLERANCE = 0.005
+PRECISIONS = ("float16", "float32")
 
 
 class NetworkMetric(DirectMetric):
@@ -36,8 +49,8 @@ class NetworkMetric(DirectMetric):
         """What `compare` needs of a source; a tensor or a list of tensors."""
 
     @abstractmethod
-    def compare(self, source: Features, images: Sequence[Image.Image]) -> list[float]:
-        """The distances of a batch small enough for the device's memory."""
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        """The distances of a batch small enough for the device's memory, each to its own source."""
 
     @cached_property
     def device(self) -> str:
@@ -47,12 +60,35 @@ class NetworkMetric(DirectMetric):
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     @cached_property
+    def precision(self) -> str:
+        """What convolutions are done in: half precision pays on a GPU alone."""
+        wanted = os.environ.get("CONVERGEBENCH_PRECISION") or PRECISIONS[0]
+        if wanted not in PRECISIONS:
+            raise MetricError(
+                f"CONVERGEBENCH_PRECISION is {wanted!r}: it should be {' or '.join(PRECISIONS)}"
+            )
+        return wanted if self.device == "cuda" else "float32"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        import torch
+
+        found: torch.dtype = getattr(torch, self.precision)
+        return found
+
+    @cached_property
     def network(self) -> Any:
         import torch
 
         network = self.load().eval().requires_grad_(False)
         network = network.to(self.device, memory_format=torch.channels_last)
-        return quicken(network) if self.device == "cpu" else network
+        self.trunk(network).to(self.dtype)
+        ours = self.device == "cpu" and self.precision == "float32"
+        return quicken(network) if ours else network
+
+    def trunk(self, network: Any) -> Any:
+        """The part of the network that may be run in half precision."""
+        return network
 
     @property
     def weights_sha256(self) -> str | None:
@@ -66,37 +102,48 @@ class NetworkMetric(DirectMetric):
         return super().missing() + ([problem] if problem else [])
 
     def prepare(self, source: Image.Image) -> Features:
-        return self.in_batches([source], lambda images: [self.features(images)])[0]
+        found: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
+        return found
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        def compare(images: Sequence[Image.Image]) -> list[float]:
-            return self.compare(moved(source, self.device), images)
+        return self.distances_each([source] * len(restored), restored)
+
+    def distances_each(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> list[float]:
+        """The distance of each picture to its own source; all have one size."""
+
+        def compare(part: slice) -> list[float]:
+            return self.compare(moved(sources[part], self.device), restored[part])
 
         return finite(self, self.in_batches(restored, compare))
 
     def in_batches(
-        self, images: Sequence[Image.Image], work: Callable[[Sequence[Image.Image]], list[Any]]
+        self, images: Sequence[Image.Image], work: Callable[[slice], list[Any]]
     ) -> list[Any]:
-        """The results of all images; out of memory halves the batch, then leaves the GPU."""
+        """The results of all images, `work` being told which ones it is to do now.
+
+        Out of memory halves the batch, then leaves the GPU.
+        """
         results: list[Any] = []
         size = self.batch[self.device]
         while len(results) < len(images):
-            batch = images[len(results) : len(results) + size]
+            part = slice(len(results), min(len(results) + size, len(images)))
             try:
                 with _exact(self.device):
-                    results += work(batch)
+                    results += work(part)
                 continue
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
             # Out of the except block, so that the failed batch's tensors are let go.
-            if len(batch) > 1:
-                size = len(batch) // 2
+            if part.stop - part.start > 1:
+                size = (part.stop - part.start) // 2
             elif self.device == "cuda":
                 self._leave_gpu()
                 size = self.batch[self.device]
             else:
-                wide, high = batch[0].size
+                wide, high = images[part.start].size
                 raise MetricError(f"not enough memory for {self.label} of {wide} x {high} pixels")
         return results
 
@@ -104,8 +151,9 @@ class NetworkMetric(DirectMetric):
         import torch
 
         self.device = "cpu"
-        if "network" in self.__dict__:
-            quicken(self.network.to("cpu"))
+        # Loaded anew when it is next used: what was rounded to half precision stays rounded.
+        for made in ("network", "precision"):
+            self.__dict__.pop(made, None)
         torch.cuda.empty_cache()
 
 
@@ -132,10 +180,25 @@ def _out_of_memory(error: Exception) -> bool:
     return "can't allocate memory" in str(error)  # the CPU's allocator has no type of its own
 
 
-def moved(features: Features, device: str) -> Features:
+def moved(sources: Sequence[Features], device: str) -> list[Features]:
+    """What was made of the sources, on this device; what is one object stays one."""
+    there = {id(source): _moved(source, device) for source in sources}
+    return [there[id(source)] for source in sources]
+
+
+def _moved(features: Features, device: str) -> Features:
     if isinstance(features, (list, tuple)):
-        return [moved(feature, device) for feature in features]
+        return [_moved(feature, device) for feature in features]
     return features.to(device)
+
+
+def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
+    """The sources, and for which pictures of a batch each serves: neighbours share one."""
+    end = 0
+    for _, same in groupby(sources, key=id):
+        few = list(same)
+        begin, end = end, end + len(few)
+        yield slice(begin, end), few[0]
 
 
 def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
@@ -147,10 +210,11 @@ def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
     return torch.from_numpy(stacked).to(device).permute(0, 3, 1, 2).float()
 
 
-def cosine_distances(source: torch.Tensor, others: torch.Tensor) -> list[float]:
-    """1 - cosine of each row to the one source row, in float64 so that equal rows give 0."""
+def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> list[float]:
+    """1 - cosine of each row to its own source's, in float64 so that equal rows give 0."""
     import torch
 
-    similarity = torch.nn.functional.cosine_similarity(source.double(), others.double())
+    wanted = torch.cat(list(sources))
+    similarity = torch.nn.functional.cosine_similarity(wanted.double(), others.double())
     distances: list[float] = (1 - similarity).tolist()
     return distances

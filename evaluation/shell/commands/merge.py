@@ -70,7 +70,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     )
     for slug, share in taken.items():
         if share.chains[slug].halves or share.chains[slug].outcome:
-            shutil.copytree(share.path / "chains" / slug, merged.path / "chains" / slug)
+            _copy(share.path / "chains" / slug, merged.path / "chains" / slug)
     calls = sorted((call for share in shares for call in share.calls()), key=lambda c: str(c["at"]))
     lines = "".join(json.dumps(call, ensure_ascii=False) + "\n" for call in calls)
     (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
@@ -84,6 +84,15 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         merged.header["ended"] = max(ends)
     merged.save()
     return merged
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """The files of a chain; a link in it could lead to anything on this machine."""
+    to.mkdir(parents=True)
+    for file in sorted(folder.iterdir()):
+        if file.is_symlink() or not file.is_file():
+            raise CommandError(f"{file} is not a plain file: nothing is copied that a run has not")
+        shutil.copy2(file, to / file.name)
 
 
 def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:

@@ -7,6 +7,7 @@ import io
 import json
 import stat
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
+from evaluation.bundle.numbers import without_names
 
 SHA = "a" * 64
 PICTURE = f"pictures/{SHA}.png"
@@ -195,10 +197,31 @@ def written(folder: Path, text: str | bytes) -> Path:
         ('{"format": 1}', "not a run bundle of format 2"),
         ("[" * 100_000, "not readable JSON"),
         ('{"format": 2}', "Field required"),
+        ('{"format": 1e999}', "1e999 is not a number"),
+        (json.dumps(dict.fromkeys(map(str, range(3_000)))), "3,000 keys"),
     ],
 )
 def test_what_is_not_our_json_is_refused(tmp_path, text, words):
     assert words in refused(written(tmp_path, text))
+
+
+def test_a_million_wrong_rows_are_one_error(tmp_path):
+    """Each was an error of its own for every field it lacks: 3 MB of text took 6.6 GB."""
+    rows = f"[{','.join(['{}'] * 200_000)}]"
+    text = json.dumps(document() | {"chains": "HERE"}).replace('"HERE"', rows)
+    path = written(tmp_path, text)
+    tracemalloc.start()
+    try:
+        assert "chains.0" in refused(path)
+        assert tracemalloc.get_traced_memory()[1] < 60 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_items_than_a_bundle_of_its_length_has_are_refused_before_they_are_read(tmp_path):
+    path = written(tmp_path, f"[{','.join(['{}'] * 20_000)}]")
+    with pytest.raises(BundleError, match=r"it has 40,000 items; the limit is 8,333"):
+        bundles.read(path, max_document=100_000)
 
 
 @pytest.mark.parametrize(
@@ -257,3 +280,20 @@ def test_a_bundle_is_written_to_a_stream_as_well():
     stream = io.BytesIO()
     bundles.write(stream, document())
     assert zipfile.ZipFile(stream).namelist() == [bundles.DOCUMENT]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"because": "<b>buy this</b>"},
+        {"worst_place": [0, 0, 1e300, 9, 0.5]},
+        {"worst_place": [0, 0, 9, 0.5]},
+        {"worst_place": [0, 0, 9, 9, 0.4]},
+    ],
+)
+def test_in_half_precision_another_metric_may_be_named_but_no_other_words(change):
+    """Whoever brings a bundle says by which precision it was scored."""
+    told = {"because": "ssim", "worst_place": [1, 2, 3, 4, 0.5]}
+    other = {"because": "psnr", "worst_place": [5, 6, 7, 8, 0.5]}
+    assert without_names(told) == without_names(other)
+    assert without_names(told | change) != without_names(other)

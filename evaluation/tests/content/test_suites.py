@@ -71,3 +71,31 @@ def test_bad_annotations_in_a_suite_file_name_the_picture_and_the_field():
     del data["content_hash"]
     with pytest.raises(SuiteError, match=r"annotations of desk: wall: .* is not in fractions"):
         Suite.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ((), {"slug": "../s"}, "Suite, slug"),
+        ((), {"trips": 10**9}, "Suite, trips: not a whole number from 1 to 1,000"),
+        ((), {"trips": True}, "Suite, trips"),
+        ((), {"repeats": 10**12}, "Suite, repeats"),
+        (("pictures", 0), {"slug": "../../../../etc"}, "SourcePicture, slug"),
+        (("pictures", 0), {"width": "512"}, "SourcePicture, width"),
+        (("pairs", 0), {"slug": "a/b"}, "EditPair, slug"),
+        (("pairs", 0), {"forward": 5}, "EditPair, forward: not a text"),
+        (("pairs", 0), {"backward": "x" * 10_001}, "EditPair, backward"),
+        (("cases", 0), {"repeats": -1}, "Case, repeats"),
+        (("cases", 0), {"repeats": 10**9}, "Case, repeats"),
+    ],
+)
+def test_names_and_numbers_that_no_suite_of_ours_has_are_refused(place, value, said):
+    """Slugs become names of folders, and numbers are counted up to."""
+    data = SUITE.to_dict()
+    del data["content_hash"]
+    row = data
+    for key in place:
+        row = row[key]
+    row |= value
+    with pytest.raises(SuiteError, match=said):
+        Suite.from_dict(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from PIL import Image
 
 from evaluation.content.catalog import editing_models
+from evaluation.editors import load_editor
 from evaluation.editors.base import EditSettings, Turn
 from evaluation.editors.rows import find_row, load_row
 from evaluation.images import Picture, clean_wire
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider
 from evaluation.testing.fake_providers.inline import FakeOpenAI
+from evaluation.testing.fake_providers.server import Received
 
 PROMPT = "Add a red hat."
 PICTURE = Picture.from_image(Image.radial_gradient("L").convert("RGB").resize((512, 384)))
@@ -340,3 +343,51 @@ def test_google_api_key_wins_over_gemini_api_key_and_vertex_is_not_used(
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     (request,) = send("gemini-2-5-flash-image").asked
     assert request.headers["x-goog-api-key"] == KEY
+
+
+# Nothing but pixels and prompt names the case.
+
+PROMPTS = ("Add a red hat.", "Remove the hat.")
+
+
+def besides(request: Received) -> dict[str, str]:
+    """Every word of a request but pixels, prompt and the length that follows from those."""
+    body = request.body
+    pixels = PICTURE.data
+    for written in (pixels, base64.b64encode(pixels), base64.urlsafe_b64encode(pixels)):
+        body = body.replace(written, b"PIXELS")
+    for prompt in PROMPTS:
+        body = body.replace(prompt.encode(), b"PROMPT")
+    assert b"PIXELS" in body
+    assert b"PROMPT" in body
+    headers = {k: v for k, v in request.headers.items() if k not in ("content-length", "host")}
+    words = re.findall(r"[\w.-]+", body.decode())
+    return {
+        "method": request.method,
+        "path": request.path,
+        "query": request.query,
+        "names": " ".join(headers),
+        **headers,
+        **{f"word {number}": word for number, word in enumerate(words)},
+    }
+
+
+@pytest.mark.parametrize("name", sorted(FAKES))
+def test_two_cases_of_a_picture_cannot_be_told_apart_without_pixels_and_prompt(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FAKES[name]() as fake:
+        for variable, value in fake.environment.items():
+            monkeypatch.setenv(variable, value)
+        for run in range(2):  # a second run knows all that the first was sent
+            editor = load_editor(name, **fake.options)
+            for number, prompt in enumerate(PROMPTS * 2):
+                editor.edit(PICTURE, prompt, seed=1000 * run + number)
+            editor.close()
+        sent = [besides(request) for request in fake.requests if fake.is_edit(request)]
+    assert len(sent) == 8
+    assert {tuple(request) for request in sent} == {tuple(sent[0])}
+    for word in sent[0]:
+        found = [request[word] for request in sent]
+        # The same for all, or never seen before: no table helps, and nothing belongs together.
+        assert len(set(found)) in (1, len(found)), (word, found)

@@ -39,6 +39,7 @@ def prepared(picture, size):
     return Picture.from_image(sources.prepare(image, size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
 def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
     if reasons := load_metric("picture").missing():

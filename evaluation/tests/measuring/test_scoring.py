@@ -2,16 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from evaluation.images import ImageError, Picture, encode_webp
-from evaluation.measuring import scoring
 from evaluation.measuring.jpeg import QUALITIES, jpeg_equivalent
-from evaluation.measuring.scoring import Scorer, retention
-from evaluation.metrics import METRICS, MetricError
+from evaluation.measuring.scoring import Returns, Scorer, retention
+from evaluation.metrics import METRICS, MetricError, batches
+from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr
 from evaluation.testing.reference_pictures import small, worn
 
@@ -30,6 +31,38 @@ def test_all_metrics_score_a_batch_as_they_score_single_pictures():
         assert together.distances[name] == sorted(together.distances[name])
     for name in (*scorer.not_run, *together.not_applicable):
         assert together.distances[name] is None
+
+
+def test_chains_scored_together_have_the_numbers_that_each_has_alone():
+    names = [*QUICK, "lpips", "place", "picture", "imagenet", "identity"]
+    source, other = small(), worn(small(), 90)
+    where = np.zeros((CELLS, CELLS), dtype=bool)
+    where[:12, :12] = True
+    chains = [
+        Returns(source, [worn(source, n) for n in (1, 9, 40)], Subject(footprint=where)),
+        Returns(other, [worn(other, 5)]),
+        Returns(source, [worn(source, n) for n in range(1, 8)], footprints=[where] + [None] * 6),
+    ]
+    together = Scorer(names).score_together(chains, maps=True)
+    for chain, found in zip(chains, together, strict=True):
+        wanted = Scorer(names).score(
+            chain.source, chain.restored, chain.subject, footprints=chain.footprints, maps=True
+        )
+        for name, distances in wanted.distances.items():
+            if distances is None:
+                assert found.distances[name] is None
+            else:
+                assert found.distances[name] == pytest.approx(distances, abs=1e-6), name
+        assert found.because == wanted.because
+        assert found.undo == pytest.approx(wanted.undo, abs=1e-5)
+        assert (found.maps is None) == (wanted.maps is None)
+
+
+def test_chains_of_other_sizes_are_not_scored_together():
+    one, other = small(40, 40), small(40, 41)
+    with pytest.raises(MetricError, match="one size"):
+        Scorer(["psnr"]).score_together([Returns(one, [one]), Returns(other, [other])])
+    assert Scorer(["psnr"]).score_together([]) == []
 
 
 def test_encoded_pictures_and_other_sizes_are_scored_at_the_source_size():
@@ -89,7 +122,7 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
 
     assert scorer.score(source, chain()).distances["psnr"] == [0.0] * 100
     # The first are measured when only their own batch and the next are read.
-    assert ahead[0] <= 2 * scoring.BATCH
+    assert ahead[0] <= 2 * batches.BATCH
     assert len(ahead) == 100
 
 

@@ -12,13 +12,13 @@ import pytest
 import evaluation
 from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import Picture, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics.clip import Clip
 from evaluation.metrics.lpips import Strip
 from evaluation.metrics.networks import memory
-from evaluation.metrics.networks.base import NetworkMetric, as_tensor
+from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
 from evaluation.testing.reference_pictures import small, worn
 from evaluation.torch_compat import ready_torchvision
@@ -59,8 +59,8 @@ class Hungry(NetworkMetric):
         self._take(images)
         return Tensor(self.device)
 
-    def compare(self, source, images):
-        assert source.device == self.device
+    def compare(self, sources, images):
+        assert {source.device for source in sources} == {self.device}
         self._take(images)
         return [float(image.width) for image in images]
 
@@ -114,6 +114,60 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
     assert len(metric.tried) == 1
 
 
+def test_a_network_that_leaves_the_gpu_is_loaded_anew_in_full_precision(monkeypatch):
+    metric = Hungry("cuda", {"cuda": 0, "cpu": 9})
+    assert metric.precision == "float16"
+    metric.network = "rounded to half"
+    metric.distances(metric.prepare(IMAGES[0]), IMAGES)
+    assert "network" not in vars(metric)
+    assert metric.precision == "float32"
+
+
+def test_a_gpu_can_be_told_to_work_in_full_precision(monkeypatch):
+    monkeypatch.setenv("CONVERGEBENCH_PRECISION", "float32")
+    assert Hungry("cuda", {}).precision == "float32"
+    monkeypatch.setenv("CONVERGEBENCH_PRECISION", "double")
+    with pytest.raises(MetricError, match="CONVERGEBENCH_PRECISION is 'double': it should be"):
+        _ = Hungry("cuda", {}).precision
+
+
+# Half precision: the path of a GPU, on the CPU, and on a GPU where there is one
+
+
+def kept(**made):
+    """What each metric says is kept of a worn portrait, by networks that are made so."""
+    scorer = Scorer(["lpips", "place", "imagenet"])
+    if scorer.not_run:
+        pytest.skip("; ".join(scorer.not_run.values()))
+    for metric in scorer.metrics.values():
+        vars(metric).update(made)
+    image = small(96, 80)
+    returned = [image, *(worn(image, strength) for strength in (2, 20, 90)), blank_card(image)]
+    found = scorer.score(image, returned).distances
+    return {
+        name: [1 - d / (scorer.metrics[name].blank or card) for d in distances]
+        for name, (*distances, card) in found.items()
+    }
+
+
+def test_half_precision_keeps_to_its_tolerance():
+    full, half = kept(), kept(precision="float16")
+    for name, wanted in full.items():
+        assert half[name] != wanted
+        assert half[name] == pytest.approx(wanted, abs=HALF_TOLERANCE), name
+        assert half[name][0] == 1  # equal pictures stay equal
+
+
+def test_a_gpu_says_what_a_cpu_says_within_the_tolerance():
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+    full, gpu = kept(device="cpu"), kept(device="cuda")
+    exact = kept(device="cuda", precision="float32")
+    for name, wanted in full.items():
+        assert gpu[name] == pytest.approx(wanted, abs=HALF_TOLERANCE), name
+        assert exact[name] == pytest.approx(wanted, abs=1e-4), name
+
+
 # CLIP, by a tiny network of random weights
 
 
@@ -164,6 +218,16 @@ def test_clip_runs_from_the_file_it_is_given(tiny_weights, monkeypatch):
     assert len(metric.weights_sha256) == 64
     alone = [metric.distances(metric.prepare(image), [other])[0] for other in others]
     assert distances == pytest.approx(alone, abs=1e-6)
+
+
+def test_clip_in_half_precision_says_nearly_the_same(tiny_weights, monkeypatch):
+    monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
+    image = small()
+    others = [image, worn(image, 5), worn(image, 60)]
+    full, half = TinyClip(), TinyClip()
+    half.precision = "float16"
+    wanted = full.distances(full.prepare(image), others)
+    assert half.distances(half.prepare(image), others) == pytest.approx(wanted, abs=HALF_TOLERANCE)
 
 
 def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypatch):
@@ -262,11 +326,11 @@ def test_our_network_gives_what_the_package_of_its_authors_gives():
 def test_by_strips_lpips_is_the_same_everywhere(size, monkeypatch):
     metric = lpips_or_skip()
     image, noisy = pair_of_pictures(size)
-    (whole,) = metric.losses(metric.prepare(image), [noisy])
+    (whole,) = metric.losses([metric.prepare(image)], [noisy])
     monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
     monkeypatch.setattr(Strip.of.__func__, "__defaults__", (size[0] * 128,))
     assert len(list(Strip.of(size))) >= 3
-    same, strips = metric.losses(metric.prepare(image), [image, noisy])
+    same, strips = metric.losses([metric.prepare(image)] * 2, [image, noisy])
     assert same.distance == 0
     assert strips.distance == pytest.approx(whole.distance, rel=1e-5)
     assert np.abs(strips.cells - whole.cells).max() < 1e-4

@@ -39,6 +39,7 @@ class Cheat(NearCache):
     """A trick that goes by a name."""
 
 
+@pytest.mark.slow
 def test_an_honest_editor_is_clean_and_every_key_is_there(suite_file, capsys):
     assert main(["audit", "--editor", "jpeg", "--suite", str(suite_file), "--json"]) == 0
     report = checked("audit", capsys.readouterr().out)

@@ -199,6 +199,9 @@ def test_the_other_pages_have_no_fault(run, visit, size):
         seen = visit(address, size=size)
         seen.settle()
         assert seen.faults() == [], address
+        if address == run.get_absolute_url():  # how it went is a sentence, not a column of words
+            told = seen.page.locator(".chains tbody td:nth-child(5)").first
+            assert told.bounding_box()["width"] >= 150
 
 
 def test_the_page_of_a_run_follows_it_to_its_end(run, visit):

@@ -19,8 +19,9 @@ from django.utils.html import escape
 from evaluation import jobs
 from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
+from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
-from leaderboard import garbage
+from leaderboard import garbage, queue
 from leaderboard.exchange import bundles as site_bundles
 from leaderboard.models import BroughtRun, EditingModel, Run, Standing, StoredImage, Suite, Trip
 from leaderboard.testing import factories
@@ -313,6 +314,118 @@ def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch
     assert 0 < seen[-1]["done"] <= seen[-1]["total"]
 
 
+def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
+    client, suite, packed, monkeypatch
+):
+    """A large bundle takes hours: nobody's run or upload waits for all of them."""
+    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr(queue, "should_leave", lambda *_, **__: True)
+    looked_at: list[str] = []
+    trips = Verification._trips
+
+    def counted(self, chain, *others):
+        looked_at.append(chain.name)
+        return trips(self, chain, *others)
+
+    monkeypatch.setattr(Verification, "_trips", counted)
+    bring(client, packed)
+    row = BroughtRun.objects.get()
+    for left in range(1, 4):
+        jobs.check_brought_run(row.pk)
+        row.refresh_from_db()
+        assert (row.state, row.attempts, len(row.finished)) == ("waiting", 0, left)
+    jobs.check_brought_run(row.pk)
+    run = Run.objects.get()
+    assert run.verified
+    # Each once: what is finished is not looked at again.
+    assert len(looked_at) == len(set(looked_at)) == 4
+    monkeypatch.setattr(queue, "should_leave", lambda *_, **__: False)
+    run.delete()
+    again = brought(client, packed, name="In One Piece").run
+    assert run.provenance["bundle"]["checks"]["equal"] > 100
+    assert again.provenance["bundle"]["checks"] == run.provenance["bundle"]["checks"]
+
+
+def test_what_was_wrong_before_the_worker_stopped_is_found_again(
+    client, suite, packed, monkeypatch
+):
+    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    bring(client, altered(packed, scores, sealed=True))
+    row = BroughtRun.objects.get()
+    stops = iter([False] * 60 + [True])
+    monkeypatch.setattr("evaluation.jobs.uploads.run_job.asked_to_stop", lambda: next(stops, False))
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("waiting", 0)
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    assert "picture-0--flip, trip 1, ssim: states" in row.error
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"converted": 5, "reasoning": ["x"]},
+        {"converted": "x" * 10**5},
+        {"converted": [{"a": 1}], "kept_at": "http://169.254.169.254/latest"},
+        {f"note {number}": "x" for number in range(1000)},
+    ],
+)
+def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
+    client, suite, packed, notes
+):
+    def noted(document):
+        for half in ("forward", "backward"):
+            document["chains"][0]["trips"][0][half]["notes"] = notes
+
+    run = brought(client, altered(packed, noted, sealed=True)).run
+    kept = run.chains.get(case__slug="picture-0--flip").trips.get(number=1)
+    assert len(json.dumps([kept.edited_notes, kept.restored_notes])) < 1000
+    assert "kept_at" not in kept.edited_notes
+    page = client.get(f"/runs/{run.pk}/cases/{kept.chain.case_id}/")
+    assert page.status_code == 200
+
+
+def untold(document):
+    """A chain that broke on its way back, with a witness that nobody heard."""
+    chain = document["chains"][0]
+    chain["outcome"] = "refused"
+    chain["trips"][1] |= {
+        "backward": None,
+        "step": None,
+        "from_source": None,
+        "scores": {},
+        "undo": None,
+        "change_seen": None,
+        "change_measure": {},
+        "because": "",
+        "worst_place": None,
+        "damage": {},
+        "evidence": [{"surprise": 1}],
+    }
+
+
+def test_nothing_is_said_of_a_trip_that_was_not_measured(client, suite, packed):
+    row = brought(client, altered(packed, untold, sealed=True))
+    assert "a trip that was not measured has measures" in row.error
+
+
+def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(
+    client, suite, packed, tmp_path
+):
+    first = brought(client, packed)
+    other = shell_bundle(tmp_path, **SIZES)
+    bring(client, other, of=first.token)
+    EditingModel.objects.update(status=EditingModel.Status.HIDDEN)
+    row = BroughtRun.objects.exclude(pk=first.pk).get()
+    jobs.check_brought_run(row.pk)
+    row.refresh_from_db()
+    assert "is no longer on the site" in row.error
+    assert EditingModel.objects.get().status == EditingModel.Status.HIDDEN
+    # Nor is its page offered for one more.
+    assert bring(client, other, of=first.token, name="My Editor").status_code == 422
+
+
 # The way back.
 
 
@@ -362,7 +475,8 @@ def test_no_web_process_decodes_what_was_brought(client, suite, packed):
     returned = Trip.objects.filter(chain__run=row.run).values("restored")
     pictures = StoredImage.objects.filter(pk__in=returned)
     assert pictures
-    assert all(default_storage.exists(picture.copy_name) for picture in pictures)
+    names = [name for p in pictures for name in (p.copy_name, p.thumbnail_name)]
+    assert all(map(default_storage.exists, names))
 
 
 def test_an_operator_may_look_at_brought_runs(client, django_user_model, suite, packed):

@@ -126,9 +126,12 @@ def test_a_picture_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
 
 
 def part_of_smoke() -> Suite:
-    """Two cases and two trips of it: seven providers play it, and every trip is scored."""
+    """Two cases and two trips of it: seven providers play it, and every trip is scored.
+
+    Flips and turns, which no network has to look at: that would take most of the time.
+    """
     smoke = catalog.suite("smoke")
-    cases = smoke.cases[:2]
+    cases = tuple(c for c in smoke.cases if smoke.pair_by_slug[c.pair].change == "exact")[:2]
     pictures, pairs = {case.picture for case in cases}, {case.pair for case in cases}
     return replace(
         smoke,

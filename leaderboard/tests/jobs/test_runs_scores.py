@@ -14,6 +14,7 @@ from django.utils import timezone
 from evaluation import jobs
 from evaluation.jobs import score_job
 from evaluation.jobs.score_job import ScoreJob
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.psnr import Psnr
 from evaluation.testing.editing_server import EditingServer
@@ -66,6 +67,19 @@ def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
     assert 0 < trip.step < trip.from_source * 2 < 1  # type: ignore[operator]
 
 
+def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
+    server: EditingServer, settings: Any
+) -> None:
+    settings.WITNESSES = ["geometry"]
+    run = played(started(server))
+    assert ScoreJob(run, uuid4()).scorer.panel.provenance().keys() == {"geometry"}
+    settings.WITNESSES = []  # what it was begun with stays
+    run = scored(run)
+    assert run.provenance["scoring"]["witnesses"].keys() == {"geometry"}
+    heard = {one["witness"] for trip in Trip.objects.all() for one in trip.evidence}
+    assert heard == {"geometry"}
+
+
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
     server: EditingServer, settings: Any
 ) -> None:
@@ -107,9 +121,55 @@ def test_a_scoring_job_that_lost_its_lease_writes_nothing(server: EditingServer)
     (chain, *_) = Chain.objects.claim_scores(run, old.token, 4)
     Chain.objects.update(score_lease_until=timezone.now() - timedelta(seconds=1))
     assert len(Chain.objects.claim_scores(run, new, 4)) == 4
-    old._score(chain)
+    old._score([chain])
     assert not Score.objects.exists()
     assert not Trip.objects.filter(scored_at__isnull=False).exists()
+
+
+def test_two_score_jobs_on_one_run_score_no_chain_twice(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server))
+    monkeypatch.setattr(score_job, "CHAINS", 2)
+    one, other = ScoreJob(run, uuid4()), ScoreJob(run, uuid4())
+    taken: list[tuple[ScoreJob, int]] = []
+    score = ScoreJob._score
+
+    def score_beside(self: ScoreJob, rows: Any) -> None:
+        taken.extend((self, chain.pk) for chain in rows)
+        if self is one and len(taken) == 2:
+            other.score_what_there_is()  # while the first has its chains in hand
+        score(self, rows)
+
+    monkeypatch.setattr(ScoreJob, "_score", score_beside)
+    one.score_what_there_is()
+    assert [job for job, _ in taken] == [one, one, other, other]
+    assert len({chain for _, chain in taken}) == 4
+    assert Score.objects.count() == 12 * 2
+    run.refresh_from_db()
+    assert run.trips_scored == 12
+
+
+def test_chains_stay_with_the_job_that_scores_them_however_long_a_batch_takes(
+    server: EditingServer,
+) -> None:
+    run = played(started(server))
+    job = ScoreJob(run, uuid4())
+    assert len(Chain.objects.claim_scores(run, job.token, 9)) == 4
+    Chain.objects.update(score_lease_until=timezone.now() - timedelta(seconds=1))
+    job._renew()
+    assert Chain.objects.claim_scores(run, uuid4(), 9) == []
+
+
+def test_a_run_tells_of_every_device_that_scored_it(
+    server: EditingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(started(server))
+    job = ScoreJob(run, uuid4())
+    job._score(Chain.objects.claim_scores(run, job.token, 1))
+    Chain.objects.release_scores(job.token)
+    monkeypatch.setattr(Scorer, "_device", lambda self, name: "cuda")
+    assert scored(run).provenance["scoring"]["devices"] == ["cpu float32", "cuda float32"]
 
 
 def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_from(
@@ -117,7 +177,7 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
 ) -> None:
     run = played(started(server))
     undisturbed = scored(played(jobs.start(run.editing_model, run.suite, secret=run.secret)))
-    monkeypatch.setattr(score_job, "TRIPS", 1)
+    monkeypatch.setattr(score_job, "TRIPS_PIXELS", 1)  # one trip at a time
 
     class Killed(BaseException):
         """No handler of ours may see it, as with a kill."""
@@ -154,7 +214,7 @@ def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
     run = played(started(server))
     job = ScoreJob(run, uuid4())
     (chain,) = Chain.objects.claim_scores(run, job.token, 1)
-    job._score(chain)
+    job._score([chain])
     Chain.objects.release_scores(job.token)
     change_psnr()
     scored(run)
@@ -169,7 +229,7 @@ def test_a_metric_that_went_away_in_mid_run_pauses_it(
     run = played(started(server))
     job = ScoreJob(run, uuid4())
     (chain,) = Chain.objects.claim_scores(run, job.token, 1)
-    job._score(chain)
+    job._score([chain])
     Chain.objects.release_scores(job.token)
     monkeypatch.setattr(Psnr, "missing", lambda self: ["the weights are gone"])
     scored(run)

@@ -68,7 +68,7 @@ def standings(run: Run) -> list[Any]:
 def test_kills_at_random_moments_change_nothing(
     server: EditingServer, valkey: Any, tmp_path: Path, settings: Any
 ) -> None:
-    settings.AUDITS = 12
+    settings.AUDITS, settings.WITNESSES = 12, ["geometry"]  # as the workers have it
     model = served(server, max_in_flight=IN_FLIGHT)
     suite = factories.tiny_suite(pictures=3, trips=TRIPS)
     undisturbed = jobs.start(model, suite, secret=SECRET)

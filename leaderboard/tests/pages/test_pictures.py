@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.core.files.base import ContentFile
@@ -18,6 +21,7 @@ from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.played import once, play
+from leaderboard.views import pictures
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
@@ -171,3 +175,27 @@ def test_lost_pictures_and_orphans_are_found(run, answer, capsys):
     said = capsys.readouterr().out
     assert f"lost: {answer.name} (needed by run {run.pk})" in said
     assert f"without a row: originals/ff/{'f' * 64}.png" in said
+
+
+def test_a_page_decodes_one_picture_at_a_time():
+    """Eight at once took 460 MB of a process that may have 200."""
+    at_once, most = [], []
+
+    def decode() -> None:
+        at_once.append(1)
+        most.append(len(at_once))
+        threading.Event().wait(0.02)
+        at_once.pop()
+
+    stored = SimpleNamespace(copy_name="copies/none", may_be_decoded_here=True, write_copy=decode)
+
+    def ask() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            pictures.content(stored, "copy")
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(most), max(most)) == (6, 1)

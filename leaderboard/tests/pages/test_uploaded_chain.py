@@ -16,9 +16,11 @@ from PIL import Image
 
 from evaluation import jobs
 from evaluation.images import encode_jpeg, encode_png
+from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
 from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
+from leaderboard.views.uploads import chains
 
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +59,16 @@ def send(client, files: dict[str, bytes], **fields: object):
     return client.post("/try/", {"returns": returns, **fields})
 
 
+def test_what_is_left_comes_with_what_lost_most():
+    kept = {"picture": 0.47, "lpips": 0.86, "place": 0.52, "identity": 0.47, "psnr": 0.8}
+    metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
+    left = f"After 1 round trip, {percent(0.47)} of the picture is left"
+    assert chains.finding(metrics, "picture", 1) == f"{left}: the face changed most"
+    assert chains.finding(metrics, "psnr", 1).endswith("of the picture is left by PSNR")
+    intact = {name: {"label": name, "retention": [1.0]} for name in kept}
+    assert chains.finding(intact, "picture", 1).endswith("of the picture is left")
+
+
 def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
     source, *returns = worn()
     answer = send(
@@ -73,6 +85,7 @@ def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
     page = client.get(answer.url).content.decode()
     assert "Half-life by" in page
     assert "of the picture is left" in page
+    assert "deleted on" in page
     assert "not judged" in page
     chain.refresh_from_db()
     kept = chain.results["metrics"]["psnr"]["retention"]

@@ -11,15 +11,24 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluation.content import chain_files
-from evaluation.metrics import METRICS
+from evaluation.metrics import HEADLINE, METRICS
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.models import UploadedChain
+from leaderboard.models.uploads import KEPT
 from leaderboard.pages import uploaded_chain
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
 from leaderboard.text import plain_text
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
+
+#: What the headline's metric is the smallest of, as the end of a sentence.
+LOST_MOST = {
+    "lpips": "the whole picture changed",
+    "place": "one place changed most",
+    "colour": "the colours changed most",
+    "identity": "the face changed most",
+}
 
 
 @never_cache
@@ -91,7 +100,12 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
     """What came of the chain, or that it is being scored."""
     chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
     strip = list(chain.pictures.select_related("stored"))
-    context: dict[str, Any] = {"chain": chain, "strip": strip, "source": strip[0]}
+    context: dict[str, Any] = {
+        "chain": chain,
+        "strip": strip,
+        "source": strip[0],
+        "deleted_at": chain.created_at + KEPT,
+    }
     if chain.state == UploadedChain.State.SCORED:
         context |= _shown(chain)
     response = render(request, "leaderboard/uploaded_chain.html", context)
@@ -131,7 +145,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     ]
     chart = Chart(
         id="own",
-        title=_finding(main, trips) if main else "No metric could be run",
+        title=finding(metrics, names[0], trips) if main else "No metric could be run",
         subtitle="Picture kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
@@ -155,8 +169,13 @@ def _one_trip(main: dict[str, Any]) -> str:
     return f"{kept} is left after one round trip. Upload more trips for a half-life."
 
 
-def _finding(main: dict[str, Any], trips: int) -> str:
-    kept = formatting.percent(max(0.0, main["retention"][-1]))
-    return (
-        f"{formatting.after(trips).capitalize()}, {kept} of the picture is left by {main['label']}"
-    )
+def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
+    """What is left at the end; by the headline's metric, also what lost most."""
+    kept = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
+    left = f"{formatting.after(trips).capitalize()}, {kept} of the picture is left"
+    if name != HEADLINE:
+        return f"{left} by {metrics[name]['label']}"
+    parts = [part for part in LOST_MOST if part in metrics]
+    if not parts or metrics[name]["retention"][-1] >= 1:
+        return left
+    return f"{left}: {LOST_MOST[min(parts, key=lambda part: metrics[part]['retention'][-1])]}"

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from leaderboard.exchange import brought_runs
 from leaderboard.exchange.brought_runs import BringForm, NotTaken
-from leaderboard.models import BroughtRun, Suite
+from leaderboard.models import BroughtRun, EditingModel, Suite
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
 
@@ -23,7 +23,9 @@ def index(request: HttpRequest) -> HttpResponse:
         return too_many
     of = request.POST.get("of") or request.GET.get("of") or ""
     before = BroughtRun.objects.filter(
-        token=of[:43], state=BroughtRun.State.SHOWN, editing_model__isnull=False
+        token=of[:43],
+        state=BroughtRun.State.SHOWN,
+        editing_model__status=EditingModel.Status.PUBLISHED,
     ).first()
     if request.method != "POST":
         return _form(request, BringForm(before=before))

@@ -1,0 +1,118 @@
+"""Pictures of one or several chains, decoded and measured a batch at a time."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
+
+from PIL import Image
+
+from evaluation.images import Picture, fit
+from evaluation.metrics.base import DirectMetric, Metric, MetricError
+from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.networks.memory import is_large
+
+AnyPicture: TypeAlias = Image.Image | Picture
+#: Whose picture it is.
+Owner = TypeVar("Owner")
+T = TypeVar("T")
+
+# Pictures decoded and held at a time, of one chain or of several; the next ones are decoded
+# meanwhile, unless they are large. A GPU is given more, which go through a network at once.
+BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
+
+
+def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
+    """How many pictures of this size are measured at a time."""
+    if is_large(size):
+        return LARGE_BATCH
+    networks = (metric for metric in metrics if isinstance(metric, NetworkMetric))
+    return BATCH if all(metric.device == "cpu" for metric in networks) else GPU_BATCH
+
+
+@contextmanager
+def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
+    """A thread per processor; each picture is then the work of one thread, from end to end.
+
+    Two threads inside one convolution wait for each other; two pictures do not. It is the
+    difference between keeping two processors busy and not, above all on a busy machine.
+    """
+    count = 1 if is_large(size) else min(_processors(), BATCH)
+    if not any(isinstance(metric, NetworkMetric) for metric in metrics):
+        with ThreadPoolExecutor(count) as pool:
+            yield pool
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    share = max(1, before // count)
+    pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)  # new threads elsewhere would inherit the last setting
+
+
+def measured(
+    metric: DirectMetric,
+    measure: Callable[[Sequence[Owner]], list[T]],
+    batch: Sequence[Owner],
+    pool: ThreadPoolExecutor,
+) -> list[T]:
+    """What the metric says of each picture: a thread each, or all at once on a GPU."""
+    if isinstance(metric, NetworkMetric) and (metric.device != "cpu" or len(batch) == 1):
+        return measure(batch)
+    return [found for few in pool.map(lambda own: measure([own]), batch) for found in few]
+
+
+def batches(
+    pictures: Iterable[tuple[Owner, AnyPicture]],
+    size: tuple[int, int],
+    several: int,
+    pool: ThreadPoolExecutor,
+) -> Iterator[list[tuple[Owner, Image.Image]]]:
+    """The pictures decoded and at the source's size; the next batch is under way meanwhile."""
+    rest = iter(pictures)
+
+    def ready(own: tuple[Owner, AnyPicture]) -> tuple[Owner, Image.Image]:
+        return own[0], fit(rgb(own[1]), size)
+
+    if is_large(size):
+        while few := [ready(own) for own in itertools.islice(rest, several)]:
+            yield few
+            del few
+        return
+
+    def start() -> Iterator[tuple[Owner, Image.Image]] | None:
+        few = list(itertools.islice(rest, several))
+        return pool.map(ready, few) if few else None
+
+    following = start()
+    while following is not None:
+        batch, following = following, start()
+        yield list(batch)
+
+
+def rgb(picture: AnyPicture) -> Image.Image:
+    image = picture.image if isinstance(picture, Picture) else picture
+    if image.mode != "RGB":
+        raise MetricError(
+            f"a picture of mode {image.mode} is not in canonical form: "
+            "read it with evaluation.images.Picture"
+        )
+    return image
+
+
+def _processors() -> int:
+    """The processors this process may use; OMP_NUM_THREADS lowers it, as it does for torch."""
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count
