@@ -5,12 +5,14 @@ Knows nothing of files, databases, retries or scores.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from evaluation.arms import CONVERSATION, DEFAULT, Arm
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.degradations import DEGRADATIONS, VERSION, degraded
 from evaluation.content.shapes import Asked
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import Answer, Beside, Turn
@@ -38,6 +40,16 @@ class Half:
     answer: Answer
     seed: int | None
     step: int = 0
+    #: Made by an operator of ours: nobody was asked, and nothing was paid.
+    ours: bool = False
+
+
+def made_by_us(operator: str, picture: Picture, number: int) -> Answer:
+    """The answer of an operator of ours to trip `number`; the same picture gives the same."""
+    started = time.perf_counter()
+    answer = degraded(operator, picture, number)
+    words = f"{DEGRADATIONS[operator].title}, version {VERSION}"
+    return Answer(answer, time.perf_counter() - started, 0.0, {"made by us": words})
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,11 @@ def round_trips(
     at, said = start.cleaned(arm), start.history
     while at.number <= trips:
         asked = at.asked(pair)
+        if asked.operator:
+            answer = made_by_us(asked.operator, at.picture, at.number)
+            yield Half(at.number, asked.name, answer, None, at.step, ours=True)
+            at = at.after(answer.picture, pair)
+            continue
         own, settings = seed(at.number, asked.name), arm.settings(at.number)
         if arm.session == CONVERSATION:
             settings = replace(settings, history=said)
@@ -107,7 +124,7 @@ def round_trips(
         answer = edit(at.picture, asked.prompt, seed=own, beside=beside)
         yield Half(at.number, asked.name, answer, own, at.step)
         if arm.session == CONVERSATION:
-            said = (*said, turn(asked.prompt, answer.picture, _new(at, arm)))
+            said = (*said, turn(asked.prompt, answer.picture, _new(at, arm, pair)))
         at = at.after(answer.picture, pair)
         if not at.earlier and at.number <= trips:
             at = at.cleaned(arm)
@@ -122,7 +139,9 @@ def history(
     for answer in answers:
         if not at.earlier:
             at = at.cleaned(arm)
-        turns.append(turn(at.asked(pair).prompt, answer, _new(at, arm)))
+        asked = at.asked(pair)
+        if not asked.operator:  # what we made ourselves nobody was asked for
+            turns.append(turn(asked.prompt, answer, _new(at, arm, pair)))
         at = at.after(answer, pair)
     return tuple(turns)
 
@@ -132,10 +151,12 @@ def turn(prompt: str, answer: Picture, sent: Picture | None) -> Turn:
     return Turn(prompt, clean_wire(answer), clean_wire(sent) if sent else None)
 
 
-def _new(at: Position, arm: Arm) -> Picture | None:
-    """The picture, where the model has not answered it itself: the source, or one cleaned up."""
+def _new(at: Position, arm: Arm, pair: EditPair) -> Picture | None:
+    """The picture, where the model has not answered it itself: the source, one cleaned up, or
+    one that we made."""
     begins = not at.earlier and (bool(arm.cleanup) or at.number == 1)
-    return at.picture if begins else None
+    by_us = at.step > 0 and bool(pair.trip(at.number).steps[at.step - 1].operator)
+    return at.picture if begins or by_us else None
 
 
 def following(pair: EditPair, number: int, step: int) -> tuple[int, int]:

@@ -116,6 +116,7 @@ urlpatterns = [
         name="suite_scores",
     ),
     path("methodology/", texts.methodology, name="methodology"),
+    path("questions/", texts.questions, name="questions"),
     path("about/", texts.about, name="about"),
     path("changelog/", texts.changelog, name="changelog"),
     re_path(

@@ -22,6 +22,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from evaluation.arms import Arm, ArmError
 from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
 from evaluation.bundle.rows import (
+    EvidenceRow,
     Line,
     Link,
     Many,
@@ -184,7 +185,7 @@ class TripLine(Line):
     because: Short
     worst_place: Annotated[list[Number], Field(max_length=8)] | None
     undo: Number | None
-    evidence: Many[dict[str, Any]]
+    evidence: Many[EvidenceRow]
     damage: dict[str, Number] = {}
     scores: dict[Slug, Number]
 

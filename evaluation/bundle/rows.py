@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
 T = TypeVar("T")
 #: A list of which the first wrong row is told: a million of them would fill the memory.
@@ -16,6 +16,25 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
 #: Pages link to it: nothing but an address of the web.
 Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
+
+
+def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
+    """What pages and ranks read of a witness's word is of its kind; ValueError where it is not."""
+    for name in ("witness", "thing"):
+        if not isinstance(row.get(name), str):
+            raise ValueError(f"{name} is not a text")
+    for name in ("made", "undone"):
+        if name not in row or row[name] not in (True, False, None):
+            raise ValueError(f"{name} is neither true nor false nor null")
+    if not isinstance(row.get("gates"), bool) or row.get("kept") not in (True, False, None):
+        raise ValueError("gates and kept are true or false")
+    if not isinstance(row.get("said", ""), str) or type(row.get("step", 0)) is not int:
+        raise ValueError("said is a text, step a whole number")
+    return row
+
+
+#: What one witness says of a trip.
+EvidenceRow = Annotated[dict[str, Any], AfterValidator(_is_evidence)]
 
 
 class Row(BaseModel):

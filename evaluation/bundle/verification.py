@@ -30,13 +30,14 @@ from evaluation.bundle.numbers import as_kept, measured, without_names
 from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
+from evaluation.content.degradations import degraded
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.steps import compare_orders
+from evaluation.measuring.steps import compare_orders, distance
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
@@ -67,6 +68,17 @@ def _halves(trip: TripLine) -> list[tuple[str, HalfRow | None]]:
     """The edits of a trip by their names, in order."""
     between = [(step.name, step) for step in trip.between]
     return [(FORWARD, trip.forward), *between, (BACKWARD, trip.backward)]
+
+
+#: Operators of ours are made of sums that round otherwise elsewhere: so far two may be apart.
+OPERATED = 0.004
+
+
+def _made_by_us(line: str, pair: EditPair, number: int, before: Picture, stated: Picture) -> Check:
+    """Whether our operator makes the same picture again."""
+    apart = distance(degraded(pair.degradation, before, number), stated)
+    state = EQUAL if apart <= OPERATED else DIFFERENT
+    return Check(line, f"operator {pair.degradation}", state, f"RMSE {apart:.5f}")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -222,18 +234,20 @@ class Verification:
                 continue
             pair = self.suite.pair_by_slug[case.pair]
             source, _ = self._picture(chain.name, sources.get(case.picture))
-            yield from self._seeds(chain)
+            yield from self._seeds(chain, pair)
             about = self.suite.picture_by_slug[case.picture]
             yield from self._trips(chain, source, pair, about)
             self.finished.append(chain.name)
 
-    def _seeds(self, chain: ChainLine) -> Iterator[Check]:
+    def _seeds(self, chain: ChainLine, pair: EditPair) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
-        mode = self.arm.seeds
+        mode, ours = self.arm.seeds, {FORWARD} if pair.degradation else set()
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, half in _halves(trip):
+                if name in ours:
+                    continue  # nobody was asked: `_made_by_us` makes it again
                 if half and half.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
@@ -265,6 +279,8 @@ class Verification:
                 picture, checks = self._picture(f"{line}, {name}", half)
                 yield from checks
                 pictures.append(picture)
+                if pair.degradation and name == FORWARD and picture and before:
+                    yield _made_by_us(f"{line}, {name}", pair, trip.number, before, picture)
             restored = pictures[-1]
             there = [p for p in (before, *pictures) if p]
             subject = Subject()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import OPERATORS
 from evaluation.content.placement import PLACES
@@ -24,8 +25,8 @@ from evaluation.errors import UserFacingError
 KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
 STATUSES = ("draft", "active", "retired")
-CHANGES = ("exact", "local", "global", "none")
-#: What the board weighs alike; replication is played in a suite of its own.
+CHANGES = ("exact", "local", "global", "none", "operator")
+#: What the board weighs alike; replication and restoration are played in suites of their own.
 CATEGORIES = {
     "accessories": "Accessories",
     "appearance": "Clothing, hair and face",
@@ -36,6 +37,7 @@ CATEGORIES = {
     "text": "Text",
     "geometry": "Geometry",
     "replication": "Replication",
+    "restoration": "Restoration",
 }
 #: The wording that a suite plays; the others are variants of it.
 PLAIN = "plain"
@@ -120,6 +122,8 @@ class CatalogPair(EditPair):
             _one_of("type", self.type, tuple(TYPES))
         if self.change == "exact":
             _one_of("operator", self.operator, tuple(OPERATORS))
+        elif self.change == "operator":
+            _one_of("operator", self.operator, tuple(DEGRADATIONS))
         elif self.operator:
             raise ValueError(f"operator is {self.operator!r}, but change is not 'exact'")
         if self.change == "local":

@@ -59,13 +59,15 @@ class Asked:
 
     `name` is what seeds, files and the ledger call it: unique in its trip. `back_to` is which
     picture of the trip should be here again afterwards (0: the one it began with, k: the
-    answer to its k-th step); None where that picture has not been seen before.
+    answer to its k-th step); None where that picture has not been seen before. With an `operator`
+    nobody is asked: we make the edit ourselves, by evaluation.content.degradations.
     """
 
     name: str
     letter: str
     prompt: str
     back_to: int | None = None
+    operator: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,16 @@ class TripShape:
     def __len__(self) -> int:
         return len(self.steps)
 
+    @property
+    def edits(self) -> int:
+        """How many of its steps are asked of a model."""
+        return sum(not step.operator for step in self.steps)
 
-def round_trip(forward: str, backward: str) -> TripShape:
-    """There and back: the shape of a pair that names none."""
-    steps = (Asked(FORWARD, "", forward), Asked(BACKWARD, "", backward, back_to=0))
+
+def round_trip(forward: str, backward: str, operator: str = "") -> TripShape:
+    """There and back: the shape of a pair that names none. With an `operator` we go there."""
+    there = Asked(FORWARD, "", forward, operator=operator)
+    steps = (there, Asked(BACKWARD, "", backward, back_to=0))
     return TripShape(steps, (Move("", 0, 1, 2),))
 
 

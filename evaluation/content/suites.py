@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.operators import INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
@@ -72,10 +73,13 @@ class EditPair:
     category: str
     forward: str
     backward: str
-    change: str  # how "change seen" is judged: exact, local, global, none
+    # How "change seen" is judged: exact, local, global, none; operator: we make the change
+    # ourselves, and the model restores the picture.
+    change: str
     reversibility: str = "clean"  # exact, clean, partial, destroys, invents
     operator: str = (
-        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180
+        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
+        # restoration: one of evaluation.content.degradations
     )
     object: str = ""
     source_text: str = ""  # for CLIP's direction score
@@ -96,20 +100,29 @@ class EditPair:
         if not self.shape:
             if self.steps:
                 raise ValueError("steps are given, but no shape")
-            return (round_trip(self.forward, self.backward),)
+            return (round_trip(self.forward, self.backward, self.degradation),)
         found = trip_shapes(self.shape, self.steps)
         first, last = found[0].steps[0].prompt, found[-1].steps[-1].prompt
         if (self.forward, self.backward) != (first, last):
             raise ValueError("forward and backward are not the first and the last prompt")
         return found
 
+    @property
+    def degradation(self) -> str:
+        """The operator by which we make the forward edit ourselves; empty where the model does."""
+        if self.change != "operator":
+            return ""
+        if self.operator not in DEGRADATIONS:
+            raise ValueError(f"operator is {self.operator!r}, not one of {', '.join(DEGRADATIONS)}")
+        return self.operator
+
     def trip(self, number: int) -> TripShape:
         """What trip `number` asks for."""
         return self.cycle[(number - 1) % len(self.cycle)]
 
     def edits(self, trips: int) -> int:
-        """How many edits so many trips take."""
-        return sum(len(self.trip(number)) for number in range(1, trips + 1))
+        """How many edits so many trips ask of a model."""
+        return sum(self.trip(number).edits for number in range(1, trips + 1))
 
     def of_move(self, number: int, move: Move) -> EditPair:
         """One edit of trip `number` as a pair of its own, to be judged like any other."""

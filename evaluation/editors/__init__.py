@@ -31,6 +31,8 @@ EDITORS: dict[str, str] = {
     "resample": "evaluation.editors.reference:Resample",
     "colour-drift": "evaluation.editors.reference:ColourDrift",
     "latent": "evaluation.editors.latent:Latent",
+    "restorer": "evaluation.editors.restorers.classical:Restorer",
+    "super-resolver": "evaluation.editors.restorers.super_resolution:SuperResolver",
     "neural-eraser": "evaluation.editors.neural_eraser:NeuralEraser",
     "ark": "evaluation.editors.providers.ark:Ark",
     "bfl": "evaluation.editors.providers.bfl:BlackForestLabs",

@@ -24,6 +24,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 FillIn: TypeAlias = Callable[[Image.Image, Mask], Image.Image]
 
 INPAINT_RADIUS = 5
+BAND_PIXELS = 2_000_000
 # Redder than bluer by this much, of 255: a thing that people call red.
 CLEARLY_RED = 40
 # Words fill this share of their box.
@@ -130,11 +131,15 @@ def _corners(box: Box, image: Image.Image) -> tuple[int, int, int, int]:
 
 def _tinted(image: Image.Image, tint: str, where: Mask, back: bool) -> Image.Image:
     matrix, offset = TINTS[tint]
-    pixels = np.asarray(image)
-    values = pixels[where].astype(np.float64) / 255
-    changed = (values - offset) @ np.linalg.inv(matrix).T if back else values @ matrix.T + offset
-    result = pixels.copy()
-    result[where] = np.rint(np.clip(changed, 0, 1) * 255)
+    inverse = np.linalg.inv(matrix)
+    result = np.array(image)
+    # The values in between of a large picture are too much to hold.
+    rows = max(1, BAND_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        band, here = result[top : top + rows], where[top : top + rows]
+        values = band[here].astype(np.float64) / 255
+        changed = (values - offset) @ inverse.T if back else values @ matrix.T + offset
+        band[here] = np.rint(np.clip(changed, 0, 1) * 255)
     return Image.fromarray(result)
 
 

@@ -21,6 +21,9 @@ from evaluation.editors.reference import RuleEditor
 from evaluation.images import Picture
 
 WEIGHTS = "neural-eraser"
+#: Of a larger picture the network is shown the part around the hole: it looks at no more of it
+#: than that, but holds all it is given several times.
+LARGE_PIXELS = 2_000_000
 
 
 class NeuralEraser(RuleEditor):
@@ -38,8 +41,16 @@ class NeuralEraser(RuleEditor):
     def paint_over(self, image: Image.Image, mask: Mask) -> Image.Image:
         if not mask.any():
             return image
+        box = _around(mask) if mask.size > LARGE_PIXELS else (0, 0, *image.size)
+        left, top, right, bottom = box
+        part, hole = image.crop(box), widened(mask[top:bottom, left:right], rim(image))
+        result = image.copy()
+        result.paste(self._painted(part, hole), (left, top))
+        return result
+
+    def _painted(self, image: Image.Image, hole: Mask) -> Image.Image:
         # The network takes 0 for a hole and leaves every other pixel as it is.
-        kept = np.where(widened(mask, rim(image)), 0, 255).astype(np.uint8)
+        kept = np.where(hole, 0, 255).astype(np.uint8)
         pixels = np.asarray(image).transpose(2, 0, 1)
         with self._lock:
             self._network.setInput(np.ascontiguousarray(pixels[None]), "image")
@@ -64,3 +75,18 @@ class NeuralEraser(RuleEditor):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"weights_sha256": weights.locate(WEIGHTS)[1]}
+
+
+def _around(mask: Mask) -> tuple[int, int, int, int]:
+    """The hole's box, as much again on every side, within the picture."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    left, right = int(columns[0]), int(columns[-1]) + 1
+    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    more = max(right - left, bottom - top)
+    height, width = mask.shape
+    return (
+        max(0, left - more),
+        max(0, top - more),
+        min(width, right + more),
+        min(height, bottom + more),
+    )

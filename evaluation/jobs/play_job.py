@@ -382,7 +382,8 @@ class PlayJob:
                 arm=self.arm,
             )
             for half in halves:
-                picture, call = half.answer.picture, work.open_call
+                picture = half.answer.picture
+                call = None if half.ours else work.open_call
                 stored = stored_safely(partial(StoredImage.objects.write_bytes, picture))
                 blank = is_blank(picture.image)
                 put(AnswerReceived(work, call, half, stored, usable=not blank))

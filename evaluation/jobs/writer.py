@@ -154,9 +154,9 @@ class CallFailed(Event):
 
 @dataclass(frozen=True)
 class AnswerReceived(Event):
-    """A picture came, and its bytes are in storage."""
+    """A picture came, and its bytes are in storage; no call where an operator of ours made it."""
 
-    call: OpenCall
+    call: OpenCall | None
     half: Half
     stored: StoredImage
     usable: bool = True
@@ -278,15 +278,17 @@ class RunWriter:
         """Write what happened to chains that are ours; what that changes in the run's sums."""
         arrived, ended = _of(AnswerReceived, events), _of(ChainEnded, events)
         audited = _of(AuditAnswered, events)
-        sums = self._close_calls([*_of(CallFailed, events), *arrived, *audited])
+        asked = [event for event in arrived if event.call is not None]
+        self._note_ours([event for event in arrived if event.call is None])
+        sums = self._close_calls([*_of(CallFailed, events), *asked, *audited])
         self._keep(arrived)
         self._keep_audits(audited, _of(AuditBroken, events))
         self._end(ended)
         if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
             Chain.objects.release(self.token, left)
-        sums["edits_done"] += len(arrived) + len(audited)
+        sums["edits_done"] += len(asked) + len(audited)
         sums["chains_done"] += len(ended)
-        sums["edit_seconds"] += sum(event.half.answer.seconds for event in arrived)
+        sums["edit_seconds"] += sum(event.half.answer.seconds for event in asked)
         sums["edit_seconds"] += sum(event.audit.seconds or 0.0 for event in audited)
         return sums
 
@@ -362,24 +364,37 @@ class RunWriter:
         The call of a chain that was taken over is marked lost by then, and stays so: its
         answer is kept by nobody.
         """
+        calls = [(event, event.call) for event in closed if event.call is not None]
         rows = [
             {
-                "outcome": event.call.outcome,
-                "message": event.call.message,
-                "seconds": event.call.seconds,
-                "bytes": event.call.bytes,
-                "cost": event.call.cost,
+                "outcome": call.outcome,
+                "message": call.message,
+                "seconds": call.seconds,
+                "bytes": call.bytes,
+                "cost": call.cost,
                 "chain": event.work.chain.pk,
-                "started_at": event.call.started_at,
+                "started_at": call.started_at,
             }
-            for event in closed
+            for event, call in calls
         ]
         bulk.update(Call, rows, by=("chain", "started_at"))
         sums: Sums = defaultdict(int)
         sums["spent_usd"] = sum(
-            ((event.call.cost or Decimal(0)) - event.work.expected for event in closed), Decimal(0)
+            ((call.cost or Decimal(0)) - event.work.expected for event, call in calls), Decimal(0)
         )
         return sums
+
+    def _note_ours(self, made: Sequence[AnswerReceived]) -> None:
+        """Put into the ledger what an operator of ours made: no call, and free."""
+        rows: list[dict[str, Any]] = []
+        for event in made:
+            half, answer = event.half, event.half.answer
+            row: dict[str, Any] = {"run": self.run.pk, "chain": event.work.chain.pk, "attempt": 1}
+            row |= {"number": half.number, "direction": half.direction, "outcome": Call.OURS}
+            row |= {"message": str(answer.notes.get("made by us", "")), "cost": Decimal(0)}
+            row |= {"seconds": answer.seconds, "bytes": len(answer.picture.data)}
+            rows.append(row | {"started_at": timezone.now()})
+        bulk.insert(Call, rows)
 
     def _grant(self, asked: Sequence[CallRequested], sums: Sums) -> dict[ChainInPlay, float | None]:
         """Who may call now, and after how many seconds; who must stop."""

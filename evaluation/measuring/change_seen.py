@@ -47,6 +47,7 @@ GRAIN = 0.5
 # Global pairs: how far the picture moved, beside the model's own drift and in itself.
 DRIFTS = 3.0
 MOVED = 0.02
+BAND = 256  # rows
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,16 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
 
 def drift(before: Image.Image, after: Image.Image) -> float:
     """The mean absolute difference of two pictures, of the full range."""
-    x, y = (_values(image) for image in (before, fit(after, before.size)))
-    return float(np.abs(y - x).mean())
+    after = fit(after, before.size)
+    if not is_large(before.size):
+        return float(np.abs(_values(after) - _values(before)).mean())
+    x, y = np.asarray(before), np.asarray(after)
+    # In bands, and whole numbers: a large picture's values as floats are too much to hold.
+    sums = (
+        int(np.abs(np.subtract(y[top : top + BAND], x[top : top + BAND], dtype=np.int16)).sum())
+        for top in range(0, before.height, BAND)
+    )
+    return sum(sums) / (255 * x.size)
 
 
 def moved_enough(distance: float, identity_drift: float) -> bool:

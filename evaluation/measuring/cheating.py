@@ -55,7 +55,7 @@ def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
 
     Of a copy nothing can; and a flip is honestly undone to the last pixel, or forgotten once.
     """
-    if pair.change in ("none", "exact"):
+    if pair.change in ("none", "exact", "operator"):
         return []
     found = []
     last_error = 0.0

@@ -448,7 +448,7 @@ def _losses(lpips: Lpips, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]
     }.values()
     scales = [(c, drawn) for c in lacking for drawn in (blank_card(c.source), grainy(c.source))]
     pictures = [*scales, *batch]
-    # Large ones by strips, each of all pictures at once: it goes through the network once for all.
+    # Large ones by tiles, each of all pictures at once: it goes through the network once for all.
     large = batch[0][0].is_large
     found = iter(measure(pictures) if large else measured(lpips, measure, pictures, pool))
     for chain in lacking:

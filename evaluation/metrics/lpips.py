@@ -14,44 +14,42 @@ from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 from evaluation.metrics.networks.memory import is_large
 
-# A large picture goes through the network by strips of about so many pixels. The layers see
-# every 4th, 8th and 16th row; what a strip's border spoils lies within 80 rows of it.
-STRIP_PIXELS, STRIDES, STEP, HALO = 600_000, (4, 8, 16, 16, 16), 16, 96
+# A large picture goes through the network by tiles of this side. The layers see every 4th, 8th
+# and 16th pixel; what a tile's border spoils lies within 80 pixels of it.
+TILE, STRIDES, HALO = 768, (4, 8, 16, 16, 16), 96
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Rows `top` to `bottom` of a picture, seen with the rows around them."""
+class Span:
+    """Rows, or columns, `begin` to `end` of a picture, seen with those around them."""
 
-    top: int
-    bottom: int
-    height: int
+    begin: int
+    end: int
+    length: int
 
     @classmethod
-    def of(cls, size: tuple[int, int], pixels: int = STRIP_PIXELS) -> Iterator[Strip]:
-        """The strips of a picture of this size, from the top."""
-        width, height = size
-        rows = max(HALO, pixels // width // STEP * STEP)
-        for top in range(0, height, rows):
-            # A few rows below are no strip of their own: the last layers may have nothing of them.
-            last = height - top - rows < HALO
-            yield cls(top, height if last else top + rows, height)
+    def of(cls, length: int, step: int = TILE) -> Iterator[Span]:
+        """The spans of a side, from its beginning."""
+        for begin in range(0, length, step):
+            # A few pixels are no span of their own: the last layers may have nothing of them.
+            last = length - begin - step < HALO
+            yield cls(begin, length if last else begin + step, length)
             if last:
                 return
 
-    def seen(self, image: Image.Image) -> Image.Image:
-        """The strip with its halo."""
-        return image.crop((0, self._first, image.width, min(self.height, self.bottom + HALO)))
-
-    def inner(self, layer: Any, stride: int) -> Any:
-        """The rows of a layer of what was seen that belong to the strip."""
-        begin = (self.top - self._first) // stride
-        end = None if self.bottom == self.height else (self.bottom - self._first) // stride
-        return layer[:, :, begin:end]
+    @property
+    def first(self) -> int:
+        """Where what is seen begins."""
+        return max(0, self.begin - HALO)
 
     @property
-    def _first(self) -> int:
-        return max(0, self.top - HALO)
+    def last(self) -> int:
+        return min(self.length, self.end + HALO)
+
+    def inner(self, stride: int) -> slice:
+        """What of a layer of what was seen belongs to the span."""
+        end = None if self.end == self.length else (self.end - self.first) // stride
+        return slice((self.begin - self.first) // stride, end)
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Lpips(NetworkMetric):
             found = [
                 loss
                 for span, source in in_spans(sources)
-                for loss in self._by_strips(source, restored[span])
+                for loss in self._by_tiles(source, restored[span])
             ]
         else:
             found = self.in_batches(restored, compare)
@@ -121,26 +119,38 @@ class Lpips(NetworkMetric):
     def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
         return [loss.distance for loss in _losses(self._maps(sources, images))]
 
-    def _by_strips(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[Loss]:
-        """The same of large pictures, strip by strip."""
+    def _by_tiles(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[Loss]:
+        """The same of large pictures, tile by tile."""
         import torch
 
-        found: list[list[Any]] = [[] for _ in restored]
-        for strip in Strip.of(source.size):
-            wanted = super().prepare(strip.seen(source))
+        bands: list[list[Any]] = [[] for _ in restored]  # of each picture, the layers of each
+        for rows in Span.of(source.height):
+            parts: list[list[Any]] = [[] for _ in restored]
+            for columns in Span.of(source.width):
+                box = (columns.first, rows.first, columns.last, rows.last)
+                wanted = super().prepare(source.crop(box))
+                for own, image in zip(parts, restored, strict=True):
+                    seen = [image.crop(box)]
 
-            for parts, image in zip(found, restored, strict=True):
-                seen = [strip.seen(image)]
+                    def maps(
+                        _: slice,
+                        seen: Sequence[Image.Image] = seen,
+                        wanted: Any = wanted,
+                        rows: Span = rows,
+                        columns: Span = columns,
+                    ) -> Any:
+                        layers = zip(self._maps([wanted], seen), STRIDES, strict=True)
+                        return [
+                            [layer[:, :, rows.inner(n), columns.inner(n)] for layer, n in layers]
+                        ]
 
-                def maps(_: slice, seen: Any = seen, wanted: Any = wanted, s: Strip = strip) -> Any:
-                    layers = zip(self._maps([wanted], seen), STRIDES, strict=True)
-                    return [[s.inner(layer, stride) for layer, stride in layers]]
-
-                parts += self.in_batches(seen, maps)
+                    own += self.in_batches(seen, maps)
+            for band, own in zip(bands, parts, strict=True):
+                band.append([torch.cat(layers, 3) for layers in zip(*own, strict=True)])
         return [
             loss
-            for parts in found
-            for loss in _losses([torch.cat(rows, 2) for rows in zip(*parts, strict=True)])
+            for band in bands
+            for loss in _losses([torch.cat(layers, 2) for layers in zip(*band, strict=True)])
         ]
 
     def _maps(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[Any]:

@@ -68,10 +68,14 @@ class Scale:
 
 def grainy(source: Image.Image) -> Image.Image:
     """The source with grain that nobody sees, the same each time."""
-    values = np.asarray(source, dtype=np.int16)
-    rows, columns = (np.arange(side) % TILE for side in values.shape[:2])
-    worn = values + _grain()[rows[:, None], columns]
-    return Image.fromarray(worn.clip(0, 255).astype(np.uint8))
+    values = np.array(source)
+    columns = np.arange(source.width) % TILE
+    # A band at a time: the numbers in between of a large picture are too much to hold.
+    for top in range(0, source.height, TILE):
+        band = values[top : top + TILE]
+        worn = band.astype(np.int16) + _grain()[: len(band), columns]
+        band[:] = worn.clip(0, 255)
+    return Image.fromarray(values)
 
 
 @lru_cache(maxsize=1)

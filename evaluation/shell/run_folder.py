@@ -37,7 +37,7 @@ from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
-from evaluation.content.shapes import BACKWARD
+from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
@@ -216,7 +216,12 @@ class RunFolder:
 
     @property
     def edits_done(self) -> int:
-        return sum(len(chain.halves) for chain in self.chains.values())
+        """The edits that a model was asked for; what operators of ours made is none."""
+        return sum(self._asked_for(chain) for chain in self.chains.values())
+
+    def _asked_for(self, chain: PlayedChain) -> int:
+        by_us = bool(self.suite.pair_by_slug[chain.pair].degradation)
+        return sum(not (by_us and half.direction == FORWARD) for half in chain.halves)
 
     @contextmanager
     def playing(self) -> Iterator[None]:
@@ -282,7 +287,7 @@ class RunFolder:
 
     def edits_left(self, chain: PlayedChain) -> int:
         """How many edits the chain still lacks."""
-        return self.pair(chain).edits(self.suite.trips) - len(chain.halves)
+        return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
 
     def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
         """An answer as it arrived, checked against its hash and not decoded."""

@@ -67,10 +67,13 @@ def may_stop(pair: str, suite: Suite) -> bool:
 
     Global edits are held against the model's own drift, which is the mean over all trips
     that ask for no change: those are played to the end where there are global edits. A chain
-    shape is too: its pictures are laid beside those of another.
+    shape is too: its pictures are laid beside those of another. And so is a restoration, of which
+    the first step is no call that could be kept back.
     """
     changes, own = {one.change for one in suite.pairs}, suite.pair_by_slug[pair]
-    return not own.shape and (own.change != "none" or "global" not in changes)
+    return (
+        not own.shape and not own.degradation and (own.change != "none" or "global" not in changes)
+    )
 
 
 def edits_saved(trips: int, played: Iterable[int]) -> int:

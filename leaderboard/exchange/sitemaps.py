@@ -35,6 +35,7 @@ class Pages(Sitemap):
             "agreement",
             "suites",
             "methodology",
+            "questions",
             "about",
             "changelog",
         ]

@@ -38,6 +38,7 @@ class Category(models.TextChoices):
     TEXT = "text", "Text"
     GEOMETRY = "geometry", "Geometry"
     REPLICATION = "replication", "Replication"
+    RESTORATION = "restoration", "Restoration"
 
 
 #: The 35 types of edits, as choices in their families.
@@ -132,6 +133,7 @@ class EditPair(models.Model):
         LOCAL = "local", "Local: something appears in one place"
         GLOBAL = "global", "Global: the whole picture changes"
         NONE = "none", "None: nothing should change"
+        OPERATOR = "operator", "Operator: we degrade the picture, the model restores it"
 
     class Reversibility(models.TextChoices):
         EXACT = "exact", "Exact"
@@ -227,9 +229,10 @@ class EditPair(models.Model):
         return (self.slug,)
 
     def clean(self) -> None:
-        if (self.change == self.Change.EXACT) != bool(self.operator):
+        named = self.change in (self.Change.EXACT, self.Change.OPERATOR)
+        if named != bool(self.operator):
             raise ValidationError(
-                {"operator": "An exact pair names its operator, and no other pair does."}
+                {"operator": "An exact pair or a restoration names its operator, no other does."}
             )
         try:
             self.as_core().cycle  # noqa: B018, whether its shape holds

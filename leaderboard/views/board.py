@@ -162,6 +162,8 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters, leaders: int) -> s
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
+    if filters.chooses_models:  # who leads is said of all models
+        return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
     if leaders > 1 and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
         return f"{names} share first place; the longest lasts {lasts}."

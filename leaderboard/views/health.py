@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ import django_rq
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage, default_storage
 from django.db import connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, multiprocess
@@ -30,12 +31,28 @@ def livez(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Figures for Prometheus: of the site, and of all its web processes on this machine."""
+    """Figures for Prometheus: of the site, and of all its web processes on this machine.
+
+    They name models that are not public yet: whoever comes through the proxy, or from
+    elsewhere than our own network, does not get them.
+    """
+    if not _is_own(request):
+        raise Http404("there is no such page")
     beside = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         beside = CollectorRegistry()
         multiprocess.MultiProcessCollector(beside)
     return HttpResponse(figures.exposition(beside), content_type=CONTENT_TYPE_LATEST)
+
+
+def _is_own(request: HttpRequest) -> bool:
+    if request.headers.get("X-Forwarded-For") or request.headers.get("Forwarded"):
+        return False
+    peer = request.META.get("REMOTE_ADDR") or ""
+    try:
+        return not peer or ipaddress.ip_address(peer).is_private
+    except ValueError:
+        return False
 
 
 @never_cache

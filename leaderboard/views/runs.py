@@ -17,6 +17,7 @@ from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Call, Case, Chain, Run, Trip
 from leaderboard.models.runs import RunQuerySet
 from leaderboard.pages import model_page, orders, review, run_status, strips
+from leaderboard.pages.explore import restoration
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.errors import withdrawn
 
@@ -62,6 +63,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "failing": label,
         "labels": LABELS if names else {},
         "compared_orders": orders.compared(run, _pair_titles(run)) if run.orders else [],
+        "restoration": restoration.matrix(chains, metric),
         "ledger": _ledger(run),
         "audits": review.audits(run),
         "reproduce": model_page.reproduce(run),
@@ -124,7 +126,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
 
 
 def _ledger(run: Run) -> dict[str, Any]:
-    """Every call that was made, by how it ended."""
+    """Every call that was made, by how it ended, and what operators of ours made."""
     calls = Call.objects.filter(run=run).values("outcome").order_by("outcome")
     rows = list(
         calls.annotate(
@@ -136,6 +138,6 @@ def _ledger(run: Run) -> dict[str, Any]:
     )
     return {
         "rows": rows,
-        "calls": sum(row["count"] for row in rows),
+        "calls": sum(row["count"] for row in rows if row["outcome"] != Call.OURS),
         "retries": sum(row["retries"] for row in rows),
     }

@@ -63,14 +63,15 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
 def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> Image.Image:
     """A case as the reference editors play it: the picture, annotated, after the first edit.
 
-    The annotations are drawn after what covers all, before what must not cover them.
+    The annotations are drawn after what covers all, before what must not cover them, and
+    before what moves them.
     """
     places = picture.annotations
     try:
         instruction = parse(pair.forward)
     except EditorError:  # a pair that only models can play
         return annotated(image, places)
-    if instruction.action is Action.DRAW:
+    if instruction.action in (Action.DRAW, Action.TURN, Action.SHRINK):
         return follow(instruction, annotated(image, places), places)
     return annotated(follow(instruction, image, places), places)
 

@@ -7,7 +7,7 @@ import math
 import sys
 from functools import cache
 
-#: Larger pictures are measured one at a time, and by strips: what networks and metrics make of
+#: Larger pictures are measured one at a time, and by tiles: what networks and metrics make of
 #: them is some 200 bytes for each of their pixels.
 LARGE_PIXELS = 1_500_000
 #: glibc's name for "blocks from this size on are the system's again once they are freed".

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
 from evaluation.bundle.numbers import without_names
+from evaluation.bundle.rows import EvidenceRow
 
 SHA = "a" * 64
 PICTURE = f"pictures/{SHA}.png"
@@ -297,3 +299,18 @@ def test_in_half_precision_another_metric_may_be_named_but_no_other_words(change
     other = {"because": "psnr", "worst_place": [5, 6, 7, 8, 0.5]}
     assert without_names(told) == without_names(other)
     assert without_names(told | change) != without_names(other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"witness": []}, {"thing": None}, {"made": "yes"}, {"undone": []}, {"gates": 1}),
+        *({"kept": {}}, {"said": 5}, {"step": "x"}),
+    ],
+)
+def test_a_witnesss_word_is_of_its_kind(change):
+    word = {"witness": "hue", "thing": "red", "made": True, "undone": None, "gates": False}
+    known = TypeAdapter(EvidenceRow)
+    assert known.validate_python(word)
+    with pytest.raises(ValidationError):
+        known.validate_python(word | change)

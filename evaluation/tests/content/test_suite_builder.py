@@ -163,14 +163,14 @@ def test_a_shipped_suite_is_what_its_draft_gives_today(one):
 def test_every_shipped_suite_may_be_frozen(suite):
     draft = next(one for one in SHIPPED if one.slug == suite.slug)
     assert suite_builder.refusals(suite, draft.narrow) == []
-    assert draft.narrow == (suite.slug in ("replication", "hires", "shapes"))
+    assert draft.narrow == (suite.slug in ("replication", "restoration", "hires", "shapes"))
     assert all(picture.licence and picture.attribution for picture in suite.pictures)
 
 
 def test_the_suites_are_as_large_as_the_site_says():
     found = {suite.slug: suite for suite in catalog.suites()}
     board = {"smoke", "lite", "standard", "portraits"}
-    assert set(found) == board | {"replication", "hires", "shapes"}
+    assert set(found) == board | {"replication", "restoration", "hires", "shapes"}
     smoke, lite, standard = (found[slug] for slug in ("smoke", "lite", "standard"))
     assert (len(smoke.cases), smoke.trips, smoke.size) == (14, 8, 256)
     assert len(smoke.pictures) >= 10
@@ -180,9 +180,20 @@ def test_the_suites_are_as_large_as_the_site_says():
     assert sum(lite.repeats_of(case) == 2 for case in lite.cases) == 13
     assert lite.chains == 53
     assert (len(standard.cases), standard.trips, standard.size) == (300, 20, 1024)
-    assert {pair.category for pair in standard.pairs} == set(catalog.CATEGORIES) - {"replication"}
+    assert {pair.category for pair in standard.pairs} == set(catalog.CATEGORIES) - {
+        "replication",
+        "restoration",
+    }
     assert found["replication"].trips * 2 == 100
     assert len(found["portraits"].pictures) >= 30
+    sides = sorted(max(picture.width, picture.height) for picture in found["hires"].pictures)
+    assert sides[0] >= 2400
+    assert sides.count(3840) == 5
+
+
+def test_no_committed_picture_is_heavy():
+    for picture in (catalog.folder() / "pictures").iterdir():
+        assert picture.stat().st_size < 1_500_000, picture.name
 
 
 def test_a_suite_too_narrow_to_rank_by_must_say_so():

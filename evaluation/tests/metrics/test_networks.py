@@ -16,7 +16,7 @@ from evaluation.images import Picture, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics.clip import Clip
-from evaluation.metrics.lpips import Strip
+from evaluation.metrics.lpips import Span
 from evaluation.metrics.networks import memory
 from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor
 from evaluation.metrics.networks.quick import quicken
@@ -323,17 +323,17 @@ def test_our_network_gives_what_the_package_of_its_authors_gives():
 
 
 @pytest.mark.parametrize("size", [(500, 430), (300, 500)])
-def test_by_strips_lpips_is_the_same_everywhere(size, monkeypatch):
+def test_by_tiles_lpips_is_the_same_everywhere(size, monkeypatch):
     metric = lpips_or_skip()
     image, noisy = pair_of_pictures(size)
     (whole,) = metric.losses([metric.prepare(image)], [noisy])
     monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
-    monkeypatch.setattr(Strip.of.__func__, "__defaults__", (size[0] * 128,))
-    assert len(list(Strip.of(size))) >= 3
-    same, strips = metric.losses([metric.prepare(image)] * 2, [image, noisy])
+    monkeypatch.setattr(Span.of.__func__, "__defaults__", (128,))
+    assert all(len(list(Span.of(side))) >= 2 for side in size)
+    same, tiles = metric.losses([metric.prepare(image)] * 2, [image, noisy])
     assert same.distance == 0
-    assert strips.distance == pytest.approx(whole.distance, rel=1e-5)
-    assert np.abs(strips.cells - whole.cells).max() < 1e-4
+    assert tiles.distance == pytest.approx(whole.distance, rel=1e-5)
+    assert np.abs(tiles.cells - whole.cells).max() < 1e-4
 
 
 @pytest.mark.parametrize("name", ["ssim", "ms_ssim", "psnr"])

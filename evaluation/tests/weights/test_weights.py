@@ -277,7 +277,7 @@ def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
 def test_unknown_weights_name_the_known_ones():
     with pytest.raises(
         WeightsError,
-        match="known are lpips-alex, imagenet, dlib-faces, face-parsing, text-reader, coco-detector, neural-eraser, clip",
+        match="known are lpips-alex, imagenet, dlib-faces, face-parsing",
     ):
         fetch("vgg")
 

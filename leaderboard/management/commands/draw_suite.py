@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 
 from evaluation.content import catalog
 from evaluation.content.suites import SuiteError, find_suite
@@ -35,7 +36,9 @@ class Command(BaseCommand):
             self.stdout.write(f"{path}")
 
     def _draw(self, name: str) -> Any:
-        row = find_suite(name, Suite.objects.playable())
+        # Before the first `migrate` there are only those that ship.
+        known = Suite._meta.db_table in connection.introspection.table_names()
+        row = find_suite(name, Suite.objects.playable()) if known else None
         if row is None:
             try:
                 return suite_sheet(catalog.suite(name))

@@ -74,6 +74,19 @@ class ExperimentArm(models.Model):
         SHORT = "short", "Short"
         LONG = "long", "Long"
         COLLOQUIAL = "colloquial", "Colloquial"
+        # The twelve prompts of the study of Nano Banana 2, which restoration pairs carry.
+        S1 = "s1", "S1: restore, short"
+        S2 = "s2", "S2: restore, short"
+        S3 = "s3", "S3: restore, short"
+        SF1 = "sf1", "SF1: restore, short, with fidelity"
+        SF2 = "sf2", "SF2: restore, short, with fidelity"
+        SF3 = "sf3", "SF3: restore, short, with fidelity"
+        L1 = "l1", "L1: restore, long"
+        L2 = "l2", "L2: restore, long"
+        L3 = "l3", "L3: restore, long"
+        LF1 = "lf1", "LF1: restore, long, with fidelity"
+        LF2 = "lf2", "LF2: restore, long, with fidelity"
+        LF3 = "lf3", "LF3: restore, long, with fidelity"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="arms")
     position = models.PositiveSmallIntegerField(default=0)

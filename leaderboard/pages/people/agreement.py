@@ -116,10 +116,9 @@ class Difference:
     words: str
 
 
-def context(report: PeopleReport) -> dict[str, Any]:
-    """All that the page says."""
-    numbers = report.numbers
-    lines = [
+def lines(numbers: Mapping[str, Any]) -> list[Line]:
+    """Every metric and witness that was laid beside the votes."""
+    return [
         Line(
             one["name"],
             _label(one["name"], one["kind"]),
@@ -130,16 +129,22 @@ def context(report: PeopleReport) -> dict[str, Any]:
         )
         for one in numbers.get("lines", ())
     ]
-    first = next((line for line in lines if line.is_headline), None)
+
+
+def context(report: PeopleReport) -> dict[str, Any]:
+    """All that the page says."""
+    numbers = report.numbers
+    found = lines(numbers)
+    first = next((line for line in found if line.is_headline), None)
     ceiling = numbers.get("ceiling")
-    agreeing = [line for line in lines if line.everywhere]
+    agreeing = [line for line in found if line.everywhere]
     agreeing.sort(key=lambda line: -line.everywhere["share"] if line.everywhere else 0)
     return {
         "report": report,
         "numbers": numbers,
         "finding": finding(first, ceiling),
         "lines": agreeing,
-        "levels": [line for line in lines if line.level],
+        "levels": [line for line in found if line.level],
         "level_words": level_words(first),
         "ceiling": _with_interval(ceiling) if ceiling else "",
         "ceiling_dot": dot(ceiling),

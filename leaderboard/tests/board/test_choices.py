@@ -137,6 +137,12 @@ def test_nobody_leads_whose_interval_is_as_long_as_the_scale(client, suite):
     assert "too few cases to say that it leads" in page
 
 
+def test_among_some_models_one_lasts_longest_and_nobody_leads(client, suite):
+    page = client.get("/", {"weights": "open", "price": "0.05"}).content.decode()
+    assert "Of these models, Cheap lasts longest" in page
+    assert "leads:" not in page
+
+
 def test_a_headline_names_the_edits_that_were_not_made(client, suite):
     run = Run.objects.get(editing_model__name="Cheap")
     for standing in run.standings.all():

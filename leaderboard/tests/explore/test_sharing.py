@@ -64,6 +64,13 @@ def test_an_embed_has_the_choice_of_its_address_and_leads_back_to_it(client, sui
         assert client.get(f"/embed/chart/{query}").status_code == 200
 
 
+def test_an_embed_says_who_is_not_ranked(client, suite):
+    assert "not ranked" not in client.get("/embed/board/").content.decode()
+    Run.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
+    EditingModel.objects.first().save()
+    assert "; not ranked" in client.get("/embed/board/").content.decode()
+
+
 def test_embeds_of_an_empty_site_say_so(client):
     assert "No model is ranked" in client.get("/embed/board/").content.decode()
     assert "nothing to draw" in client.get("/embed/chart/").content.decode()

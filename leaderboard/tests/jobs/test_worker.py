@@ -212,6 +212,7 @@ def test_a_job_that_is_not_ours_is_refused_loudly_and_the_next_one_runs(
     mark = tmp_path / "ran"
     edits = django_rq.get_queue("edits", commit_mode="auto")
     edits.enqueue_call("os.system", args=(f"touch {mark}",))
+    edits.enqueue_call("os.umask", args=(0,))  # a number, as our own take
     edits.enqueue_call("evaluation.jobs.play", args=(0,), on_failure=Callback("os.abort"))
     edits.enqueue_call("evaluation.jobs.play", kwargs={"run_id": 1})
     edits.enqueue_call("evaluation.jobs.worker.os.system", args=(f"touch {mark}",))
@@ -222,5 +223,6 @@ def test_a_job_that_is_not_ours_is_refused_loudly_and_the_next_one_runs(
     run = started(server)
     workers.wait(lambda: state(run) == RunState.SCORING)
     assert not mark.exists()
-    assert workers.logs().count("a job that is not ours") >= 5
+    assert workers.logs().count("a job that is not ours") >= 6
+    assert "os.umask" in workers.logs()
     assert "os.system" in workers.logs()

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.http import Http404
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -110,6 +111,22 @@ def test_the_page_has_the_figures_and_those_of_all_web_processes(
     text = page.content.decode()
     assert "visits_total 5.0" in text
     assert 'convergebench_calls_total{model="m"} 4.0' in text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"REMOTE_ADDR": "8.8.8.8"},
+        {"HTTP_X_FORWARDED_FOR": "8.8.8.8"},
+        {"HTTP_X_FORWARDED_FOR": "10.0.0.1"},
+        {"HTTP_FORWARDED": "for=10.0.0.1"},
+        {"REMOTE_ADDR": "nonsense"},
+    ],
+)
+def test_figures_are_for_our_own_network(rf: RequestFactory, sent: dict[str, str]):
+    """They name models that nobody has published yet."""
+    with pytest.raises(Http404):
+        health.metrics(rf.get("/metrics", **sent))
 
 
 def test_alerts_and_the_dashboard_ask_for_figures_that_there_are(run: Run):

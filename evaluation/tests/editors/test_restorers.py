@@ -1,0 +1,103 @@
+"""The baselines for restoration: they mend what they can, and follow other prompts by rule."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+from skimage import data
+
+from evaluation import weights
+from evaluation.content import catalog
+from evaluation.content.degradations import degraded
+from evaluation.editors import load_editor
+from evaluation.images import Picture
+
+#: A photograph: filters are made for such.
+PICTURE = Picture.from_image(Image.fromarray(data.astronaut()).resize((160, 160)))
+
+
+def rmse(one: Picture, other: Picture) -> float:
+    a, b = (np.asarray(picture.image, dtype=float) for picture in (one, other))
+    return float(np.sqrt(((a - b) ** 2).mean()))
+
+
+def prompts() -> list[str]:
+    pair = next(p for p in catalog.edit_pairs() if p.slug == "restore-zoom")
+    return sorted({wording.backward for wording in pair.wordings})
+
+
+@pytest.mark.parametrize("name", ["old-black-and-white", "old-colour", "surveillance"])
+def test_the_restorer_brings_old_pictures_nearer(name):
+    worn = degraded(name, PICTURE, 1)
+    restored = load_editor("restorer").send(worn, prompts()[0]).picture
+    assert rmse(PICTURE, restored) < 0.95 * rmse(PICTURE, worn)
+
+
+def test_every_prompt_of_the_study_is_taken_for_a_restoration():
+    worn = degraded("old-colour", PICTURE, 1)
+    answers = {load_editor("restorer").send(worn, prompt).picture.sha256 for prompt in prompts()}
+    assert len(answers) == 1
+
+
+def test_asked_for_a_flip_it_flips():
+    answer = load_editor("restorer").send(PICTURE, "Mirror the image horizontally, left to right.")
+    assert answer.notes["understood"] == "turn flip_horizontal"
+    assert rmse(answer.picture, Picture.from_image(ImageOps.mirror(PICTURE.image))) < 3
+
+
+@pytest.fixture
+def small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the same kind: enlarges, keeps the colours, and adds a bias of 10 to red."""
+    layers = [
+        {"name": "in", "class_name": "InputLayer", "config": {}, "inbound_nodes": []},
+        {
+            "name": "up",
+            "class_name": "UpSampling2D",
+            "config": {"size": [2, 2]},
+            "inbound_nodes": [[["in", 0, 0, {}]]],
+        },
+        {
+            "name": "out",
+            "class_name": "Conv2D",
+            "config": {},
+            "inbound_nodes": [[["up", 0, 0, {}]]],
+        },
+        {
+            "name": "relu",
+            "class_name": "Activation",
+            "config": {"activation": "relu"},
+            "inbound_nodes": [[["out", 0, 0, {}]]],
+        },
+    ]
+    rows = [
+        {"name": "out/kernel", "shape": [1, 1, 3, 3], "dtype": "float32"},
+        {"name": "out/bias", "shape": [3], "dtype": "float32"},
+    ]
+    model = {
+        "modelTopology": {"model_config": {"config": {"layers": layers}}},
+        "weightsManifest": [{"weights": rows}],
+    }
+    head = json.dumps(model).encode()
+    numbers = np.concatenate([np.eye(3).ravel(), [10.0, 0.0, 0.0]]).astype(np.float32)
+    file = tmp_path / "esrgan-slim.weights"
+    file.write_bytes(len(head).to_bytes(8, "little") + head + numbers.tobytes())
+    monkeypatch.setattr(weights, "locate", lambda name: (file, "0" * 64))
+
+
+def test_the_network_is_run_layer_by_layer(small_network):
+    editor = load_editor("super-resolver")
+    assert editor.missing() == []
+    answer = editor.send(PICTURE, "Restore the image.").picture
+    assert answer.size == PICTURE.size
+    before, after = (np.asarray(p.image, dtype=float).mean(axis=(0, 1)) for p in (PICTURE, answer))
+    assert after - before == pytest.approx([10, 0, 0], abs=2.5)
+    assert editor.describe()["weights_sha256"] == "0" * 64
+
+
+def test_without_its_weights_it_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
+    assert "convergebench weights esrgan-slim" in load_editor("super-resolver").missing()[0]

@@ -1,0 +1,156 @@
+"""The drawings of the paper, as vectors: PDF for LaTeX, SVG for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.errors import UserFacingError
+from evaluation.shell.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
+from evaluation.statistics.events import CAUSES
+from evaluation.statistics.levels import DEFAULT_LEVEL
+from leaderboard.board.board_row import BoardRow
+
+GREY = "#8a9396"
+#: Curves in one drawing: with more nobody can tell them apart.
+MOST_CURVES, MOST_YARDSTICKS, MOST_BARS = 8, 4, 30
+WIDTH = 6.4  # inches
+#: Letters of a name that fit beside a drawing.
+LONGEST_NAME = 36
+
+
+class DrawingError(UserFacingError):
+    """Drawings that cannot be made here."""
+
+
+def curves(rows: Sequence[BoardRow], yardsticks: Sequence[BoardRow], trips: int) -> Any:
+    """Picture kept by round trip, with bands; yardsticks thin and grey."""
+    figure, axes = _axes(3.8)
+    handles, names = [], []
+    for place, row in enumerate(rows[:MOST_CURVES]):
+        colour = COLOURS[place % len(COLOURS)]
+        curve = row.standing.curve if row.standing else {}
+        numbers, mean = _points(curve.get("mean"))
+        (line,) = axes.plot(
+            numbers,
+            mean,
+            color=colour,
+            linestyle=DASHES[place % len(DASHES)],
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=4,
+            linewidth=1.6,
+            markevery=max(1, trips // 5),
+        )
+        low, high = _points(curve.get("low")), _points(curve.get("high"))
+        if low[0] == high[0] == numbers:
+            axes.fill_between(numbers, low[1], high[1], color=colour, alpha=0.14, linewidth=0)
+        handles.append(line)
+        names.append(row.model.name)
+    for place, row in enumerate(yardsticks[:MOST_YARDSTICKS]):
+        numbers, mean = _points(row.standing.curve.get("mean") if row.standing else None)
+        dash = DASHES[place % len(DASHES)]
+        (line,) = axes.plot(numbers, mean, color=GREY, linestyle=dash, linewidth=1)
+        handles.append(line)
+        names.append(f"{row.model.name} (yardstick)")
+    axes.axhline(DEFAULT_LEVEL, color=INK, linewidth=0.7, linestyle=":")
+    axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="picture kept")
+    axes.grid(visible=True)
+    _legend(figure, handles, names)
+    return figure
+
+
+def lasting(rows: Sequence[BoardRow], trips: int) -> Any:
+    """Usable trips with their intervals, the longest first."""
+    shown = [row for row in rows if row.standing][:MOST_BARS]
+    figure, axes = _axes(0.9 + 0.26 * len(shown))
+    for place, row in enumerate(shown):
+        standing = row.standing
+        if standing is None:
+            continue
+        colour = GREY if row.model.is_reference else COLOURS[0]
+        if standing.usable_trips_low is not None and standing.usable_trips_high is not None:
+            ends = [standing.usable_trips_low, standing.usable_trips_high]
+            axes.plot(ends, [place, place], color=colour, linewidth=1.6)
+        axes.plot([standing.usable_trips], [place], marker="o", color=colour, markersize=5)
+    axes.set(xlim=(0, trips), ylim=(len(shown) - 0.4, -0.6), xlabel=f"usable trips of {trips}")
+    _named(axes, shown)
+    axes.grid(visible=True, axis="x")
+    return figure
+
+
+def causes(rows: Sequence[BoardRow]) -> Any:
+    """The share of chains that each cause ended."""
+    shown = [row for row in rows if row.standing and row.standing.counts.get("chains")][:MOST_BARS]
+    figure, axes = _axes(1.2 + 0.26 * len(shown))
+    left = [0.0] * len(shown)
+    handles, names = [], []
+    for place, (name, words) in enumerate(CAUSES.items()):
+        shares = [
+            (row.standing.counts.get("causes") or {}).get(name, 0) / row.standing.counts["chains"]
+            for row in shown
+            if row.standing
+        ]
+        if not any(shares):
+            continue
+        bars = axes.barh(
+            range(len(shown)), shares, left=left, color=COLOURS[place % len(COLOURS)], height=0.7
+        )
+        left = [before + share for before, share in zip(left, shares, strict=True)]
+        handles.append(bars)
+        names.append(words)
+    axes.set(xlim=(0, 1), ylim=(len(shown) - 0.4, -0.6), xlabel="share of chains ended")
+    _named(axes, shown)
+    _legend(figure, handles, names)
+    return figure
+
+
+def save(figure: Any, folder: Path, name: str) -> None:
+    """The drawing as NAME.pdf and NAME.svg: the same bytes for the same numbers."""
+    import matplotlib as mpl
+
+    for text in figure.findobj(mpl.text.Text):
+        text.set_parse_math(False)  # names come from strangers
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE):
+        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    with mpl.rc_context(STYLE | {"pdf.fonttype": 42}):
+        figure.savefig(folder / f"{name}.pdf", bbox_inches="tight", metadata={"CreationDate": None})
+
+
+def _axes(height: float) -> tuple[Any, Any]:
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise DrawingError(
+            "the figures need matplotlib: pip install 'convergebench[worker]'"
+        ) from None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        return figure, figure.subplots()
+
+
+def _points(values: Sequence[float | None] | None) -> tuple[list[int], list[float]]:
+    known = [(n, value) for n, value in enumerate(values or ()) if value is not None]
+    return [n for n, _ in known], [value for _, value in known]
+
+
+def _named(axes: Any, rows: Sequence[BoardRow]) -> None:
+    axes.set_yticks(range(len(rows)), [_short(row.model.name) for row in rows])
+
+
+def _legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Names below the drawing; set afterwards, since a label that begins with _ is left out."""
+    if not handles:
+        return
+    legend = figure.legend(
+        handles, ["-"] * len(handles), loc="outside lower center", ncols=2, frameon=False
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(_short(name))
+        text.set_parse_math(False)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

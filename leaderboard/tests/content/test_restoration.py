@@ -1,0 +1,161 @@
+"""Restoration: we degrade, the model restores; one call a trip, the rest is ours and free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation import jobs
+from evaluation.__main__ import main
+from evaluation.bundle import format as bundles
+from evaluation.bundle.checks import DIFFERENT, EQUAL
+from evaluation.bundle.verification import _made_by_us, verify
+from evaluation.content import catalog
+from evaluation.content.degradations import DEGRADATIONS, degraded
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.jobs.control import recount
+from leaderboard import standings
+from leaderboard.models import Call, Run, Suite, Trip
+from leaderboard.models.runs import RunState
+from leaderboard.testing import factories
+from leaderboard.testing.bundle_runs import bundle_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "local")]
+
+#: As the catalogue has it, so that yardsticks know it.
+PROMPT = next(p for p in catalog.edit_pairs() if p.category == "restoration").backward
+
+
+def restore(name: str) -> EditPair:
+    return EditPair(
+        slug=f"restore-{name}",
+        category="restoration",
+        forward=f"(Made by us: {name}.)",
+        backward=PROMPT,
+        change="operator",
+        reversibility="destroys",
+        operator=name,
+    )
+
+
+PAIRS = tuple(restore(name) for name in ("zoom", "old-film"))
+
+
+@pytest.fixture
+def restoration() -> Suite:
+    return factories.tiny_suite(2, PAIRS, trips=2, slug="restoration", size=64)
+
+
+def played(suite: Suite, editor: str, **fields: Any) -> Run:
+    run = jobs.start(factories.editing_model(editor, editor, **fields), suite)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    Run.objects.filter(pk=run.pk).update(published=True)
+    standings.refresh_ranks(suite)
+    run.refresh_from_db()
+    return run
+
+
+def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration):
+    model = factories.editing_model("oracle", "oracle", price_per_edit="0.1", is_reference=True)
+    assert model.estimate_on(restoration).edits == 8
+    assert model.estimate_on(restoration).usd == pytest.approx(0.8)
+    run = jobs.start(model, restoration)
+    assert run.edits_total == 8
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.calls, run.edits_done) == (RunState.FINISHED, 8, 8)
+    assert run.ledger.filter(outcome=Call.OURS, cost=0).count() == 8
+    assert run.ledger.filter(outcome=Call.ANSWERED, direction="backward").count() == 8
+    trip = Trip.objects.filter(chain__run=run, number=1).first()
+    assert trip.edited_notes["made by us"].startswith("Digital zoom") or "Old film" in str(
+        trip.edited_notes
+    )
+    recount(run)
+    assert (run.calls, run.edits_done) == (8, 8)
+
+
+def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restoration):
+    oracle, nothing = played(restoration, "oracle"), played(restoration, "noop")
+    kept = [
+        run.standings.get(metric__name="ssim", level=0.5, scope="all").curve["mean"][1]
+        for run in (oracle, nothing)
+    ]
+    assert kept[0] == pytest.approx(1, abs=1e-6)
+    assert kept[1] < 0.95
+    # The same picture goes to everybody.
+    sent = [
+        sorted(Trip.objects.filter(chain__run=run, number=1).values_list("edited", flat=True))
+        for run in (oracle, nothing)
+    ]
+    assert sent[0] == sent[1]
+
+
+def test_a_chain_that_stopped_after_our_half_goes_on_with_the_model(restoration):
+    run = jobs.start(factories.editing_model("noop", "noop"), restoration)
+    jobs.play(run.pk)
+    Trip.objects.filter(chain__run=run, number=2).update(restored=None)
+    Call.objects.filter(run=run, number=2, direction="backward").delete()
+    run.chains.update(state="waiting", outcome="", trips_played=1)
+    Run.objects.filter(pk=run.pk).update(state=RunState.QUEUED)
+    recount(run)
+    jobs.play(run.pk)
+    jobs.score(run.pk)
+    run.refresh_from_db()
+    assert run.state == RunState.FINISHED
+    assert run.ledger.filter(outcome=Call.OURS).count() == 8  # not made again
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == 8
+
+
+def test_its_bundle_verifies_and_another_damaged_picture_does_not(restoration, tmp_path):
+    path = bundle_of(played(restoration, "noop"), tmp_path)
+    with bundles.read(path) as bundle:
+        checks = list(verify(bundle))
+    wrong = [check for check in checks if check.verdict == DIFFERENT]
+    assert not wrong, "\n".join(map(str, wrong))
+    assert sum(check.what.startswith("operator ") for check in checks) == 8
+
+    source = Picture.from_image(factories.picture(0))
+    made = degraded("zoom", source, 1)
+    for pair, verdict in ((PAIRS[0], EQUAL), (PAIRS[1], DIFFERENT)):
+        assert _made_by_us("trip 1", pair, 1, source, made).verdict == verdict
+
+
+def test_its_pages_show_what_we_made(restoration, client):
+    run = played(restoration, "noop")
+    case = restoration.cases.first()
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "Scene by degradation" in page
+    assert page.count('<td class="num h') == 4
+    page = client.get(f"/runs/{run.pk}/cases/{case.pk}/").content.decode()
+    assert "Made by us" in page
+    assert client.get(restoration.get_absolute_url()).status_code == 200
+    assert client.get("/gallery/").status_code == 200
+
+
+def test_the_shell_plays_it_and_packs_it_up(tmp_path: Path, capsys, monkeypatch):
+    core, pictures = factories.core_suite(1, PAIRS, trips=1, size=64, slug="restoration")
+    monkeypatch.setattr(
+        "evaluation.content.sources.prepared", lambda wanted, size: pictures[wanted.slug].image
+    )
+    import json
+
+    file = tmp_path / "suite.json"
+    file.write_text(json.dumps(core.to_dict()))
+    out = tmp_path / "run"
+    assert main(["play", "--editor", "noop", "--suite", str(file), "--out", str(out)]) == 0
+    assert "2 edits" in capsys.readouterr().out
+    assert main(["score", str(out), "--metrics", "psnr,ssim"]) == 0
+    assert len((out / "calls.jsonl").read_text().splitlines()) == 2
+    zipped = tmp_path / "bundle.zip"
+    assert main(["bundle", str(out), "--out", str(zipped)]) == 0
+    assert main(["verify", str(zipped)]) == 0
+
+
+def test_every_degradation_plays(restoration):
+    suite = factories.tiny_suite(1, tuple(map(restore, DEGRADATIONS)), trips=1, slug="all")
+    assert played(suite, "noop").complete
