@@ -27,7 +27,7 @@ from evaluation.bundle.checks import (
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import as_kept, measured, without_names
-from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
+from evaluation.bundle.quality import pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.degradations import degraded
@@ -98,7 +98,8 @@ class Verification:
         known = [*(n for n in pinned if n in METRICS), *(n for n in quality if n in QUALITY)]
         self.scorer = Scorer(known)
         #: Why each no-reference metric of the run says nothing here.
-        self.silent = silent(self.scorer.quality, quality)
+        named = {name for chain in self.document.chains for name in chain.quality}
+        self.silent = silent(self.scorer.quality, quality, named)
         self.scorer.quality.keep(quality.keys() - self.silent.keys())
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
@@ -232,7 +233,7 @@ class Verification:
             case = cases.get(chain.case)
             if case is None:
                 continue
-            pair = self.suite.pair_by_slug[case.pair]
+            pair = self.arm.measured(self.suite.pair_by_slug[case.pair])
             source, _ = self._picture(chain.name, sources.get(case.picture))
             yield from self._seeds(chain, pair)
             about = self.suite.picture_by_slug[case.picture]
@@ -360,9 +361,7 @@ class Verification:
                     said, least = (without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, self._of_networks)
-        imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
-        reasons = dict.fromkeys(imported, IMPORTED) | self.silent
-        yield from quality_checks(chain, quality, reasons, self._why(None, None))
+        yield from quality_checks(chain, quality, self.silent, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
@@ -377,7 +376,8 @@ class Verification:
 
     def _drift(self) -> Iterator[Check]:
         """Global edits are seen where they move more than the model's own drift."""
-        pairs = {case.slug: self.suite.pair_by_slug[case.pair] for case in self.suite.cases}
+        measured = {slug: self.arm.measured(p) for slug, p in self.suite.pair_by_slug.items()}
+        pairs = {case.slug: measured[case.pair] for case in self.suite.cases}
 
         def trips(change: str) -> Iterator[tuple[str, TripLine]]:
             for chain in self.document.chains:

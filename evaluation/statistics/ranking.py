@@ -94,6 +94,7 @@ def rank_board(
     *,
     draws: int = DRAWS,
     seed: int = SEED,
+    confidence: float = CONFIDENCE,
 ) -> Ranks:
     """Rank the runs whose usable trips by case are the columns of `usable`.
 
@@ -106,7 +107,7 @@ def rank_board(
     count = len(levels)
     if design.enough and count:
         differences = levels[:, None] - levels
-        errors, reach, p_first = _compared(design, usable, levels, draws, seed)
+        errors, reach, p_first = _compared(design, usable, levels, draws, seed, confidence)
         better = differences > np.maximum(reach * errors, TOLERANCE)
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
@@ -137,7 +138,7 @@ def rank_scope(
 
 
 def _compared(
-    design: Design, usable: Floats, levels: Floats, draws: int, seed: int
+    design: Design, usable: Floats, levels: Floats, draws: int, seed: int, confidence: float
 ) -> tuple[Floats, float, list[float | None]]:
     """Errors of all differences, how many of them a sure difference takes, and P(first)."""
     shares = design.shares(usable)
@@ -157,7 +158,7 @@ def _compared(
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    return errors, float(np.quantile(largest, CONFIDENCE)), p_first.tolist()
+    return errors, float(np.quantile(largest, confidence)), p_first.tolist()
 
 
 @dataclass(frozen=True)

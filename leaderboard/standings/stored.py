@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.metrics import METRICS, metric_class
@@ -134,7 +134,7 @@ def refresh_ranks(suite: Suite) -> None:
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
         for (metric, level), by_scope in groups.items():
-            _rank(by_scope, cases, _kept_values(metric, level, runs), now)
+            _rank(by_scope, cases, kept_values(metric, level, runs), now)
         record(suite, now)
         queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
 
@@ -145,9 +145,20 @@ def _touch(suite: Suite, now: datetime) -> None:
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
 
+def measured_chains(
+    run: Run, metric: MetricVersion, chains: QuerySet[Chain]
+) -> list[tuple[Chain, MeasuredChain]] | None:
+    """These chains of the run by one metric, as far as they are scored."""
+    return _measure(run, _with_trips(chains), metric)
+
+
 def _chains(run: Run) -> list[Chain]:
+    return _with_trips(run.chains.all())
+
+
+def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
     trips = Prefetch("trips", Trip.objects.order_by("number"))
-    return list(run.chains.select_related("case__picture").prefetch_related(trips))
+    return list(chains.select_related("case__picture").prefetch_related(trips))
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
@@ -291,7 +302,7 @@ def _endings(
     }
 
 
-def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
+def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
     """Usable trips by case of each run, in the suite's order."""
     rows = CaseValues.objects.filter(metric=metric, level=level, run__in=runs)
     return {
@@ -303,12 +314,14 @@ def _kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, An
 def _choose_current(suite: Suite) -> None:
     """The newest finished public run of each model stands for it; nothing else does.
 
-    One that was played elsewhere only where there is none of ours, an experiment's arm never.
+    One that was played elsewhere only where there is none of ours, a race that ended early
+    only where there is no whole run, an experiment's arm never.
     """
     newest: dict[int, int] = {}
     finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
-    finished = finished.order_by(ours, "finished_at", "pk")
+    whole = ExpressionWrapper(Q(race_stopped=False), BooleanField())
+    finished = finished.order_by(ours, whole, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):
         newest[model] = pk
     suite.runs.filter(current=True).exclude(pk__in=newest.values()).update(current=False)

@@ -31,22 +31,25 @@ from leaderboard.standings import rebuild
 TRIPS, PICTURES, BLANK = 10, 12, 0.8
 
 
-def losing_suite() -> Suite:
-    """A frozen suite of 24 cases, calibrated for one metric: just enough for intervals."""
+def losing_suite(pictures: int = PICTURES) -> Suite:
+    """A frozen suite of two cases a picture, calibrated for one metric.
+
+    12 pictures are just enough for intervals.
+    """
     sources = [
         SourcePicture(
             *(f"p{n}", f"{n:064x}", 64, 64, ("face", "scene")[n % 2], "file:x", f"P{n}", "a"),
             *("CC0-1.0", "a"),
         )
-        for n in range(PICTURES)
+        for n in range(pictures)
     ]
     hats = [
         CorePair(f"hat-{n}", "accessories", f"Add hat {n}.", "Remove the hat.", "local")
-        for n in range(PICTURES // 2)
+        for n in range(pictures // 2)
     ]
     balls = [
         CorePair(f"ball-{n}", "objects", f"Add ball {n}.", "Remove the ball.", "local")
-        for n in range(PICTURES // 2)
+        for n in range(pictures // 2)
     ]
     pairs = [*hats, *balls]
     cases = [
@@ -56,7 +59,7 @@ def losing_suite() -> Suite:
     ]
     core = CoreSuite("s", 1, "S", TRIPS, 64, tuple(sources), tuple(pairs), tuple(cases))
     stored = {
-        p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20, 9, 9)))
+        p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20 % 256, n, 9)))
         for n, p in enumerate(sources)
     }
     row = loading.store_suite(core, stored)

@@ -25,7 +25,7 @@ TRIPS = 2
 @pytest.fixture
 def run(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     settings.METRICS = ["psnr", "piqe"]
-    monkeypatch.setattr(score_job, "TRIPS", 1)  # a chain is written in several parts
+    monkeypatch.setattr(score_job, "TRIPS_PIXELS", 1)  # a chain is written in several parts
     return play("noise")
 
 
