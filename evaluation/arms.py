@@ -66,7 +66,8 @@ class Arm:
     `wording` names one of the wordings that the pairs carry, `fidelity` says FIDELITY after it,
     `also` any other sentence. `sizes` are asked for in turn, one for each trip. `cleanup` is done
     to a return before the next trip begins, never to what is scored. `repeats` is how often each
-    case is played, 0 as the suite says. `prompts` (pair → forward, backward) and
+    case is played, 0 as the suite says. `floor` makes no edit: each is one pass through the
+    model's autoencoder, which no prompt can do without. `prompts` (pair → forward, backward) and
     `cleanup_version` are what the settings meant when the run began: see `settled`.
     """
 
@@ -79,6 +80,7 @@ class Arm:
     session: str = ALONE
     cleanup: str = ""
     repeats: int = 0
+    floor: bool = False
     prompts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     cleanup_version: str = ""
 
@@ -95,6 +97,12 @@ class Arm:
             raise ArmError(f"size takes at most {MAX_SIZES} sizes in turn")
         if not isinstance(self.fidelity, bool):
             raise ArmError("fidelity is yes or no")
+        if not isinstance(self.floor, bool):
+            raise ArmError("floor is yes or no")
+        if self.floor and (self.rewords or self.temperature is not None or self.sizes):
+            raise ArmError("floor makes no edit: it has no wording, temperature or size")
+        if self.floor and self.session != ALONE:
+            raise ArmError("floor makes no edit: there is nothing to talk about")
         if not isinstance(self.also, str) or len(self.also) > MAX_SENTENCE:
             raise ArmError(f"also is a sentence of at most {MAX_SENTENCE} letters")
         _number("temperature", self.temperature, MAX_TEMPERATURE)
@@ -170,6 +178,8 @@ class Arm:
             said.append(SESSIONS[self.session])
         if self.cleanup:
             said.append(CLEANUPS[self.cleanup])
+        if self.floor:
+            said.append("no edit, only through the model’s autoencoder")
         return "; ".join(said) or "as the suite is played"
 
     @property
@@ -189,6 +199,9 @@ class Arm:
         `pairs` are those of the suite with the wordings that they carry. ArmError where a pair
         lacks the wording, or the clean-up cannot run here.
         """
+        pairs = list(pairs)
+        if self.floor and (shape := next((p.slug for p in pairs if p.shape), None)):
+            raise ArmError(f"the pair {shape} is a chain shape, which has no floor")
         prompts = {pair.slug: self._prompts(pair) for pair in pairs} if self.rewords else {}
         version = cleanup_version(self.cleanup) if self.cleanup else ""
         return replace(self, prompts=prompts, cleanup_version=version)
@@ -216,8 +229,13 @@ class Arm:
         """The prompts of a pair, given those of the suite."""
         return self.prompts.get(pair, (forward, backward))
 
+    def measured(self, pair: EditPair) -> EditPair:
+        """The pair as its pictures are measured: without an edit there is none to look for."""
+        return replace(pair, change="none", operator="", object="") if self.floor else pair
+
     def worded(self, pair: EditPair) -> EditPair:
         """The pair in the words of this arm; a chain shape has one wording."""
+        pair = self.measured(pair)
         if pair.shape or pair.slug not in self.prompts:
             return pair
         forward, backward = self.prompts[pair.slug]
@@ -226,7 +244,7 @@ class Arm:
     def settings(self, number: int) -> EditSettings:
         """What the edits of this trip are asked with."""
         size = self.sizes[(number - 1) % len(self.sizes)] if self.sizes else ""
-        return EditSettings(self.temperature, size)
+        return EditSettings(self.temperature, size, floor=self.floor)
 
     def repeats_of(self, usual: int) -> int:
         """How often a case is played, given how often the suite plays it."""
@@ -255,8 +273,14 @@ class Worded:
     variants: tuple[Variant, ...] = ()
     shape: str = ""
 
+    @classmethod
+    def of(cls, pair: EditPair) -> Self:
+        """The pair as its suite words it."""
+        return cls(pair.slug, pair.forward, pair.backward, shape=pair.shape)
+
 
 DEFAULT = Arm()
+FLOOR = Arm(floor=True)
 #: What an arm means, rather than what somebody sets.
 _SETTLED = {"prompts", "cleanup_version"}
 

@@ -85,3 +85,22 @@ def _is_command(args: list[str]) -> bool:
     if args[0] == "work":
         return args[1] in QUEUES
     return args[0] in ("web", "prepare")
+
+
+def test_every_alert_speaks_when_it_should_and_is_silent_when_not():
+    """What promtool proves of the rules (`promtool` is in Debian's package prometheus)."""
+    folder = DEPLOY / "prometheus"
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
+    expected = yaml.safe_load((folder / "alerts_test.yaml").read_text())["tests"]
+    alerts = {rule["alert"] for rule in rules}
+    for test, speaks in zip(expected, (True, False), strict=True):
+        heard = {one["alertname"] for one in test["alert_rule_test"] if one["exp_alerts"]}
+        asked = {one["alertname"] for one in test["alert_rule_test"]}
+        assert (heard, asked) == (alerts if speaks else set(), alerts)
+    if promtool := shutil.which("promtool"):
+        for check in (
+            ["check", "config", "prometheus.yaml"],
+            ["test", "rules", "alerts_test.yaml"],
+        ):
+            done = subprocess.run([promtool, *check], cwd=folder, capture_output=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluation.bundle.checks import NOT_CHECKED, QUALITY, Check, compared
 from evaluation.bundle.format import ChainLine
+from evaluation.quality import WORN
 from evaluation.quality.panel import QualityPanel
 
 IMPORTED = "it was made elsewhere, and came as a score file"
+NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked"
 
 
 def pinned_quality(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,13 +26,16 @@ def pinned_quality(provenance: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def silent(panel: QualityPanel, pinned: Mapping[str, Any]) -> dict[str, str]:
-    """Why each of these metrics says nothing here; empty where all can."""
+def silent(panel: QualityPanel, pinned: Mapping[str, Any], named: Iterable[str]) -> dict[str, str]:
+    """Why each of the metrics that chains name says nothing here; empty where all can."""
     here = panel.provenance()
     return {
-        name: panel.not_run.get(name, "it is another version here")
-        for name, told in pinned.items()
-        if here.get(name) != told
+        **{name: NOT_ASKED if name == WORN else IMPORTED for name in {*named} - pinned.keys()},
+        **{
+            name: panel.not_run.get(name, "it is another version here")
+            for name, told in pinned.items()
+            if here.get(name) != told
+        },
     }
 
 

@@ -24,10 +24,11 @@ from evaluation.bundle.checks import (
     Check,
     compared,
 )
+from evaluation.bundle.drift import drift_checks
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import as_kept, measured, without_names
-from evaluation.bundle.quality import IMPORTED, pinned_quality, quality_checks, silent
+from evaluation.bundle.quality import pinned_quality, quality_checks, silent
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.degradations import degraded
@@ -41,8 +42,6 @@ from evaluation.measuring.steps import compare_orders, distance
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
-    identity_drift,
-    judge_global,
     measure_trip,
 )
 from evaluation.metrics import METRICS
@@ -98,7 +97,8 @@ class Verification:
         known = [*(n for n in pinned if n in METRICS), *(n for n in quality if n in QUALITY)]
         self.scorer = Scorer(known)
         #: Why each no-reference metric of the run says nothing here.
-        self.silent = silent(self.scorer.quality, quality)
+        named = {name for chain in self.document.chains for name in chain.quality}
+        self.silent = silent(self.scorer.quality, quality, named)
         self.scorer.quality.keep(quality.keys() - self.silent.keys())
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
         self.able = [name for name in pinned if name not in self.unable]
@@ -128,7 +128,7 @@ class Verification:
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
-        yield from self._drift()
+        yield from drift_checks(self.bundle)
         yield from self._orders()
         yield from self._statistics()
 
@@ -232,7 +232,7 @@ class Verification:
             case = cases.get(chain.case)
             if case is None:
                 continue
-            pair = self.suite.pair_by_slug[case.pair]
+            pair = self.arm.measured(self.suite.pair_by_slug[case.pair])
             source, _ = self._picture(chain.name, sources.get(case.picture))
             yield from self._seeds(chain, pair)
             about = self.suite.picture_by_slug[case.picture]
@@ -344,6 +344,8 @@ class Verification:
         """Each score of each trip; those without their pictures say so."""
         made: dict[str, list[float] | None] = {}
         quality: dict[str, list[float | None]] = {}
+        if source and not scored and chain.quality:  # nothing came back, but the source was asked
+            quality = self.scorer.only(self.able).score(source, [], quality=True).quality
         if source and scored:
             scores = self.scorer.only(self.able).score(
                 source,
@@ -360,9 +362,7 @@ class Verification:
                     said, least = (without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, self._of_networks)
-        imported = chain.quality.keys() - pinned_quality(self.document.run.provenance).keys()
-        reasons = dict.fromkeys(imported, IMPORTED) | self.silent
-        yield from quality_checks(chain, quality, reasons, self._why(None, None))
+        yield from quality_checks(chain, quality, self.silent, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
@@ -374,25 +374,6 @@ class Verification:
                     continue
                 found = distances[place[trip.number]]
                 yield compared(line, metric, stated, found, self._tolerance(metric))
-
-    def _drift(self) -> Iterator[Check]:
-        """Global edits are seen where they move more than the model's own drift."""
-        pairs = {case.slug: self.suite.pair_by_slug[case.pair] for case in self.suite.cases}
-
-        def trips(change: str) -> Iterator[tuple[str, TripLine]]:
-            for chain in self.document.chains:
-                if chain.case in pairs and pairs[chain.case].change == change:
-                    for trip in chain.trips:
-                        if trip.step is not None:
-                            yield f"{chain.name}, trip {trip.number}", trip
-
-        drift = identity_drift(trip.change_measure for _, trip in trips("none"))
-        for line, trip in trips("global"):
-            verdict = judge_global(trip.change_measure, drift)
-            yield compared(line, "change seen", trip.change_seen, verdict.seen)
-            stated = trip.change_measure.get("identity_drift")
-            judged_by = None if verdict.seen is None else drift
-            yield compared(line, "identity drift", stated, judged_by, CLASSICAL)
 
     def _orders(self) -> Iterator[Check]:
         """How far the pictures of two shapes are apart where both should show the same."""

@@ -53,12 +53,14 @@ class EditSettings:
     """How an edit is asked for where that is not the editor's own way.
 
     `size` is one of TIERS, empty for a size like the picture's. A `history` of None: the edit
-    stands alone; else it goes on with a conversation, whose pictures are clean already.
+    stands alone; else it goes on with a conversation, whose pictures are clean already. `floor`:
+    no edit at all, one pass through the model's autoencoder.
     """
 
     temperature: float | None = None
     size: str = ""
     history: tuple[Turn, ...] | None = None
+    floor: bool = False
 
 
 AS_USUAL = EditSettings()
@@ -111,6 +113,8 @@ class Editor(ABC):
     #: What an editor takes of EditSettings.
     takes_temperature: ClassVar[bool] = False
     takes_history: ClassVar[bool] = False
+    #: Whether its autoencoder can be played alone.
+    has_floor: ClassVar[bool] = False
 
     @property
     def tiers(self) -> Collection[str]:
@@ -127,6 +131,8 @@ class Editor(ABC):
             found.append(f"{who} cannot be asked for a size of {settings.size}: it has {known}")
         if settings.history is not None and not self.takes_history:
             found.append(f"{who} keeps no conversation: it takes each edit alone")
+        if settings.floor and not self.has_floor:
+            found.append(f"{who} has no autoencoder here that could be played alone")
         return found
 
     def missing(self) -> list[str]:

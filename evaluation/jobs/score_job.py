@@ -83,7 +83,8 @@ class ScoreJob:
 
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
-        self.pairs = dict(run.suite.core.pair_by_slug)
+        pairs = run.suite.core.pair_by_slug
+        self.pairs = {slug: run.core_arm.measured(pair) for slug, pair in pairs.items()}
         self.pictures = dict(run.suite.core.picture_by_slug)
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
@@ -335,11 +336,12 @@ class ScoreJob:
             if here is None:
                 why = made["not_run"].get(name, "it is not installed")
                 raise MetricsChanged(f"This run is scored with {name}, which cannot run now: {why}")
-            for what in ("version", "weights_sha256"):
+            # Of a version the end tells; of a hash the beginning is enough.
+            for what, length in (("version", 64), ("weights_sha256", 12)):
                 if (here[what] or "") != pinned[what]:
                     raise MetricsChanged(
-                        f"This run was begun with {name} {what} {pinned[what][:12]}, "
-                        f"now it is {(here[what] or 'none')[:12]}. Score the run again as a whole."
+                        f"This run was begun with {name} {what} {pinned[what][:length]}, now it is "
+                        f"{(here[what] or 'none')[:length]}. Score the run again as a whole."
                     )
         # All trips of a run are judged by the same witnesses.
         witnesses = run.provenance.get("scoring", {}).get("witnesses", {})

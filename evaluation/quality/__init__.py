@@ -7,18 +7,21 @@ notices that a picture wears out is the question (Banana100).
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from evaluation.quality.base import QualityError, QualityMetric
-from evaluation.quality.published import PUBLISHED, Described
+from evaluation.quality.published import ASKED, PUBLISHED, WORN, Described
 
 __all__ = [
     "PUBLISHED",
     "QUALITY",
+    "WORN",
     "Described",
     "QualityError",
     "QualityMetric",
     "described",
+    "judged_by_asking",
     "load_quality",
     "quality_in_order",
 ]
@@ -44,9 +47,18 @@ def load_quality(name: str) -> QualityMetric:
 
 def described(name: str, higher_is_better: bool | None = None) -> Described | None:
     """How its values read; None for one that nobody published and whose direction is not given."""
+    if name == WORN:
+        return ASKED
     if name in PUBLISHED:
         return PUBLISHED[name]
     return None if higher_is_better is None else Described(name, higher_is_better)
+
+
+def judged_by_asking(provenance: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a record says of the model that was asked whether pictures are worn."""
+    judge = provenance.get("judge")
+    version = judge.get("version") if isinstance(judge, Mapping) else None
+    return {WORN: {"version": str(version)}} if version else {}
 
 
 def quality_in_order(names: Iterable[str]) -> list[str]:

@@ -29,6 +29,10 @@ class Described:
         return 100 * self.gained(before, after) / (self.high - self.low)
 
 
+#: A model that was asked outright whether a picture is worn: 1 is yes (witnesses/judge).
+WORN = "worn"
+ASKED = Described("Asked “worn?”", False, 0, 1)
+
 PUBLISHED: dict[str, Described] = {
     "arniqa": Described("ARNIQA", True, 0, 1),
     "brisque": Described("BRISQUE", False, 0, 150),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import UserFacingError
-from evaluation.quality import QUALITY, described
+from evaluation.quality import QUALITY, WORN, described
 
 MAX_BYTES = 64 * 2**20
 MAX_ROWS = 500_000
@@ -177,7 +177,7 @@ def _metric(line: str, values: Mapping[str, Any]) -> str:
         raise ScoreFileError(
             f"{line}, metric: {name[:40]!r} is not a name of small letters, digits, - and _"
         )
-    if name in QUALITY:
+    if name in (*QUALITY, WORN):
         raise ScoreFileError(
             f"{line}, metric: {name} is run here; give yours another name, such as {name}-pyiqa"
         )

@@ -11,12 +11,13 @@ from typing import Any
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
+from evaluation.quality import WORN
 from evaluation.shell.printing import note
 from evaluation.shell.run_folder import PlayedChain, RunFolder
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.chain_scores import ChainScores
 from evaluation.witnesses.judge.answers import AnswerFile
-from evaluation.witnesses.judge.hearing import ReadTrip, hear_chain, with_judge
+from evaluation.witnesses.judge.hearing import ReadTrip, ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 
 ANSWERS = "judge.jsonl"
@@ -91,7 +92,14 @@ def judged_chain(
     for number, said in hear_chain(judge, source, len(trips), read, pair, about).items():
         trip = trips[number - 1]
         trips[number - 1] = replace(trip, evidence=with_judge(trip.evidence, said))
-    return replace(scored, trips=tuple(trips))
+
+    def returned(number: int) -> Picture | None:
+        pictures = read(number)
+        return pictures[2] if pictures else None
+
+    worn = ask_worn(judge, source, len(trips), returned, about)
+    told = {WORN: tuple(worn)} if any(said is not None for said in worn) else {}
+    return replace(scored, trips=tuple(trips), quality={**scored.quality, **told})
 
 
 def told(judge: Judge) -> None:

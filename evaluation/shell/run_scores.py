@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import Suite
 from evaluation.images import Picture
@@ -15,6 +16,7 @@ from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.metrics import METRICS
+from evaluation.quality import judged_by_asking
 from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
@@ -73,7 +75,7 @@ class RunScores:
         """The no-reference metrics, those of score files too, as each was run."""
         told = self.provenance.get("quality", {})
         ran = {name: values for name, values in told.items() if "missing" not in values}
-        return ran | self.provenance.get("score_files", {})
+        return ran | self.provenance.get("score_files", {}) | judged_by_asking(self.provenance)
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:
         """What no-reference metrics say of the returns, by metric."""
@@ -150,7 +152,7 @@ def score_run(
             for slug in folder.chains
             if slug in chains
         }
-        verdicts = judged(there, folder.suite)
+        verdicts = judged(there, folder.suite, folder.arm)
         told = provenance | judged_by
         return RunScores(
             folder.suite.content_hash,
@@ -218,11 +220,14 @@ def _reader(folder: RunFolder) -> ReadStep:
     return read
 
 
-def judged(chains: Mapping[str, ChainScores], suite: Suite) -> dict[str, ChainScores]:
+def judged(
+    chains: Mapping[str, ChainScores], suite: Suite, arm: Arm = DEFAULT
+) -> dict[str, ChainScores]:
     """The chains with the verdicts that only the whole run can give: those on global edits."""
 
     def of(change: str) -> dict[str, ChainScores]:
-        return {s: c for s, c in chains.items() if suite.pair_by_slug[c.pair].change == change}
+        pairs = {slug: arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
+        return {slug: c for slug, c in chains.items() if pairs[c.pair].change == change}
 
     drift = identity_drift(t.change_measure for c in of("none").values() for t in c.trips)
 

@@ -237,7 +237,7 @@ class RunAdmin(admin.ModelAdmin):
         return render(request, "admin/leaderboard/run/today.html", context)
 
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Have one paused run go on, with a larger budget where that is what it lacks."""
+        """Have one paused run go on, with what it lacks: a larger budget, today's metrics."""
         run = get_object_or_404(Run.objects.select_related("editing_model", "suite"), pk=pk)
         if not self.has_change_permission(request, run):
             raise PermissionDenied
@@ -250,7 +250,9 @@ class RunAdmin(admin.ModelAdmin):
             if run.budget_usd is not None and more["budget_usd"] is not None:
                 limits["budget_usd"] = run.spent_usd + more["budget_usd"]
             Run.objects.filter(pk=pk).update(**limits)
-        self._each(request, Run.objects.filter(pk=pk), jobs.resume, "resumed")
+        # With the metrics it was begun with, it would pause again at once.
+        act = jobs.score_again if run.reason == "metric_version" else jobs.resume
+        self._each(request, Run.objects.filter(pk=pk), act, "resumed")
         return redirect("admin:leaderboard_run_today")
 
     @admin.display(description="state")

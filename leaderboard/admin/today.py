@@ -21,7 +21,7 @@ MENDS = {
     "key_rejected": "",  # only another key helps
     "out_of_credit": "Resume: it was topped up",
     "storage": "Resume: there is room again",
-    "metric_version": "Resume with today's metrics",
+    "metric_version": "Score all of it with today's metrics",
 }
 
 

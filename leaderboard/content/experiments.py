@@ -204,6 +204,7 @@ def store(file: ExperimentFile) -> Experiment:
             size=_size(name, arm.sizes),
             session=arm.session,
             cleanup=arm.cleanup,
+            floor=arm.floor,
         )
     return experiment
 

@@ -28,6 +28,7 @@ class Pages(Sitemap):
             "value",
             "gallery",
             "experiments",
+            "no_reference",
             "news",
             "tour",
             "robustness",

@@ -192,6 +192,13 @@ class Chain(models.Model):
             models.Index(
                 fields=("lease_until",), name="chain_playing", condition=Q(state="playing")
             ),
+            # The gallery orders all chains of a board; with this it reads none of them.
+            models.Index(
+                fields=("run", "usable_trips", "auc", "id"),
+                include=("case", "cause"),
+                name="chain_gallery",
+                condition=Q(repeat=0, usable_trips__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evaluation.metrics import METRICS
+from evaluation.quality import judged_by_asking
 from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
 from leaderboard.models import Chain, NoReferenceResult, Run
 
 
 def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
     """The no-reference metrics of a run, those that were imported too, as each was run."""
-    scoring = run.provenance.get("scoring", {}).get("quality", {})
-    ran = {name: told for name, told in scoring.items() if "missing" not in told}
-    return ran | run.provenance.get("score_files", {})
+    scoring = run.provenance.get("scoring", {})
+    told = scoring.get("quality", {})
+    ran = {name: values for name, values in told.items() if "missing" not in values}
+    # A run that was played in a shell has its judge among what scoring told.
+    asked = judged_by_asking(run.provenance) or judged_by_asking(scoring)
+    return ran | run.provenance.get("score_files", {}) | asked
 
 
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:

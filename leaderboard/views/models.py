@@ -28,6 +28,7 @@ from leaderboard.pages import (
 )
 from leaderboard.pages.charts import Chart
 from leaderboard.pages.explore import past_chart
+from leaderboard.pages.floor import floor_of
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.errors import withdrawn
 
@@ -67,6 +68,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         known = _standings(counted)
         context |= run_context(run, known.get(run.pk, {}), metric) | history(runs, known)
         context["sealed"] = review.open_against_sealed(counted, known)
+        if standing := context.get("standing"):
+            context["floor"] = floor_of(run, standing, request.user)
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     context["unknown"] = sorted(one[:60] for one in unknown)
     response = render(request, "leaderboard/model.html", context)

@@ -14,7 +14,8 @@ from evaluation.images import Picture
 from evaluation.jobs.job_errors import PictureGone, stored_safely
 from evaluation.jobs.judging.stored_answers import StoredAnswers
 from evaluation.jobs.shutdown import asked_to_stop
-from evaluation.witnesses.judge.hearing import hear_chain, with_judge
+from evaluation.quality import WORN
+from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 from leaderboard.models import Chain, Run, Trip
 
@@ -70,7 +71,12 @@ def _judge_chain(judge: Judge, chain: Chain, pair: EditPair) -> None:
             first, second, third = (stored_safely(one.read) for one in files)
             return first, second, third
 
+        def returned(number: int) -> Picture | None:
+            own = trips.get(number)
+            return stored_safely(own.restored.read) if own and own.restored else None
+
         heard = hear_chain(judge, source, max(trips), read, pair, chain.case.slug)
+        worn = ask_worn(judge, source, max(trips), returned, chain.case.slug)
     except PictureGone as error:
         log.warning("a picture for the judge is gone", chain=chain.pk, why=str(error))
         return
@@ -79,3 +85,6 @@ def _judge_chain(judge: Judge, chain: Chain, pair: EditPair) -> None:
         trips[number].evidence = with_judge(trips[number].evidence, said)
         changed.append(trips[number])
     Trip.objects.bulk_update(changed, ["evidence"])
+    if any(said is not None for said in worn):
+        chain.quality = {**chain.quality, WORN: worn}
+        chain.save(update_fields=["quality"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
-from evaluation.arms import DEFAULT, Arm
+from evaluation.arms import DEFAULT, FLOOR, Arm, Worded
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
@@ -68,6 +68,12 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, many=True)
     parser.add_argument(
         "--suite", required=True, help="a name of `convergebench suites`, or a file"
+    )
+    parser.add_argument(
+        "--floor",
+        action="store_true",
+        help="no edits: the model's autoencoder alone, encoded and decoded, which no prompt can "
+        "beat (EDITOR-SUITE-floor)",
     )
     parser.add_argument(
         "--out",
@@ -223,12 +229,20 @@ def play_all(args: argparse.Namespace) -> list[Played]:
     )
     Hooks.of(args.log)  # one that is not here is told before anything is paid
     chosen = chosen_editors(args)
-    for _, record in chosen:
+    arm = (FLOOR if args.floor else DEFAULT).settled(Worded.of(pair) for pair in suite.pairs)
+    for editor, record in chosen:
+        if unable := arm.unable(editor):
+            raise CommandError(f"{record['name']} has no floor: {'; '.join(unable)}")
         check_budget(record, terms)
     # All folders first: a wrong one is told before anything is paid.
     folders = [
         open_run(
-            _out(args, record, suite), suite, record, _secret(args, record, suite), terms.stop_after
+            _out(args, record, suite),
+            suite,
+            record,
+            _secret(args, record, suite),
+            terms.stop_after,
+            arm,
         )
         for _, record in chosen
     ]
@@ -266,7 +280,7 @@ def _played(
 
 
 def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
-    name = f"{record['slug']}-{suite.slug}"
+    name = f"{record['slug']}-{suite.slug}" + ("-floor" if args.floor else "")
     if args.shard:
         name += f"-{args.shard.number}-of-{args.shard.of}"
     if args.models:

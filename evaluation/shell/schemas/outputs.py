@@ -91,6 +91,10 @@ class NoReference(Strict):
     gained: list[float | None] = Field(description="Since the source; above 0 is better.")
     lost: list[float | None] = Field(description="Of the picture, by the headline metric.")
     trips: dict[str, ReturnsOfTrip]
+    by_kept: list[dict[str, float]] = Field(
+        [],
+        description="Of a model that was asked: how many returns it calls worn, by what was kept.",
+    )
 
 
 class Score(Output):

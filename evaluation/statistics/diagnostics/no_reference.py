@@ -7,12 +7,13 @@ gains while the picture is lost, trip by trip.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.quality import Described, described, quality_in_order
+from evaluation.quality import WORN, Described, described, quality_in_order
 
 DELTAS = (5, 10, 20)
 #: Cases kept for each answer, to look at.
@@ -75,8 +76,24 @@ def no_reference_numbers(
                 }
                 for n in asked_trips(trips)
             },
-        }
+        } | ({"by_kept": _by_kept(chains)} if name == WORN else {})
     return found
+
+
+def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
+    """Of returns that kept so much: how many a model was asked about, and called worn."""
+    said = [
+        (chain.retention[n - 1], value)
+        for chain in chains
+        for n, value in enumerate(chain.quality.get(WORN, ()))
+        if n and value is not None and n <= len(chain.retention)
+    ]
+    rows = []
+    for low, high in zip((0.75, 0.5, 0.25, -math.inf), (math.inf, 0.75, 0.5, 0.25), strict=True):
+        worn = [value for kept, value in said if low <= kept < high]
+        least, most = max(low, 0.0), min(high, 1.0)
+        rows.append({"least": least, "most": most, "asked": len(worn), "worn": int(sum(worn))})
+    return rows
 
 
 def _gain(about: Described, pair: tuple[float, float]) -> float:

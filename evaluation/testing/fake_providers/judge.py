@@ -27,6 +27,8 @@ from evaluation.witnesses.judge.clients import ChatClient, Client
 KEY = "judge-key-51c2"
 #: The colour of a sign in the picture that says: answer yes.
 SIGN = (254, 1, 253)
+#: A picture in which neighbours differ by more is called worn.
+ROUGH = 12.0
 
 
 def difference(one: Picture, other: Picture) -> float:
@@ -34,11 +36,19 @@ def difference(one: Picture, other: Picture) -> float:
     return float(np.abs(a - b).mean())
 
 
+def roughness(picture: Picture) -> float:
+    """How much neighbours differ: grain makes it rise."""
+    grey = np.asarray(picture.image.convert("L"), dtype=np.float64)
+    return float(np.abs(np.diff(grey, axis=1)).mean())
+
+
 def by_the_pictures(question: str, pictures: list[Picture]) -> dict[str, Any]:
     if question == "closer":
         source, first, second = pictures
         apart = difference(source, first) - difference(source, second)
         return {"closer": "same" if apart == 0 else "second" if apart > 0 else "first"}
+    if question == "worn":
+        return {"worn": "yes" if roughness(pictures[0]) > ROUGH else "no"}
     made = "yes" if difference(*pictures[:2]) > 0.2 else "no"
     if question == "control":
         return {"made": made}
@@ -182,6 +192,8 @@ def _pictures(body: dict[str, Any]) -> list[Picture]:
 def _question(text: str) -> str:
     if "closer:" in text:
         return "closer"
+    if "worn:" in text:
+        return "worn"
     if "seamlessness:" in text:
         return "rubric"
     return "trip" if "undone:" in text else "control"

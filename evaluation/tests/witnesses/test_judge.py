@@ -4,6 +4,7 @@ import json
 import socket
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
@@ -13,7 +14,7 @@ from evaluation.testing.fake_providers.judge import KEY, SIGN, FakeJudge
 from evaluation.witnesses import TripToJudge, WitnessError
 from evaluation.witnesses.judge.answers import AnswerFile
 from evaluation.witnesses.judge.clients import ChatClient, GeminiClient
-from evaluation.witnesses.judge.hearing import hear_chain, with_judge
+from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 from evaluation.witnesses.judge.questions import CLOSER, RUBRIC, TRIP, RubricAnswer, Unreadable
 
@@ -242,6 +243,33 @@ def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
     assert fake.questions.count("closer") == 2
     seen = {"witness": "parsing", "made": True}
     assert with_judge([seen, heard[1][0]], heard[2]) == [seen, *heard[2]]
+
+
+def grainy(strength):
+    """A picture in which neighbours differ so much."""
+    noise = np.random.default_rng(0).normal(0, strength, (32, 48, 1))
+    values = np.clip(np.asarray(BARE.image) + noise, 0, 255)
+    return Picture.from_image(Image.fromarray(values.astype(np.uint8)))
+
+
+def test_it_is_asked_outright_whether_a_picture_is_worn(fake):
+    judge = Judge(fake.client())
+    returns = {number: grainy(2 * number) for number in range(1, 13)}
+    found = ask_worn(judge, BARE, 12, returns.get, "pond--hat")
+    asked = [number for number, said in enumerate(found) if said is not None]
+    assert asked == [0, 1, 2, 3, 5, 10, 12]  # the source, the trips of the study, the last
+    assert (found[0], found[1], found[10], found[12]) == (0, 0, 1, 1)
+    schema = fake.asked[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # no way out
+    before = len(fake.asked)
+    assert ask_worn(judge, BARE, 12, returns.get, "pond--flip") == found
+    assert len(fake.asked) == before  # of the same pictures nothing is paid twice
+    poor = Judge(fake.client(), budget_calls=2)
+    assert [said for said in ask_worn(poor, BARE, 12, returns.get, "") if said is not None] == [
+        0,
+        0,
+    ]
+    assert poor.silent
 
 
 def test_a_form_that_is_not_kept_to_is_no_answer():

@@ -45,6 +45,32 @@ def hear_chain(
     return found
 
 
+#: The trips after which a picture is asked about outright, and the last.
+WORN_AT = (1, 2, 3, 5, 10, 20)
+
+
+def ask_worn(
+    judge: Judge,
+    source: Picture,
+    trips: int,
+    read: Callable[[int], Picture | None],
+    about: str,
+) -> list[float | None]:
+    """Whether the source and each of these returns looks worn to the judge, shown alone.
+
+    1 is yes; None where it was not asked, or did not tell. What it says of sources, which nobody
+    edited, is its rate of false alarms; a source is paid for once, however many chains it has.
+    """
+    found: list[float | None] = [None] * (trips + 1)
+    for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):
+        if judge.silent:
+            break
+        picture = read(number) if number else source
+        if picture is not None:
+            found[number] = judge.worn(picture, f"{about}, trip {number}")
+    return found
+
+
 def with_judge(evidence: Sequence[Any], heard: Sequence[dict[str, Any]]) -> list[Any]:
     """The evidence of a trip with the judge's, which replaces what it said before."""
     return [*(one for one in evidence if one["witness"] != Judge.name), *heard]

@@ -226,6 +226,11 @@ class Judge(Witness):
             found.append(told.closer)
         return Preference(*found)
 
+    def worn(self, picture: Picture, about: str = "") -> float | None:
+        """Whether a picture looks worn to it, 1 or 0; None where it does not tell."""
+        told = self.ask(questions.WORN, (picture,), None, about)
+        return None if told is None else float(told.worn == "yes")
+
     def ask(
         self,
         question: Question[A],

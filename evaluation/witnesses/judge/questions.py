@@ -187,7 +187,23 @@ CLOSER = Question(
     CloserAnswer,
 )
 
-QUESTIONS: tuple[Question[Any], ...] = (TRIP, CONTROL, RUBRIC, CLOSER)
+
+class WornAnswer(Answer):
+    """Yes or no: there is no way out."""
+
+    worn: Literal["yes", "no"]
+
+
+WORN = Question(
+    "worn",
+    "You are shown one picture. Some pictures went through an image editor many times, others "
+    "never did.\n"
+    "worn: is this picture visibly worn by repeated editing (noise, grain, smeared or lost detail, "
+    "wrong colours, artefacts)? Say yes or no.",
+    WornAnswer,
+)
+
+QUESTIONS: tuple[Question[Any], ...] = (TRIP, CONTROL, RUBRIC, CLOSER, WORN)
 
 
 def words(pair: EditPair) -> dict[str, str]:

@@ -58,7 +58,7 @@ class ArmInline(admin.StackedInline):
         ("wording", "fidelity"),
         "also",
         ("seeds", "temperature", "size"),
-        ("session", "cleanup"),
+        ("session", "cleanup", "floor"),
     )
     verbose_name_plural = (
         "arms: the one with the lowest position is what the others are compared with"

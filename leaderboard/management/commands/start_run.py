@@ -9,8 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation import jobs
+from evaluation.arms import DEFAULT, FLOOR, ArmError, Worded
 from evaluation.content.suites import find_suite
-from evaluation.editors import EditorError, load_editor
+from evaluation.editors import Editor, EditorError, load_editor
 from evaluation.statistics.stopping import MOST
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
@@ -34,6 +35,11 @@ class Command(BaseCommand):
             "without it runs begin as the suite says and yardsticks are played to the end.",
         )
         parser.add_argument(
+            "--floor",
+            action="store_true",
+            help="No edits: the model's autoencoder alone, encoded and decoded. Never ranked.",
+        )
+        parser.add_argument(
             "--missing",
             action="store_true",
             help="Only models without such a run, done or under way.",
@@ -41,6 +47,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         suite = _suite(options["suite"])
+        arm = FLOOR if options["floor"] else DEFAULT
+        try:
+            arm.settled(Worded.of(pair) for pair in suite.core.pairs)
+        except ArmError as error:
+            raise CommandError(str(error)) from error
         chosen = EditingModel.objects.filter(slug__in=options["models"])
         if unknown := set(options["models"]) - set(chosen.values_list("slug", flat=True)):
             raise CommandError(f"No editing model called {', '.join(sorted(unknown))}.")
@@ -50,9 +61,14 @@ class Command(BaseCommand):
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:
             gone = set(ENDED_STATES) - {RunState.FINISHED}
-            there = Run.objects.as_the_suite_says().filter(suite=suite).exclude(state__in=gone)
+            there = Run.objects.filter(suite=suite, arm_digest=arm.digest).exclude(state__in=gone)
             chosen = chosen.exclude(pk__in=there.values("editing_model"))
         for model in chosen.order_by("pk"):
+            unable = arm.unable(_editor(model)) if options["floor"] else []
+            if unable and not options["references"]:
+                raise CommandError(f"{model} has no floor: {'; '.join(unable)}")
+            if unable:
+                continue
             # Whoever names a model hears from its run what it misses; a yardstick can wait.
             if options["references"] and (lacks := _missing(model)):
                 self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
@@ -64,12 +80,20 @@ class Command(BaseCommand):
                     stop_after=options["stop_after"],
                     budget_calls=options["budget_calls"],
                     budget_usd=options["budget_usd"],
+                    arm=arm,
                 )
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
                 known = model.estimate(run.edits_total, run.chains_total, run.stop_after)
                 self.stdout.write(f"Run {run.pk}: {run}, {known}.")
+
+
+def _editor(model: EditingModel) -> Editor:
+    try:
+        return load_editor(model.editor, **model.options)
+    except (EditorError, TypeError) as error:
+        raise CommandError(f"{model} cannot be loaded: {error}") from error
 
 
 def _missing(model: EditingModel) -> list[str]:

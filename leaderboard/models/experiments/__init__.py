@@ -121,6 +121,9 @@ class ExperimentArm(models.Model):
     cleanup = models.CharField(
         max_length=12, blank=True, choices=[("", "nothing"), *core.CLEANUPS.items()]
     )
+    floor = models.BooleanField(
+        default=False, help_text="No edits: the autoencoder of a local model alone."
+    )
     runs = models.ManyToManyField(Run, related_name="experiment_arms", editable=False)
 
     class Meta:
@@ -136,7 +139,7 @@ class ExperimentArm(models.Model):
     def core(self) -> core.Arm:
         """The arm as the harness knows it, before its prompts are settled; or ArmError."""
         names = ("wording", "fidelity", "also", "seeds", "temperature", "session", "cleanup")
-        settings = {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in (*names, "floor")}
         size = {"size": self.size} if self.size else {}
         return core.Arm.from_dict(settings | size | {"repeats": self.experiment.repeats})
 

@@ -76,7 +76,7 @@ def begin(suite: Suite, slug: str) -> int:
     return jobs.start(model, suite, secret=SECRET).pk
 
 
-def wait(cluster: Cluster, run: int, seconds: float = 900) -> None:
+def wait(cluster: Cluster, run: int, seconds: float = 3600) -> None:
     """Until the run has finished, starting again whoever dies meanwhile."""
     deadline = time.monotonic() + seconds
     state = ""

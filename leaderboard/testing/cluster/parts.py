@@ -67,7 +67,8 @@ class Cluster:
             "SITE_URL": self.address,
             "DATA_DIR": str(self.folder / "data"),
             "OMP_NUM_THREADS": "1",
-            "LEASE_SECONDS": "5",
+            # Short, so that what the dead had is soon taken; on a busy machine the living need time.
+            "LEASE_SECONDS": "15",
             "SWEEP_SECONDS": "2",
             **self._settings,
         }

@@ -32,7 +32,7 @@ from leaderboard.models import (
 )
 
 #: Runs that are made one by one; the others repeat them.
-ORIGINALS = 4
+ORIGINALS = 2
 
 
 def fill(models_count: int, cases: int, trips: int, rows: int, slug: str = "invented") -> Suite:

@@ -76,6 +76,20 @@ def test_pause_resume_and_cancel_are_actions_and_impossible_ones_say_so(
     assert Run.objects.get().state == RunState.CANCELLED
 
 
+def test_a_run_whose_metrics_changed_is_scored_anew_by_the_button_of_today(
+    operator, model, small_suite, valkey
+):
+    run = jobs.start(model, small_suite)
+    jobs.pause(run, "metric_version", "begun with another psnr")
+    Run.objects.filter(pk=run.pk).update(metrics={"psnr": {"version": "0"}}, trips_scored=3)
+    assert (
+        "Score all of it" in operator.get(reverse("admin:leaderboard_run_today")).content.decode()
+    )
+    operator.post(reverse("admin:leaderboard_run_resume", args=[run.pk]))
+    run.refresh_from_db()
+    assert (run.state, run.metrics, run.trips_scored) == (RunState.QUEUED, {}, 0)
+
+
 def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_suite, valkey):
     paused, waiting = jobs.start(model, small_suite, budget_calls=5), jobs.start(model, small_suite)
     jobs.pause(paused, "budget")

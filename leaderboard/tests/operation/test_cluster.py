@@ -85,7 +85,7 @@ def test_parts_are_killed_at_random_and_scores_are_the_same_to_the_byte():
         cwd=settings.BASE_DIR,
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=7200,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

@@ -57,3 +57,19 @@ def test_a_metric_that_was_not_run_is_not_there():
     assert no_reference_numbers(chains(), 5, {}) == {}
     assert no_reference_numbers(chains(), 5, {"niqe": {"version": "1"}}) == {}
     assert share({"returns": 0, "worse": 0}) is None
+
+
+def test_a_model_that_is_asked_outright_is_laid_against_what_was_kept():
+    told = [
+        QualityChain("a", {"worn": (0, 0, 0, 1)}, (0.9, 0.6, 0.2)),
+        QualityChain("b", {"worn": (1, 0, None, 0)}, (0.9, 0.6, 0.1)),
+    ]
+    found = no_reference_numbers(told, 3, {"worn": {"version": "1"}})["worn"]
+    assert found["value"][0] == 0.5  # half of the sources are called worn: false alarms
+    assert [(row["asked"], row["worn"]) for row in found["by_kept"]] == [
+        (2, 0),
+        (1, 0),
+        (0, 0),
+        (2, 1),
+    ]
+    assert found["trips"]["3"]["source"]["worse"] == 1

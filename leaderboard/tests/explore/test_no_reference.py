@@ -1,0 +1,99 @@
+"""`/no-reference/`: do quality metrics notice that pictures wear out?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
+from leaderboard.formatting import percent
+from leaderboard.models import Chain, NoReferenceResult, Run, Suite
+from leaderboard.pages.explore import no_reference as pages
+from leaderboard.testing import played
+from leaderboard.testing.factories import tiny_suite
+from leaderboard.testing.played import play
+
+pytestmark = pytest.mark.django_db
+TRIPS = 5
+PINNED = {
+    "brisque": {"version": "1"},
+    "musiq": {"version": "2", "file": "f" * 64},
+    "worn": {"version": "some-model-1"},
+}
+WORN = [0.0, 0.0, 1.0, None, None, 1.0]
+
+
+@pytest.fixture(scope="module")
+def run(django_db_setup: None, django_db_blocker: Any) -> Any:
+    """A run whose pictures BRISQUE praises and MUSIQ does not."""
+
+    def make() -> int:
+        found = play("noise", tiny_suite(pictures=2, trips=TRIPS))
+        say(found, brisque=[30.0 - n for n in range(TRIPS + 1)])
+        return found.pk
+
+    yield from played.once(django_db_blocker, make)
+
+
+def say(run: Run, **values: list[float]) -> None:
+    """Have metrics say this of every chain."""
+    told = {"musiq": [60.0 - n for n in range(TRIPS + 1)], "worn": WORN, **values}
+    Chain.objects.filter(run=run).update(quality=told)
+    worn = [0.9, 0.8, 0.6, 0.5, 0.3]
+    chains = [QualityChain(c.case_id, told, worn) for c in Chain.objects.filter(run=run)]
+    numbers = no_reference_numbers(chains, TRIPS, PINNED)
+    NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
+
+
+def test_the_page_says_the_finding_and_opens_to_pictures(
+    run: int, client: Client, django_assert_max_num_queries: Any
+) -> None:
+    with django_assert_max_num_queries(8):
+        page = client.get("/no-reference/").content.decode()
+    said = f"BRISQUE calls {percent(1.0)} of pictures better than their source at trip 5"
+    assert f"{said}, although {percent(0.7)} of the picture is lost" in page
+    chain = Chain.objects.filter(run=run).first()
+    assert chain
+    assert chain.get_absolute_url() in page
+    assert "30.0 → 25.0, called <b>better</b>" in page
+    assert "elsewhere; imported as a score file" in page
+    assert f"calls {percent(1.0)} of the returns worn that lost more than half" in page
+    assert "some-model-1 was shown single pictures" in page
+    assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
+    other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
+    assert "called <b>worse</b>" in other.content.decode()
+    assert "60.0 → 55.0" in other.content.decode()
+
+
+def test_what_is_asked_in_vain_is_not_kept(run: int, client: Client) -> None:
+    for query in ("suite=none", "trip=4", "metric=beauty", "model=nobody", "since=never"):
+        answer = client.get(f"/no-reference/?{query}")
+        assert answer.status_code == 200, query
+        assert answer["Cache-Control"] == "no-store", query
+
+
+def test_all_numbers_can_be_taken_away(run: int, client: Client) -> None:
+    answer = client.get("/no-reference/numbers.csv")
+    head, *rows = answer.content.decode().splitlines()
+    assert head == ",".join(pages.COLUMNS)
+    assert len(rows) == 3 * 2  # three metrics, since the source and since the first return
+    assert rows[0].startswith("tiny-v1,noise,")
+    assert f"no-reference-{Suite.objects.get().key}.csv" in answer["Content-Disposition"]
+
+
+def test_nobody_is_praised_where_every_return_is_called_worse(run: int) -> None:
+    say(Run.objects.get(pk=run), brisque=[30.0 + n for n in range(TRIPS + 1)])
+    lines = pages.lines_of(Suite.objects.get())
+    said = pages.finding(lines, pages.metrics_of(lines), TRIPS)
+    assert said == (
+        "No metric calls a worn picture better than its source at trip 5, "
+        f"where {percent(0.7)} of the picture is lost"
+    )
+    assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
+
+
+def test_a_suite_without_such_numbers_says_what_to_do(run: int, client: Client) -> None:
+    NoReferenceResult.objects.all().delete()
+    assert "convergebench weights" in client.get("/no-reference/").content.decode()
