@@ -76,6 +76,7 @@ urlpatterns = [
     path("cases/<int:case_id>/", cases.across_models, name="case"),
     path("runs/<int:run_id>/", runs.detail, name="run"),
     path("runs/<int:run_id>/bundle.zip", downloads.bundle, name="run_bundle"),
+    path("runs/<int:run_id>/no-reference.csv", downloads.run_quality, name="run_quality"),
     path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
     path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
     path("robustness/", suites.robustness, name="robustness"),

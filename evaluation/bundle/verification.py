@@ -24,6 +24,7 @@ from evaluation.bundle.checks import (
     Check,
     compared,
 )
+from evaluation.bundle.drift import drift_checks
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import as_kept, measured, without_names
@@ -41,8 +42,6 @@ from evaluation.measuring.steps import compare_orders, distance
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
-    identity_drift,
-    judge_global,
     measure_trip,
 )
 from evaluation.metrics import METRICS
@@ -129,7 +128,7 @@ class Verification:
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
-        yield from self._drift()
+        yield from drift_checks(self.bundle)
         yield from self._orders()
         yield from self._statistics()
 
@@ -345,6 +344,8 @@ class Verification:
         """Each score of each trip; those without their pictures say so."""
         made: dict[str, list[float] | None] = {}
         quality: dict[str, list[float | None]] = {}
+        if source and not scored and chain.quality:  # nothing came back, but the source was asked
+            quality = self.scorer.only(self.able).score(source, [], quality=True).quality
         if source and scored:
             scores = self.scorer.only(self.able).score(
                 source,
@@ -373,26 +374,6 @@ class Verification:
                     continue
                 found = distances[place[trip.number]]
                 yield compared(line, metric, stated, found, self._tolerance(metric))
-
-    def _drift(self) -> Iterator[Check]:
-        """Global edits are seen where they move more than the model's own drift."""
-        measured = {slug: self.arm.measured(p) for slug, p in self.suite.pair_by_slug.items()}
-        pairs = {case.slug: measured[case.pair] for case in self.suite.cases}
-
-        def trips(change: str) -> Iterator[tuple[str, TripLine]]:
-            for chain in self.document.chains:
-                if chain.case in pairs and pairs[chain.case].change == change:
-                    for trip in chain.trips:
-                        if trip.step is not None:
-                            yield f"{chain.name}, trip {trip.number}", trip
-
-        drift = identity_drift(trip.change_measure for _, trip in trips("none"))
-        for line, trip in trips("global"):
-            verdict = judge_global(trip.change_measure, drift)
-            yield compared(line, "change seen", trip.change_seen, verdict.seen)
-            stated = trip.change_measure.get("identity_drift")
-            judged_by = None if verdict.seen is None else drift
-            yield compared(line, "identity drift", stated, judged_by, CLASSICAL)
 
     def _orders(self) -> Iterator[Check]:
         """How far the pictures of two shapes are apart where both should show the same."""

@@ -341,6 +341,10 @@ def _check(item: Any) -> None:
             raise SuiteError(f"{where}: {value!r:.60} is not a word of letters, digits, - and _")
         if one.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
             raise SuiteError(f"{where}: not a text of at most {LONGEST_TEXT:,} letters")
+        if one.type == "tuple[str, ...]" and not (
+            isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+        ):
+            raise SuiteError(f"{where}: not a list of texts")
         if one.type == "int":
             least, most = 0 if kind == "Case" else 1, MOST.get(one.name, 10**6)
             if type(value) is not int or not least <= value <= most:

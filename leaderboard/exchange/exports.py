@@ -11,6 +11,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.html import escape
 
+from evaluation.statistics.diagnostics.no_reference import read_as
 from evaluation.statistics.levels import life
 from leaderboard import formatting, score_files
 from leaderboard.board import columns
@@ -18,6 +19,7 @@ from leaderboard.board.board_row import BoardRow
 from leaderboard.board.filters import BoardFilters
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
+from leaderboard.standings import quality_metrics
 from leaderboard.text import safe_cell
 
 
@@ -50,6 +52,27 @@ def scores_json(run: Run) -> Iterator[str]:
         row = json.dumps(dict(zip(score_files.COLUMNS, values, strict=True)))
         yield f",\n{row}" if place else f"\n{row}"
     yield "\n]\n"
+
+
+def quality_csv(run: Run) -> Iterator[str]:
+    """What no-reference metrics say of every picture of a run: a score file, as `import_scores`
+    takes it where the metric does not run there. Trip 0 is the source."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
+    pinned = quality_metrics(run)
+    about = {name: read_as(name, told) for name, told in pinned.items()}
+    chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
+    for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
+        for name, described in about.items():
+            for trip, value in enumerate(chain.quality.get(name, ())):
+                cells = (chain.case.slug, chain.repeat, trip, name, value)
+                told = (pinned[name].get("version"), described and described.higher_is_better)
+                writer.writerow([_cell(cell) for cell in (*cells, *told)])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+    yield line.getvalue()
 
 
 def bibtex(filters: BoardFilters) -> str:

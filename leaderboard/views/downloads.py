@@ -48,6 +48,18 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 
 
 @require_safe
+def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
+    """What no-reference metrics say of every picture of a public run."""
+    if too_many := limited(request, "run_scores"):
+        return too_many
+    run = get_object_or_404(Run.objects.public(), pk=run_id)
+    rows = exports.quality_csv(run)
+    response = StreamingHttpResponse(rows, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-no-reference.csv"'
+    return response
+
+
+@require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """A public run's bundle; `?pictures=1` adds the pictures where they are few."""
     # Each is written anew: the dearest thing that a visitor can ask for.

@@ -24,6 +24,7 @@ PAGES = {
     "experiments": "Experiments",
     "gallery": "Gallery",
     "methodology": "How it is measured",
+    "no_reference": "No-reference metrics",
     "robustness": "Robustness",
     "submit": "Submit a model",
     "suites": "Suites",

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.http import StreamingHttpResponse
+from django.test import Client
 
 from evaluation import jobs
 from evaluation.bundle import format as bundles
@@ -19,7 +21,6 @@ from leaderboard.models import Chain, NoReferenceResult, Run
 from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
-TRIPS = 2
 
 
 @pytest.fixture
@@ -66,6 +67,20 @@ def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> 
     assert (told["imported"], told["label"]) == (True, "MUSIQ")
     with pytest.raises(CommandError, match="no run 99999"):
         call_command("import_scores", file, 99999)
+
+
+def test_all_values_can_be_taken_away(run: Run, client: Client) -> None:
+    answer = client.get(f"/runs/{run.pk}/no-reference.csv")
+    assert isinstance(answer, StreamingHttpResponse)
+    head, *rows = b"".join(answer).decode().splitlines()  # type: ignore[arg-type]
+    assert head == "case,repeat,trip,metric,value,version,higher_is_better"
+    chains = Chain.objects.filter(run=run).select_related("case")
+    assert len(rows) == sum(len(chain.quality["piqe"]) for chain in chains)
+    chain = chains.order_by("case__position").first()
+    assert chain
+    assert rows[0].startswith(f"{chain.case.slug},0,0,piqe,{chain.quality['piqe'][0]}")
+    Run.objects.filter(pk=run.pk).update(published=False)
+    assert client.get(f"/runs/{run.pk}/no-reference.csv").status_code == 404
 
 
 def test_a_bundle_carries_the_values_and_whoever_checks_it_recomputes_them(
