@@ -1,9 +1,8 @@
 """ESRGAN-slim, a network of 24 layers that a CPU runs: it draws detail into a picture of half size.
 
 The weights are UpscalerJS's (MIT), a Keras model of TensorFlow.js; of its layers these few kinds
-occur. Its larger siblings for denoising and deblurring, MAXIM, are graphs of 45,000 nodes and 42
-kinds of operations in 83 MB each, at about 170 billion multiplications for 256 x 256 pixels: too
-much for a baseline that every machine should play.
+occur. Its larger siblings for denoising and deblurring, MAXIM, are graphs of 45,000 nodes and 43
+kinds of operations in 83 MB each: too much for a baseline that every machine should play.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_a_picture_that_was_changed_is_not_played_on(tmp_path):
         (lambda path: (path.mkdir(), (path / "run.json").write_text("{")), "run.json"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("[]")), "expected an object"),
         (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 3"),
-        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 3}')), "suite"),
+        (lambda path: (path.mkdir(), (path / "run.json").write_text('{"format": 3}')), "editor"),
     ],
 )
 def test_what_is_no_run_folder_is_said_in_words(break_it, message, tmp_path):
