@@ -115,6 +115,8 @@ class Editor(ABC):
     takes_history: ClassVar[bool] = False
     #: Whether its autoencoder can be played alone.
     has_floor: ClassVar[bool] = False
+    #: The change of the pairs that it is made for; None: every pair.
+    made_for: ClassVar[str | None] = None
 
     @property
     def tiers(self) -> Collection[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from abc import abstractmethod
+from typing import ClassVar
 
 from PIL import Image
 
@@ -25,6 +26,8 @@ _RESTORE = re.compile(
 
 class RestoringEditor(RuleEditor):
     """Restores the picture where that is asked for; a subclass says how."""
+
+    made_for: ClassVar[str | None] = "operator"
 
     def edit(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None

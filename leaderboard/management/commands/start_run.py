@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
@@ -63,6 +64,7 @@ class Command(BaseCommand):
             gone = set(ENDED_STATES) - {RunState.FINISHED}
             there = Run.objects.filter(suite=suite, arm_digest=arm.digest).exclude(state__in=gone)
             chosen = chosen.exclude(pk__in=there.values("editing_model"))
+        changes = {pair.change for pair in suite.core.pairs}
         for model in chosen.order_by("pk"):
             unable = arm.unable(_editor(model)) if options["floor"] else []
             if unable and not options["references"]:
@@ -70,7 +72,7 @@ class Command(BaseCommand):
             if unable:
                 continue
             # Whoever names a model hears from its run what it misses; a yardstick can wait.
-            if options["references"] and (lacks := _missing(model)):
+            if options["references"] and (lacks := _lacking(model, changes)):
                 self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
                 continue
             try:
@@ -96,12 +98,15 @@ def _editor(model: EditingModel) -> Editor:
         raise CommandError(f"{model} cannot be loaded: {error}") from error
 
 
-def _missing(model: EditingModel) -> list[str]:
-    """What the model's editor lacks on this machine, in words."""
+def _lacking(model: EditingModel, changes: Collection[str]) -> list[str]:
+    """What the model's editor lacks on this machine, or the suite for it, in words."""
     try:
-        return load_editor(model.editor, **model.options).missing()
+        editor = load_editor(model.editor, **model.options)
     except (EditorError, TypeError):
         return []  # not for this command to judge: the run says what is wrong
+    if editor.made_for and editor.made_for not in changes:
+        return ["the suite has nothing that it is made for"]
+    return editor.missing()
 
 
 def _suite(name: str) -> Suite:

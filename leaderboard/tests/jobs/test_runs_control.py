@@ -274,10 +274,15 @@ def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) 
 def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:
     served(server, is_reference=True)
     factories.editing_model("other", is_reference=True)
+    factories.editing_model("restorer", "restorer", is_reference=True)
     factories.tiny_suite()
+    said = io.StringIO()
     for _ in range(2):
-        call_command("start_run", references=True, suite="tiny", missing=True, verbosity=0)
+        call_command(
+            "start_run", references=True, suite="tiny", missing=True, verbosity=0, stderr=said
+        )
     assert Run.objects.count() == 2
+    assert "the suite has nothing that it is made for" in said.getvalue()
     call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
     assert Run.objects.latest("pk").budget_calls == 5
     for arguments, message in (
