@@ -14,6 +14,7 @@ from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics import load_metric
+from evaluation.testing.simulations.noise_spread import half_lives, spread
 
 #: Of weaker grain one trip says nothing: it is lost among the roundings of the wire.
 ORDER = ("oracle", "noise-1-4", "noise-3-5", "noise-8")
@@ -69,3 +70,14 @@ def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
         assert lost["do-nothing"] < lost["noise-3-5"]
         seen = change_seen(source.image, edits["do-nothing"].image, pair).seen
         assert not seen or pair.change == "none", case
+
+
+def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke():
+    """The scale of the board: half-lives of about N/10, N/4, N/2 and N, in their known order."""
+    if reasons := load_metric("picture").missing():
+        pytest.skip("; ".join(reasons))
+    smoke = catalog.suite("smoke")
+    found = list(half_lives(smoke, 6).values())  # the strongest first
+    lasts = [smoke.trips * 10 if one is None else one for one in found]
+    assert lasts == sorted(lasts)
+    assert spread(found, smoke.trips), lasts

@@ -122,27 +122,6 @@ def test_the_yardsticks_come_in_their_known_order(yardsticks):
     assert area("oracle") > area("resample") > area("thumbnail")
 
 
-@pytest.mark.slow
-def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke(tmp_path):
-    """The scale of the board: half-lives of about N/10, N/4, N/2 and N, in their known order."""
-    scorer, calibrations, lasts = Scorer(["lpips", "place", "colour", "picture"]), {}, []
-    scorer.panel.keep(())  # no witness speaks of noise, and each takes its time
-    for row in catalog.editing_models():
-        # Those that are weaker spread over longer suites.
-        if row["editor"] == "noise" and row["options"]["sigma"] >= 2.8:
-            folder = RunFolder.create(
-                tmp_path / row["slug"], SMOKE, editor="noise", options=row["options"]
-            )
-            with folder.playing():
-                Player(folder, load_editor("noise", **row["options"])).play()
-            results = run_results(SMOKE, score_run(folder, scorer, calibrations=calibrations))
-            lasts.append(results["picture"].summary.half_life or 2 * SMOKE.trips)
-    assert lasts == sorted(lasts)
-    assert len(lasts) == 4
-    for found, share in zip(lasts, (1 / 10, 1 / 4, 1 / 2, 1), strict=True):
-        assert share / 2 <= found / SMOKE.trips <= share * 2, lasts
-
-
 # play, score, report.
 
 

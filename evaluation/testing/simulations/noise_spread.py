@@ -1,0 +1,92 @@
+"""How long pictures last under the yardsticks of noise: the scale of the board.
+
+Noise is the same whatever is asked for, so pictures are worn without the edits, through the
+wire as in a chain, and the trip on which half of one is lost is found by halving: a fraction
+of what a run would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content import catalog, sources
+from evaluation.content.suites import Suite
+from evaluation.editors.reference import Noise
+from evaluation.images import without_low_bits
+from evaluation.measuring.scoring import Scorer
+from evaluation.statistics.half_life import half_life
+from evaluation.statistics.levels import DEFAULT_LEVEL
+
+SHARES = (1 / 10, 1 / 4, 1 / 2, 1)
+#: What a half-life may differ from its share of the trips by.
+FACTOR = 2.0
+METRICS = ("lpips", "place", "colour", "picture")
+
+
+def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image]:
+    """The picture after each trip of so many edits."""
+    random, image = np.random.default_rng(0), source
+    while True:
+        for _ in range(edits):
+            image = editor.noisy(without_low_bits(image), random)
+        yield image
+
+
+def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer) -> float:
+    """The trips until half of the picture is lost, at most all of the suite's."""
+    trips, seen = worn(source, editor, edits), [source]
+    kept = {0: 1.0}
+
+    def is_kept(number: int) -> bool:
+        while len(seen) <= number:
+            seen.append(next(trips))
+        if number not in kept:
+            distance = (scorer.score(source, [seen[number]]).distances["picture"] or [1.0])[0]
+            kept[number] = 1 - distance
+        return kept[number] > DEFAULT_LEVEL
+
+    last, number = 0, 1
+    while is_kept(number):
+        if number == suite.trips:
+            return float(number)
+        last, number = number, min(2 * number, suite.trips)
+    while number - last > 1:
+        middle = (last + number) // 2
+        last, number = (middle, number) if is_kept(middle) else (last, middle)
+    return last + (kept[last] - DEFAULT_LEVEL) / (kept[last] - kept[number])
+
+
+def strengths() -> list[float]:
+    """Of every yardstick of noise, the strongest first."""
+    rows = catalog.editing_models()
+    return sorted(row["options"]["sigma"] for row in rows if row["editor"] == "noise")[::-1]
+
+
+def spread(found: Sequence[float | None], trips: int) -> bool:
+    """Whether four of these half-lives are about N/10, N/4, N/2 and N."""
+    finite = [one / trips for one in found if one is not None]
+    return any(
+        all(
+            share / FACTOR <= one <= share * FACTOR for one, share in zip(four, SHARES, strict=True)
+        )
+        for four in combinations(sorted(finite), len(SHARES))
+    )
+
+
+def half_lives(suite: Suite, pictures: int) -> dict[float, float | None]:
+    """Of each strength of noise, the half-life of so many pictures of the suite, evenly chosen."""
+    scorer = Scorer(METRICS)
+    edits = max(len(pair.cycle[0].steps) if pair.shape else 2 for pair in suite.pairs)
+    chosen = suite.pictures[:: max(1, len(suite.pictures) // pictures)][:pictures]
+    images = [sources.prepared(picture, suite.size) for picture in chosen]
+    return {
+        sigma: half_life(
+            float(np.mean([lasts(image, Noise(sigma), suite, edits, scorer) for image in images])),
+            suite.trips,
+        )
+        for sigma in strengths()
+    }
