@@ -24,6 +24,7 @@ LIMITS = {
     "compare_card": "240/h",
     "run_bundle": "60/h",
     "run_scores": "120/h",
+    "run_quality": "120/h",
     "suite_scores": "60/h",
     "jpeg": "1200/h",
     "board_then": "600/h",

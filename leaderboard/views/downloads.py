@@ -50,7 +50,7 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 @require_safe
 def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """What no-reference metrics say of every picture of a public run."""
-    if too_many := limited(request, "run_scores"):
+    if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
     rows = exports.quality_csv(run)

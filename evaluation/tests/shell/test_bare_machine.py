@@ -59,8 +59,11 @@ print(json.dumps(found))
 def without_extras(commands, cwd):
     """What each command gives and says where neither extra is installed."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = extras["optional-dependencies"]
     packages = [
-        re.match(r"[A-Za-z0-9_-]+", name)[0] for name in extras["optional-dependencies"]["worker"]
+        re.match(r"[A-Za-z0-9_-]+", name)[0]
+        for name in (*extras["worker"], *extras["content"])
+        if not name.startswith("convergebench[")
     ]
     plain = [name.replace("_", "-") for name in packages]
     modules = [MODULES.get(name, name.replace("-", "_")) for name in plain] + ["torchvision"]
@@ -97,6 +100,7 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
         ["play", "--editor", "jpeg", *part],
         ["score", "run", "--metrics", "psnr"],
         ["score", "run"],
+        ["import-scores", "nothing.csv", "run"],
         ["report", "run"],
         ["run", "--editor", "noop", *part],
         ["merge", "run", "--out", "merged"],

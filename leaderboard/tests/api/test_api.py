@@ -142,7 +142,7 @@ def test_answers_take_the_same_queries_for_any_number_of_rows(client, django_ass
         assert len(set(queries.values())) == 1, (path, queries)
     get(client, "/leaderboard")  # what may be chosen of a suite is read once per process
     for models in (2, 1):
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(4):
             assert len(get(client, "/leaderboard").json()["rows"]) == models
         EditingModel.objects.filter(pk=run.editing_model_id).update(status="hidden")
 

@@ -401,7 +401,9 @@ def untold(document):
         "because": "",
         "worst_place": None,
         "damage": {},
-        "evidence": [{"surprise": 1}],
+        "evidence": [
+            {"witness": "hue", "thing": "red", "made": True, "undone": None, "gates": False}
+        ],
     }
 
 

@@ -23,6 +23,7 @@ CHEAP = {
         "suite",
         "experiment_file",
         "experiment_table",
+        "no_reference_table",
         "suite_file",
     ),
     *(
@@ -71,6 +72,7 @@ def addresses():
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
         "run_scores": ("get", reverse("run_scores", args=[run.pk, "csv"])),
+        "run_quality": ("get", reverse("run_quality", args=[run.pk])),
         "suite_scores": ("get", reverse("suite_scores", args=[suite.slug, suite.version])),
         "board_then": ("get", reverse("board_then")),
         "page": ("get", reverse("board") + "?sort=nothing"),
