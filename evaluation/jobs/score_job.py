@@ -71,11 +71,15 @@ class MetricsChanged(PausesRun):
     reason = "metric_version"
 
 
-def score(run_id: int) -> None:
-    """Score what a run has played, and finalise it when all is there."""
+def score(run_id: int, *, linger: bool = True) -> None:
+    """Score what a run has played, and finalise it when all is there.
+
+    Without `linger` it does not wait for more: whoever plays and scores in turn would wait for
+    themselves.
+    """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
-        ScoreJob(run, queue.own_token()).run_to_end()
+        ScoreJob(run, queue.own_token()).run_to_end(LINGER_SECONDS if linger else 0)
 
 
 class ScoreJob:
@@ -89,7 +93,7 @@ class ScoreJob:
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
 
-    def run_to_end(self) -> None:
+    def run_to_end(self, linger_seconds: float) -> None:
         """Score until nothing is left, wait for more while the run plays, then finalise it."""
         idle_since = time.monotonic()
         try:
@@ -106,7 +110,7 @@ class ScoreJob:
                     return
                 if (
                     state != RunState.PLAYING
-                    or time.monotonic() - idle_since > LINGER_SECONDS
+                    or time.monotonic() - idle_since > linger_seconds
                     or queue.should_leave(self.run.pk, queue.GPU, turn_is_over=True)
                 ):
                     return

@@ -8,9 +8,13 @@ from typing import Any
 
 from evaluation.arms import FLOOR
 from leaderboard import formatting
-from leaderboard.models import Run, Standing
+from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.models.runs import RunState
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
+
+
+#: Models whose weights are at hand.
+HAVE_ONE = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Floor:
 
 def floor_of(run: Run, standing: Standing, user: Any) -> Floor | None:
     """The newest floor of this run's model on the same suite; None where none was played."""
+    if run.editing_model.access not in HAVE_ONE:
+        return None  # whose autoencoder nobody here can play
     found = (
         Standing.objects.filter(
             run__in=Run.objects.visible_to(user).filter(

@@ -66,7 +66,7 @@ def tell_of_records(records: Iterable[BoardRecord]) -> None:
 def _news(follower: Subscription, rows: Sequence[BoardRecord]) -> Delivery:
     """One message about all that changed at once: a new leader moves every rank below it."""
     # What is new first, then who moved.
-    rows = sorted(rows, key=lambda row: row.kind == Kind.MOVED)
+    rows = sorted(rows, key=lambda row: (row.kind == Kind.MOVED, row.run_id))
     first, *others = (sentence(row) for row in rows)
     more = f", and {formatting.count(len(others), 'other change')}" if others else ""
     url = rows[0].run.editing_model.get_absolute_url() if not others else reverse("news")

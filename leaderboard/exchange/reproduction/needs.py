@@ -95,7 +95,7 @@ def play(run: Run) -> None:
     while run.state in PLAYED_ON and run.steps_done > done:
         done = run.steps_done
         jobs.play(run.pk)
-        jobs.score(run.pk)
+        jobs.score(run.pk, linger=False)
         run.refresh_from_db()
 
 

@@ -48,7 +48,8 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
     runs = {run.core_arm.cleanup: run for run in experiments.start(experiment)}
     run = runs["denoise"]
     jobs.play(run.pk)
-    first = list(Trip.objects.filter(chain__run=run).values_list("chain", "number", "restored"))
+    trips = Trip.objects.filter(chain__run=run).order_by("chain", "number")
+    first = list(trips.values_list("chain", "number", "restored"))
     assert {trip.edited.width for trip in Trip.objects.filter(chain__run=run)} == {512}
     said = run.core_arm.prompts.values()
     assert all(prompt.endswith(FIDELITY) for both in said for prompt in both)
@@ -57,7 +58,7 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
     Chain.objects.filter(run=run).update(state="waiting", outcome="", trips_played=1)
     Run.objects.filter(pk=run.pk).update(state="queued", budget_calls=None)
     jobs.play(run.pk)
-    again = list(Trip.objects.filter(chain__run=run).values_list("chain", "number", "restored"))
+    again = list(trips.values_list("chain", "number", "restored"))
     assert again == first
     run.refresh_from_db()
     run.arm["cleanup_version"] = "another filter"

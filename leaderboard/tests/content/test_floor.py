@@ -26,7 +26,7 @@ def test_the_floor_is_played_by_workers_shown_on_the_page_and_never_ranked(
 ) -> None:
     settings.METRICS, settings.PUBLISH_AT_ONCE = QUICK, True
     suite = tiny_suite(pictures=1, trips=2)
-    own = play("latent", suite, name="Small autoencoder")
+    own = play("latent", suite, name="Small autoencoder", access="local")
     assert "floor" not in client.get(own.editing_model.get_absolute_url()).content.decode()
     call_command("start_run", "latent", suite=suite.key, floor=True, verbosity=0)
     floor = Run.objects.latest("pk")
