@@ -12,7 +12,6 @@ from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.models.runs import RunState
 from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
 
-
 #: Models whose weights are at hand.
 HAVE_ONE = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
