@@ -25,6 +25,7 @@ from evaluation.arms import Arm, ArmError, Worded
 from evaluation.content import catalog
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
+from evaluation.outside_json import can_be_stored
 
 MAX_BYTES = 100_000
 MAX_ARMS = 12
@@ -77,6 +78,8 @@ class ExperimentFile:
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             problem = " ".join(str(error).split())[:300]
             raise ExperimentError(f"this is not YAML as experiments have it: {problem}") from None
+        if not can_be_stored(data):
+            raise ExperimentError("a text in it holds a zero byte or half of a character")
         if not isinstance(data, dict):
             raise ExperimentError("an experiment is a list of fields: title, suite, models, arms")
         known = [one.name for one in fields(cls)]
@@ -112,11 +115,15 @@ def worded(pairs: Iterable[EditPair]) -> list[Worded]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML: no references, which can be made to stand for gigabytes, and no key twice."""
+    """Plain YAML: no key twice, no references, which can be made to stand for gigabytes, and no
+    kinds (!!int), of which PyYAML believes that they fit what follows.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("references (*name) are not taken: write it out")
+        if getattr(event := self.peek_event(), "tag", None):
+            raise yaml.YAMLError(f"kinds ({event.tag[:40]}) are not taken")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:

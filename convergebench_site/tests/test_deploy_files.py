@@ -34,6 +34,30 @@ def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
         assert _is_command(container["args"])
 
 
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not here")
+def test_what_kustomize_makes_of_the_manifests_is_taken_by_kubernetes():
+    """As `kubectl apply --kustomize` would send it; a dry run of that asks a cluster what it knows."""
+    made = subprocess.run(
+        ["kubectl", "kustomize", str(DEPLOY / "kustomize")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = list(yaml.safe_load_all(made.stdout))
+    assert len(found) == len(manifests())
+    for manifest in found:
+        assert manifest["metadata"]["namespace"] == "convergebench"
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
+    names = {one["metadata"]["name"] for one in found if one["kind"] == "Deployment"}
+    scaled = [one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"]
+    assert {spec["scaleTargetRef"]["name"] for spec in scaled} == {"edits", "gpu"} <= names
+    told = (ROOT / "leaderboard/operation/figures.py").read_text()
+    for spec in scaled:
+        figure = spec["metrics"][0]["external"]["metric"]["name"]
+        name = figure.removeprefix("convergebench_")
+        assert f'"{name}"' in told, f"/metrics tells no {figure}"
+
+
 def test_compose_names_settings_images_and_commands_that_there_are():
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     known = (ROOT / "convergebench_site/settings.py").read_text()
@@ -85,6 +109,19 @@ def _is_command(args: list[str]) -> bool:
     if args[0] == "work":
         return args[1] in QUEUES
     return args[0] in ("web", "prepare")
+
+
+def test_the_proxies_let_through_what_the_site_reads():
+    caddy = (DEPLOY / "Caddyfile").read_text()
+    nginx = (ROOT / "docs/deploy.md").read_text()
+    for start, limit in settings.LONG_BODY_LIMITS.items():
+        size = limit // 2**20
+        assert re.search(rf"request_body {start}\* {{\s+max_size {size}MiB", caddy)
+        assert re.search(rf"location {start} +{{ client_max_body_size {size}m;", nginx)
+        # Limits add up: one for every address would hold here too.
+        assert f"{start}*" in re.search(r"@others not path (.*)", caddy)[1].split()
+    assert f"request_body @others {{\n\t\tmax_size {settings.BODY_LIMIT // 2**20}MiB" in caddy
+    assert len(re.findall(r"request_body", caddy)) == len(settings.LONG_BODY_LIMITS) + 1
 
 
 def test_every_alert_speaks_when_it_should_and_is_silent_when_not():

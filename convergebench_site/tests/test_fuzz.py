@@ -8,11 +8,8 @@ read whole in every test run. What was mended stays below as an `@example`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
-import os
-import re
 import shlex
 import zipfile
 import zlib
@@ -38,9 +35,10 @@ from evaluation.editors.instructions import parse
 from evaluation.errors import EditorError
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.http.http_connection import _Answer
-from evaluation.http.outside_json import parse_json
 from evaluation.http.reply import Reply
 from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
+from evaluation.outside_json import parse_json
+from evaluation.testing.made_up import JSON, Corpus
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
@@ -51,79 +49,73 @@ from leaderboard.testing.submission_fields import form_fields
 
 pytestmark = pytest.mark.fuzz
 
-GROWS = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
-LONGEST = 4_000
-Reader = Callable[[bytes], object]
-READERS: dict[str, Reader] = {}
-CORPUS = Path(__file__).parent / "corpus"
-#: What a reader may say of what it does not take.
-REFUSALS = (
-    *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chain.Unusable),
-    *(httptools.HttpParserError, zlib.error, ValueError),
-)
-
-
-def ending(reader: Reader, data: bytes) -> str:
-    """How a reader ended; an exception that it should not raise goes through."""
-    try:
-        return f"{reader(data)}"
-    except REFUSALS as refusal:
-        # Words alone: numbers and names come from the input.
-        words = re.findall(r"[a-z]{3,}", str(refusal).lower())
-        return " ".join([type(refusal).__name__, *words[:4]])
-
-
-def read(name: str, data: bytes) -> None:
-    """Have the input read; keep it where its reader never ended like this, or is shorter."""
-    how = ending(READERS[name], data)
-    if GROWS and len(data) <= LONGEST:
-        file = CORPUS / name / hashlib.sha256(how.encode()).hexdigest()[:12]
-        if not file.exists() or len(data) < file.stat().st_size:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-
-
-def known(name: str) -> list[bytes]:
-    """The corpus of a reader."""
-    return [file.read_bytes() for file in sorted((CORPUS / name).glob("*"))]
-
-
-#: As it is when the tests begin: what grows meanwhile is damaged the next time.
-SEEDS = {name: known(name) for name in ("answer", "json", "judge", "picture", "zip", "bundle")}
-
-
 WORDS = (
     *("add", "remove", "a", "the", "flip", "rotate", "mirror", "undo", "write", "hat", "glasses"),
     *("horizontally", "upside", "down", "90", "degrees", "left", "winter", "red", "ball", "."),
     *('"SUMMER"', "replace", "with", "smaller", "larger", "keep", "exactly", "as", "it", "is"),
 )
-# No float holds them: whatever takes a number from outside meets them sooner or later.
-HUGE = st.sampled_from([10**400, -(10**400)])
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
+
+
+# What reads.
+
+
+def read_answer(data: bytes, step: int = 60) -> str:
+    answer = _Answer(1_000)
+    for start in range(0, len(data), step):
+        answer.feed(data[start : start + step])
+        if answer.complete:
+            break
+    else:
+        answer.end_with_connection()
+    assert sum(map(len, answer.chunks)) <= 1_000
+    return f"{answer.status // 100} {answer.keeps_alive} {len(answer.headers)}"
+
+
+def read_judge(data: bytes) -> str:
+    client = ChatClient(model="m", key="a-secret-key", prices=(1.0, 1.0))
+    said = client._read(Reply(200, {}, data))
+    assert said.cost is None or 0 <= said.cost < 1e6
+    return "refused" if said.refused else type(TRIP.read(said.text)).__name__
+
+
+def read_picture(data: bytes) -> str:
+    head = Picture.from_head(data, max_pixels=10**6)
+    found = Picture.from_bytes(data, max_pixels=10**6)
+    assert (found.mime, max(found.size)) == (head.mime, max(head.size))  # it may be turned
+    assert found.width * found.height <= 10**6
+    return f"{found.mime} {len(found.notes)}"
+
+
+def read_zip(data: bytes) -> str:
+    uploads = list(uploaded_chain.unpack("a.zip", io.BytesIO(data)))
+    assert all(len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES for upload in uploads)
+    return f"{len(uploads)} files"
+
+
+def read_bundle(data: bytes) -> str:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bundle.zip"
+        path.write_bytes(data)
+        with bundles.read(path) as bundle:
+            return f"{len(bundle.held)} pictures"
+
+
+CORPUS = Corpus(
+    Path(__file__).parent / "corpus",
+    {
+        "answer": read_answer,
+        "json": lambda data: type(parse_json(data)).__name__,
+        "judge": read_judge,
+        "picture": read_picture,
+        "zip": read_zip,
+        "bundle": read_bundle,
+    },
+    # What a reader may say of what it does not take.
+    (
+        *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chain.Unusable),
+        *(httptools.HttpParserError, zlib.error, ValueError),
+    ),
 )
-
-
-@st.composite
-def damaged(draw: st.DrawFn, name: str, wholes: list[bytes]) -> bytes:
-    """A file of these or of the corpus with pieces cut out, doubled, overwritten or put in."""
-    data = bytearray(draw(st.sampled_from([*wholes, *SEEDS[name]])))
-    for _ in range(draw(st.integers(1, 6))):
-        at = draw(st.integers(0, max(0, len(data) - 1)))
-        length = draw(st.integers(0, 40))
-        way = draw(st.sampled_from(("cut", "double", "overwrite", "insert", "truncate")))
-        if way == "cut":
-            del data[at : at + length]
-        elif way == "double":
-            data[at:at] = data[at : at + length]
-        elif way == "truncate":
-            del data[max(at, 1) :]
-        else:
-            put = draw(st.binary(max_size=12) | st.sampled_from([b"\xff" * 4, b"\0" * 8]))
-            data[at : at + (len(put) if way == "overwrite" else 0)] = put
-    return bytes(data)
 
 
 # Answers of endpoints.
@@ -139,23 +131,12 @@ ANSWERS = [
 ]
 
 
-def read_answer(data: bytes, step: int = 60) -> str:
-    answer = _Answer(1_000)
-    for start in range(0, len(data), step):
-        answer.feed(data[start : start + step])
-        if answer.complete:
-            break
-    else:
-        answer.end_with_connection()
-    assert sum(map(len, answer.chunks)) <= 1_000
-    return f"{answer.status // 100} {answer.keeps_alive} {len(answer.headers)}"
-
-
-@given(damaged("answer", ANSWERS) | st.binary(max_size=200), st.integers(1, 60))
+@given(CORPUS.damaged("answer", ANSWERS) | st.binary(max_size=200), st.integers(1, 60))
 @example(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5_000 + b"5\r\n\r\nhello", 60)
 def test_any_answer_is_read_or_refused(data: bytes, step: int) -> None:
-    ending(lambda data: read_answer(data, step), data)
-    read("answer", data)
+    with contextlib.suppress(*CORPUS.refusals):
+        read_answer(data, step)
+    CORPUS.read("answer", data)
 
 
 def call() -> Call:
@@ -172,9 +153,9 @@ def test_any_json_means_something(status: int, value: Any, media: str) -> None:
         read_json(call(), reply)
 
 
-@given(st.binary(max_size=300) | damaged("json", [b'{"data": [{"b64_json": "aGVsbG8="}]}']))
+@given(st.binary(max_size=300) | CORPUS.damaged("json", [b'{"data": [{"b64_json": "aGVsbG8="}]}']))
 def test_any_bytes_are_json_or_not(data: bytes) -> None:
-    read("json", data)
+    CORPUS.read("json", data)
 
 
 @given(st.sampled_from(sorted(CONTRACTS)), JSON, st.integers(200, 299))
@@ -197,16 +178,9 @@ CHATS = [
 ]
 
 
-def read_judge(data: bytes) -> str:
-    client = ChatClient(model="m", key="a-secret-key", prices=(1.0, 1.0))
-    said = client._read(Reply(200, {}, data))
-    assert said.cost is None or 0 <= said.cost < 1e6
-    return "refused" if said.refused else type(TRIP.read(said.text)).__name__
-
-
-@given(damaged("judge", CHATS) | JSON.map(lambda value: json.dumps(value).encode()))
+@given(CORPUS.damaged("judge", CHATS) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_answer_of_a_judge_is_read_or_refused(data: bytes) -> None:
-    read("judge", data)
+    CORPUS.read("judge", data)
 
 
 @given(st.text(max_size=300) | st.text(alphabet='{}[]":,\\ nytesmadeuo', max_size=300))
@@ -229,17 +203,9 @@ def pictures() -> list[bytes]:
     ]
 
 
-def read_picture(data: bytes) -> str:
-    head = Picture.from_head(data, max_pixels=10**6)
-    found = Picture.from_bytes(data, max_pixels=10**6)
-    assert (found.mime, max(found.size)) == (head.mime, max(head.size))  # it may be turned
-    assert found.width * found.height <= 10**6
-    return f"{found.mime} {len(found.notes)}"
-
-
-@given(damaged("picture", pictures()) | st.binary(max_size=100))
+@given(CORPUS.damaged("picture", pictures()) | st.binary(max_size=100))
 def test_any_picture_is_decoded_or_refused(data: bytes) -> None:
-    read("picture", data)
+    CORPUS.read("picture", data)
 
 
 def zips() -> list[bytes]:
@@ -253,46 +219,22 @@ def zips() -> list[bytes]:
     return found
 
 
-def read_zip(data: bytes) -> str:
-    uploads = list(uploaded_chain.unpack("a.zip", io.BytesIO(data)))
-    assert all(len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES for upload in uploads)
-    return f"{len(uploads)} files"
-
-
-def read_bundle(data: bytes) -> str:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "bundle.zip"
-        path.write_bytes(data)
-        with bundles.read(path) as bundle:
-            return f"{len(bundle.held)} pictures"
-
-
-@given(damaged("zip", zips()) | st.binary(max_size=200))
+@given(CORPUS.damaged("zip", zips()) | st.binary(max_size=200))
 def test_any_zip_is_unpacked_or_refused(data: bytes) -> None:
-    read("zip", data)
+    CORPUS.read("zip", data)
 
 
-@given(damaged("bundle", zips()) | st.binary(max_size=200))
+@given(CORPUS.damaged("bundle", zips()) | st.binary(max_size=200))
 def test_any_bundle_is_read_or_refused(data: bytes) -> None:
-    read("bundle", data)
+    CORPUS.read("bundle", data)
 
 
-READERS |= {
-    "answer": read_answer,
-    "json": lambda data: type(parse_json(data)).__name__,
-    "judge": read_judge,
-    "picture": read_picture,
-    "zip": read_zip,
-    "bundle": read_bundle,
-}
-
-
-@pytest.mark.parametrize("name", sorted(READERS))
+@pytest.mark.parametrize("name", sorted(CORPUS.readers))
 def test_the_corpus_is_read_or_refused(name: str) -> None:
-    inputs = known(name)
+    inputs = CORPUS.known(name)
     assert inputs
     for data in inputs:
-        ending(READERS[name], data)
+        CORPUS.ending(name, data)
 
 
 # Texts.

@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from django.core.cache import cache
 from django.core.files.storage import FileSystemStorage
 
 from leaderboard.views.errors import server_error
@@ -208,6 +210,13 @@ def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
     assert "not a folder of yours alone" in python(code, **where).stderr
 
 
+def test_who_finds_a_fault_is_told_where_to_write(client, settings):
+    assert "mailto:" not in client.get("/about/").content.decode()
+    cache.clear()
+    settings.CONTACT_EMAIL = "faults@site.example"
+    assert 'href="mailto:faults@site.example"' in client.get("/about/").content.decode()
+
+
 def test_hashes_are_of_the_versions_that_are_installed():
     """`make hashes` writes them anew; what is not in the file is installed by its version alone."""
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", pins("constraints.txt"), re.MULTILINE))
@@ -216,6 +225,9 @@ def test_hashes_are_of_the_versions_that_are_installed():
     assert "torch" not in hashed
     stale = {name: (pinned[name], hashed[name]) for name in pinned.keys() & hashed.keys()}
     assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
+    # Whatever is installed here has its version in the list, but for what installs it.
+    here = {one.metadata["Name"].lower().replace("_", "-") for one in distributions()}
+    assert here - pinned.keys() <= {"convergebench", "pip", "setuptools"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = project["dependencies"] + project["optional-dependencies"]["site"]
     needed += project["optional-dependencies"]["content"]

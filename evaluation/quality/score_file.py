@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import UserFacingError
+from evaluation.outside_json import can_be_stored, parse_strictly
 from evaluation.quality import QUALITY, WORN, described
 
 MAX_BYTES = 64 * 2**20
@@ -127,8 +127,8 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = parse_strictly(text)
+    except ValueError as error:
         raise ScoreFileError(f"{name} is not readable JSON: {error}") from None
     for place, values in enumerate(found):
         line = f"{name}, row {place + 1}"
@@ -159,6 +159,8 @@ def _picture(line: str, values: Mapping[str, Any]) -> Key:
     case = str(values.get("case") or "")
     if not case:
         raise ScoreFileError(f"{line}, case: it is empty, and there is no sha256")
+    if not can_be_stored(case):
+        raise ScoreFileError(f"{line}, case: it holds a zero byte")
     return case[:200], _count(line, values, "repeat"), _count(line, values, "trip")
 
 

@@ -21,8 +21,8 @@ from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics.base import Subject
 from evaluation.shell.calibration_cache import calibrated
 from evaluation.shell.judged_run import judged_chain
+from evaluation.shell.played_chain import chain_slug
 from evaluation.shell.report import ReportedRun
-from evaluation.shell.run_folder import chain_slug
 from evaluation.shell.run_scores import RunScores
 from evaluation.shell.run_scores import judged as judged_globally
 from evaluation.shell.uploaded_chain import (

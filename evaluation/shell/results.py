@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.content.suites import Suite
 from evaluation.metrics import in_order, metric_class
-from evaluation.shell.run_folder import chain_slug
+from evaluation.shell.played_chain import chain_slug
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.covariance import Interval
 from evaluation.statistics.events import ChainResult, Event, event
@@ -92,6 +92,7 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
                     "shown": shown(placing.summary.half_life, suite.trips),
                     "interval_shown": interval_text(placing.bounds.half_life, suite.trips),
                     "complete": placing.complete,
+                    "race": runs[placing.run].race,
                 }
                 for placing in placings
             ]

@@ -38,9 +38,9 @@ from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
 from evaluation.http.addresses import is_private
 from evaluation.http.hosted_client import Limits, Wire
-from evaluation.http.outside_json import parse_json
 from evaluation.http.reply import Reply
 from evaluation.images import Picture, fit
+from evaluation.outside_json import parse_json
 from evaluation.packages import package_version
 
 # GETs cost nothing: a paid picture is not given up for one bad poll.
