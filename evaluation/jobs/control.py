@@ -330,6 +330,11 @@ def recount(run: Run) -> None:
     run.save(update_fields=[*fields, "edits_saved"])
 
 
+#: Chains that a score job takes at a time, those of one size to be scored together; so many
+#: more are work for one worker more.
+CHAINS_EACH = 8
+
+
 def enqueue(run: Run) -> None:
     """Tell the workers what the run needs now, if anything."""
     enqueue_play(run)
@@ -338,7 +343,9 @@ def enqueue(run: Run) -> None:
         # A raced run that has all of its round waits for a look at it.
         waits = run.race and not run.chains.unplayed().filter(round__lte=run.race_round).exists()
         if unscored or waits or run.state == RunState.SCORING:
-            queue.enqueue(run.pk, queue.SCORE, queue.GPU, copies=max(1, unscored // 8))
+            queue.enqueue(
+                run.pk, queue.SCORE, queue.GPU, copies=max(1, -(-unscored // CHAINS_EACH))
+            )
 
 
 def enqueue_play(run: Run) -> None:

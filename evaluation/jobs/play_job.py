@@ -6,53 +6,38 @@ import sys
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db.models import Subquery
+from django.db.models import Min, Subquery
 from django.db.models.functions import Now
 
+from evaluation import traces
 from evaluation.arms import CONVERSATION
-from evaluation.audits.touch import Touch
-from evaluation.content.annotations import UNANNOTATED
-from evaluation.content.shapes import BACKWARD, FORWARD
-from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.content.shapes import BACKWARD
+from evaluation.editors.base import Editor
 from evaluation.errors import EditorError, Fault, UserFacingError
-from evaluation.images import Picture, is_blank
 from evaluation.jobs import control, forking, pacing, provenance
-from evaluation.jobs.job_errors import (
-    PausesRun,
-    PictureGone,
-    pausing,
-    retry_database,
-    stored_safely,
-)
-from evaluation.jobs.score_job import ScoreJob
-from evaluation.jobs.shutdown import asked_to_stop
-from evaluation.jobs.writer import (
+from evaluation.jobs.job_errors import PausesRun, pausing, retry_database
+from evaluation.jobs.playing.chain_player import ChainPlayer
+from evaluation.jobs.playing.events import (
     Alarm,
     AnswerReceived,
-    AuditAnswered,
-    AuditBroken,
-    CallFailed,
-    CallRequested,
     ChainBlocked,
     ChainEnded,
     ChainInPlay,
     Event,
     Inbox,
-    OpenCall,
-    RunWriter,
     ThreadStopped,
 )
-from evaluation.retries import Limits, Stopped, with_retries
-from evaluation.round_trips import Edit, Position, round_trips
+from evaluation.jobs.score_job import ScoreJob
+from evaluation.jobs.shutdown import asked_to_stop
+from evaluation.jobs.writer import RunWriter
 from evaluation.run_secret import chain_seeds
-from evaluation.statistics.stopping import has_converged, may_stop, stopped
+from evaluation.statistics.stopping import may_stop, stopped
 from leaderboard import queue
 from leaderboard.models import Audit, Call, Chain, Pace, Run, StoredImage, Trip, TripStep
 from leaderboard.models.runs import Outcome, RunState
@@ -69,8 +54,6 @@ BEGIN_SECONDS = 0.002
 GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
 LONG_BLOCK = 60.0
-#: The worker's own clock for giving up is the count of attempts, however long they wait.
-LIMITS = Limits(attempts=5, seconds=86_400)
 #: An edit that failed so often is given up, even when nothing else proves the endpoint well.
 MOST_ATTEMPTS = 25
 #: New trips are handed to a score job at most so often.
@@ -147,8 +130,9 @@ class PlayJob:
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
         self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
-        self.places = {p.slug: p.annotations for p in run.suite.core.pictures}
-        self.stop = threading.Event()
+        places = {p.slug: p.annotations for p in run.suite.core.pictures}
+        self.trace = provenance.trace_of(run)
+        self.player = ChainPlayer(run, editor, self.writer.inbox, self.trace, places)
         self.cancelled = False
         self.last_answer = 0.0
         self.began = time.monotonic()
@@ -170,9 +154,10 @@ class PlayJob:
             while self._turn():
                 pass
         finally:
-            self.stop.set()
+            self.player.stop.set()
             self.editor.close()
             retry_database(lambda: Chain.objects.release(self.token))
+            traces.flush()
 
     def _turn(self) -> bool:
         """One round of the loop; False when there is nothing more to do."""
@@ -207,8 +192,28 @@ class PlayJob:
                 self._fresh_trips |= event.half.direction == BACKWARD
             if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 self._due["claim"] = 0.0
+        if self.trace.is_sent:
+            self._trace([event for event in events if isinstance(event, ChainEnded)])
         if self.writer.over_budget and not self.writer.closing:
             self._pause("budget", self.writer.over_budget)
+
+    def _trace(self, ended: Sequence[ChainEnded]) -> None:
+        """Tell of chains that are over, from their first call on, whoever made it."""
+        calls = Call.objects.filter(chain__in=[event.work.chain.pk for event in ended])
+        rows = calls.values_list("chain").annotate(Min("started_at"))
+        began = retry_database(lambda: dict(rows)) if ended else {}
+        for event in ended:
+            chain, now = event.work.chain, time.time()
+            first = began[chain.pk].timestamp() if chain.pk in began else now
+            self.trace.chain(
+                str(chain.pk),
+                first,
+                now,
+                case=chain.case.slug,
+                repeat=chain.repeat,
+                trips=event.work.number - 1,
+                outcome=event.outcome,
+            )
 
     def _look(self) -> None:
         """See what others did to the run, and how its endpoint is."""
@@ -269,7 +274,7 @@ class PlayJob:
         """Start the threads of claimed chains."""
         for _ in range(min(BEGIN_TOGETHER, len(self._to_begin))):
             work = self._to_begin.popleft()
-            threading.Thread(target=self._play, args=(work,), daemon=True).start()
+            threading.Thread(target=self.player.play, args=(work,), daemon=True).start()
 
     def _works(self, chains: list[Chain]) -> list[ChainInPlay]:
         """The claimed chains with the picture each goes on from."""
@@ -349,7 +354,7 @@ class PlayJob:
 
     def _close(self) -> None:
         self.writer.closing = True
-        self.stop.set()
+        self.player.stop.set()
 
     def _is_due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()
@@ -357,143 +362,6 @@ class PlayJob:
             return False
         self._due[what] = now + seconds
         return True
-
-    # The threads: one per chain, no database.
-
-    def _play(self, work: ChainInPlay) -> None:
-        put = self.writer.inbox.put
-        edit = with_retries(partial(self._attempt, work), LIMITS, stop=self.stop)
-        try:
-            position = Position(
-                stored_safely(work.picture.read),
-                work.number,
-                tuple(stored_safely(stored.read) for stored in work.earlier),
-                work.history(self.arm),
-            )
-            self._audit(work, edit, position)
-            edited = work.picture.pk
-            halves = round_trips(
-                edit,
-                position,
-                work.pair,
-                trips=self.trips,
-                seed=work.seed,
-                annotations=self._beside(work).annotations,
-                arm=self.arm,
-            )
-            for half in halves:
-                picture = half.answer.picture
-                call = None if half.ours else work.open_call
-                stored = stored_safely(partial(StoredImage.objects.write_bytes, picture))
-                blank = is_blank(picture.image)
-                put(AnswerReceived(work, call, half, stored, usable=not blank))
-                if blank:
-                    where = f"Trip {half.number}, {half.direction}"
-                    put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
-                    return
-                work.step_on()
-                position = position.after(picture, work.pair)
-                self._audit(work, edit, position)
-                if half.direction == FORWARD:
-                    edited = stored.pk
-                elif half.direction == BACKWARD:
-                    work.pictures.append((edited, stored.pk))
-                    if half.number < self.trips and has_converged(work.pictures, work.stop_after):
-                        put(ChainEnded(work, Outcome.CONVERGED))
-                        return
-            put(ChainEnded(work, Outcome.COMPLETED))
-        except Stopped:
-            put(ThreadStopped(work))
-        except PictureGone as error:
-            put(ChainEnded(work, Outcome.LOST, str(error)))
-        except Refused as refusal:
-            put(ChainEnded(work, Outcome.REFUSED, refusal.reason))
-        except EditorError as error:
-            ended = error.fault.breaks_chain
-            put(
-                ChainEnded(work, Outcome.FAILED, error.message)
-                if ended
-                else ChainBlocked(work, error)
-            )
-        except Exception as error:  # the main thread decides what it means
-            put(ChainBlocked(work, error))
-
-    def _beside(self, work: ChainInPlay) -> Beside:
-        """What a yardstick may know of the chain's source."""
-        return Beside(annotations=self.places.get(work.chain.case.picture.slug, UNANNOTATED))
-
-    def _audit(self, work: ChainInPlay, edit: Edit, at: Position) -> None:
-        """Before the last call of an audited trip, the same call on a touched picture."""
-        if not (audit := work.audits.get(work.number)) or not at.returns(work.pair):
-            return
-        put = self.writer.inbox.put
-        audit.chain = work.chain  # with its case: no thread but the main one asks the database
-        planned = audit.planned
-        pair = work.pair.of_return(work.number)
-        touch = Touch(planned, self.run.secret, pair, at.earlier[0], at.picture)
-        audit.seed, audit.words = planned.seed(self.run.secret), touch.words
-        work.auditing = True
-        try:
-            answer = edit(touch.sent, pair.backward, seed=audit.seed, beside=self._beside(work))
-        except (Refused, EditorError) as error:
-            if isinstance(error, EditorError) and not error.fault.breaks_chain:
-                raise
-            refused = isinstance(error, Refused)
-            audit.outcome = Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED
-            put(AuditBroken(work, audit))
-        else:
-            audit.seconds = answer.seconds
-            sent, stored = (
-                stored_safely(partial(StoredImage.objects.write_bytes, picture))
-                for picture in (touch.sent, answer.picture)
-            )
-            put(AuditAnswered(work, work.open_call, audit, sent, stored))
-        work.auditing, work.attempt = False, 0
-        del work.audits[audit.number]
-
-    def _attempt(
-        self,
-        work: ChainInPlay,
-        picture: Picture,
-        prompt: str,
-        seed: int | None = None,
-        beside: Beside | None = None,
-    ) -> Answer:
-        """One edit, tried once; a rate limit is no try, the next call is granted after it."""
-        while True:
-            call = self._may_call(work)
-            started = time.monotonic()
-            try:
-                answer = self.editor.send(picture, prompt, seed, beside)
-            except Refused as refusal:
-                call.close(Call.REFUSED, refusal.reason, started, refusal.cost)
-                self.writer.inbox.put(CallFailed(work, call))
-                raise
-            except EditorError as error:
-                billed = self.run.editing_model.price_per_edit if error.billed else 0
-                call.close(error.fault.value, error.message, started, billed)
-                self.writer.inbox.put(CallFailed(work, call, error))
-                if error.fault is not Fault.RATE_LIMITED:
-                    raise
-            else:
-                listed = self.run.editing_model.price_per_edit
-                paid = listed if answer.cost is None else answer.cost
-                call.close(Call.ANSWERED, "", started, paid)
-                call.bytes = len(answer.picture.data)
-                return answer
-
-    def _may_call(self, work: ChainInPlay) -> OpenCall:
-        """The call that may now be made; waits for it."""
-        self.writer.inbox.put(CallRequested(work))
-        delay = work.reply.get()
-        if delay is None:
-            raise Stopped
-        if delay:
-            time.sleep(delay)
-        if not work.attempt:
-            work.began = time.monotonic()
-        work.attempt += 1
-        return work.open_call
 
 
 def _there(stored: StoredImage | None) -> StoredImage:

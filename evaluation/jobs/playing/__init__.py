@@ -1,0 +1,1 @@
+"""The threads of a play job: one per chain, without the database."""

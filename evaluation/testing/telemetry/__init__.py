@@ -1,0 +1,1 @@
+"""Who listens to traces, in tests."""
