@@ -28,10 +28,11 @@ from evaluation.shell.commands.suites import find_suite as suite
 from evaluation.shell.hooks import Hook, Hooks, trip_row
 from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.shell.own_editors import as_editor, place_of
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.player import Paused
 from evaluation.shell.report import Report
 from evaluation.shell.results import MetricResult, run_results
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, read_scores
 from evaluation.shell.suite_parts import part_of
 

@@ -25,8 +25,10 @@ from evaluation.bundle.rows import (
     EvidenceRow,
     Line,
     Link,
+    LookRow,
     Many,
     Number,
+    RaceRow,
     Row,
     SeedNumber,
     Sha256,
@@ -41,6 +43,7 @@ from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
+from evaluation.statistics.racing import MOST_ROUNDS
 
 FORMAT = 2
 DOCUMENT = "bundle.json"
@@ -86,13 +89,17 @@ class RunLine(Line):
 
     `earlier_secrets` were public before some chains were played again, the latest first;
     `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
-    = how it was played where that is not the suite's own way.
+    = how it was played where that is not the suite's own way. Of a raced run: what was asked, what
+    each look found, and whether it ended early, so that it lacks cases.
     """
 
     secret: Sha256
     earlier_secrets: Many[Sha256] = []
     arm: dict[str, Any] = {}
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
+    race: RaceRow | None = None
+    race_looks: Annotated[Many[LookRow], Field(max_length=MOST_ROUNDS)] = []
+    race_stopped: bool = False
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]

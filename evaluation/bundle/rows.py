@@ -1,10 +1,12 @@
-"""What lines of a bundle are made of, and the lines of people's votes."""
+"""What lines of a bundle are made of, the lines of people's votes, and the rows of a race."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
+
+from evaluation.statistics.racing import MOST_NUMBER, MOST_ROUNDS
 
 T = TypeVar("T")
 #: A list of which the first wrong row is told: a million of them would fill the memory.
@@ -78,3 +80,28 @@ class VoteLine(Line):
     weight: Annotated[float, Field(ge=0, le=1)]
     seconds: Annotated[float, Field(ge=0, le=3600)] | None
     answered_at: Annotated[str, StringConstraints(max_length=40)]
+
+
+class RaceRow(Row):
+    """What was asked of a raced run's rank (evaluation.statistics.racing)."""
+
+    goal: Literal["top", "width"]
+    number: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
+    rounds: Annotated[int, Field(ge=2, le=MOST_ROUNDS)]
+
+
+Models = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class LookRow(Row):
+    """What was known of a raced run after a round, beside runs that are not in the bundle."""
+
+    round: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
+    alpha: Annotated[float, Field(ge=0, le=1)]
+    runs: Models
+    cases: Models
+    usable_trips: Number
+    interval: Annotated[list[Number], Field(min_length=2, max_length=2)] | None
+    low: Models
+    high: Models
+    settled: Short

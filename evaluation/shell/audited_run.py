@@ -12,8 +12,9 @@ from evaluation.audits.touch import Touch
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import half_errors
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.results import run_results
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores
 from evaluation.witnesses.panel import Verdict
 

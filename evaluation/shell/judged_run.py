@@ -12,8 +12,9 @@ from typing import Any
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.quality import WORN
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.printing import note
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.chain_scores import ChainScores
 from evaluation.witnesses.judge.answers import AnswerFile

@@ -22,7 +22,8 @@ from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import commitment
 from evaluation.shell.audited_run import judged_run
-from evaluation.shell.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.shell.played_chain import PlayedAudit, PlayedChain, PlayedHalf
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores
 from evaluation.statistics.chain_scores import ChainScores
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -171,7 +172,16 @@ class _Document:
             "calls": sum(attempts for _, attempts in self.calls.values()),
             "spent_usd": str(spent),
             "method_version": METHOD_VERSION,
-        } | ({} if self.folder.arm.is_default else {"arm": self.folder.arm.to_dict()})
+        } | self._told_if_so()
+
+    def _told_if_so(self) -> dict[str, Any]:
+        """What the line says of a run only where it is so: its arm, its race."""
+        folder = self.folder
+        arm = {} if folder.arm.is_default else {"arm": folder.arm.to_dict()}
+        if folder.race is None:
+            return arm
+        looks = {"race_looks": folder.header["race_looks"], "race_stopped": bool(folder.race_ended)}
+        return arm | {"race": folder.race.to_dict()} | looks
 
     def _audited(self) -> Audited:
         return judged_run(list(self.findings.values()), self.scores)
@@ -262,6 +272,8 @@ class _Document:
         order = {case.slug: place for place, case in enumerate(self.suite.cases)}
         stop = int(self.folder.header.get("stop_after") or 0)
         drawn = plan(self.folder.secret, self.suite, stop_after=stop)
+        played_cases = {chain.case for chain in self.folder.chains.values()}
+        drawn = [audit for audit in drawn if audit.case in played_cases]  # of a race, its rounds'
         drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
         for audit in drawn:

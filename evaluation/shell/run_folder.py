@@ -24,7 +24,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -33,112 +33,32 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
-from evaluation.audits.plan import Audit, Kind
+from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
-from evaluation.content.shapes import BACKWARD, FORWARD
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.content.shapes import FORWARD
+from evaluation.content.suites import EditPair, SourcePicture, Suite, SuiteError
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
+from evaluation.outside_json import parse_strictly, read_json_file, storable
 from evaluation.retries import Attempt
 from evaluation.round_trips import Half, Position, history
 from evaluation.run_secret import new_secret
+from evaluation.shell.played_chain import PlayedAudit, PlayedChain, PlayedHalf
+from evaluation.statistics.racing import Race, RaceError, rounds_of
 
 FORMAT = 3
 #: A picture of a chain lies in the chain's own folder: folders come from others, too.
 FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
-class RunFolderError(UserFacingError):
-    """A run folder that cannot be used."""
-
-
-@dataclass(frozen=True)
-class PlayedHalf:
-    """One edit of a chain as run.json tells it."""
-
-    number: int
-    direction: str
-    file: str
-    sha256: str
-    mime: str
-    width: int
-    height: int
-    seed: int | None
-    seconds: float
-    cost: float | None
-    notes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PlayedAudit:
-    """One audit of a chain; `file` and its hash are empty where no picture came back."""
-
-    number: int
-    kind: Kind
-    words: str
-    seed: int
-    sent: str
-    outcome: str
-    file: str = ""
-    sha256: str = ""
-    seconds: float = 0.0
-    cost: float | None = None
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (self.sent, self.file) if self.file else (self.sent,)
-
-
-@dataclass(frozen=True)
-class PlayedChain:
-    """What there is of a chain; `outcome` is empty while it is still to be played."""
-
-    picture: str
-    pair: str
-    repeat: int = 0
-    outcome: str = ""
-    reason: str = ""
-    halves: tuple[PlayedHalf, ...] = ()
-    audits: tuple[PlayedAudit, ...] = ()
-
-    @property
-    def case(self) -> str:
-        return Case(self.picture, self.pair).slug
-
-    @property
-    def slug(self) -> str:
-        return chain_slug(self.case, self.repeat)
-
-    @property
-    def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
-        """The trips that count, as (forward, ..., backward); a blank answer ends the one before."""
-        halves = self.halves[:-1] if self.outcome == "blank" else self.halves
-        ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
-        return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
-
-    @property
-    def open_steps(self) -> tuple[PlayedHalf, ...]:
-        """The edits of a trip that is not over yet."""
-        over = sum(half.direction == BACKWARD for half in self.halves)
-        return tuple(half for half in self.halves if half.number > over)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        fields = dict(data)
-        fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
-        fields["audits"] = tuple(PlayedAudit(**audit) for audit in fields.get("audits", ()))
-        return cls(**fields)
-
-
 _CHAIN = TypeAdapter(PlayedChain)
 
 
-def chain_slug(case: str, repeat: int) -> str:
-    """What a chain is called here: by its case; those after the first by their count too."""
-    return f"{case}--{repeat + 1}" if repeat else case
+class RunFolderError(UserFacingError):
+    """A run folder that cannot be used."""
 
 
 class RunFolder:
@@ -147,8 +67,12 @@ class RunFolder:
     def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
         self.path, self.header, self.suite = path, dict(header), suite
         self.arm = Arm.from_dict(self.header.get("arm", {}))
+        self.race = Race.from_dict(self.header["race"]) if self.header.get("race") else None
+        if self.race:
+            looks = self.race.read_looks(self.header.get("race_looks", []))
+            self.header["race_looks"] = [look.to_dict() for look in looks]
         self._writing = threading.Lock()
-        self.chains = {chain.slug: self._read_chain(chain) for chain in _asked(suite, self.arm)}
+        self.chains = self._read_chains()
 
     @classmethod
     def create(
@@ -198,7 +122,7 @@ class RunFolder:
                 raise RunFolderError(f"{file}: {name} is missing, or not of its kind")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, ArmError, KeyError, TypeError) as error:
+        except (SuiteError, ArmError, RaceError, KeyError, TypeError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -210,8 +134,28 @@ class RunFolder:
     def secret(self) -> str:
         return str(self.header["secret"])
 
+    @cached_property
+    def rounds(self) -> dict[str, int]:
+        """The round in which each case of a raced run is played; empty where it is not raced."""
+        if self.race is None:
+            return {}
+        pairs = self.suite.pair_by_slug
+        cases = [(case.slug, pairs[case.pair].category) for case in self.suite.cases]
+        return rounds_of(cases, self.race.rounds, self.secret)
+
+    @property
+    def race_ended(self) -> str:
+        """What a race settled that ended early, in words; empty where it did not."""
+        looks = self.header.get("race_looks") or []
+        return self.race.ended(looks) if self.race and looks and self.race_stopped else ""
+
+    @property
+    def race_stopped(self) -> bool:
+        return bool(self.header.get("race_stopped"))
+
     @property
     def complete(self) -> bool:
+        """Whether all that is asked for is played; of a race that ended early, its rounds."""
         return all(chain.outcome for chain in self.chains.values())
 
     @property
@@ -232,7 +176,7 @@ class RunFolder:
             except OSError:
                 raise RunFolderError(f"another process is playing in {self.path}") from None
             # Somebody may have played on between our reading and our lock.
-            self.chains = {c.slug: self._read_chain(c) for c in _asked(self.suite, self.arm)}
+            self.chains = self._read_chains()
             try:
                 yield
             finally:
@@ -394,7 +338,7 @@ class RunFolder:
             "cost": attempt.cost,
         }
         if isinstance(ended, Exception):
-            line["message"] = str(ended)[:500]
+            line["message"] = storable(str(ended))[:500]
         with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -402,9 +346,9 @@ class RunFolder:
         """Every call so far, in order, also those that failed."""
         file = self.path / "calls.jsonl"
         found = []
-        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-            with suppress(ValueError, RecursionError):  # a crash may cut the last line short
-                found.append(_call(json.loads(line)))
+        for line in file.read_bytes().splitlines() if file.is_file() else ():
+            with suppress(ValueError):  # a crash may cut the last line short
+                found.append(_call(parse_strictly(line.decode())))
         return found
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
@@ -412,6 +356,20 @@ class RunFolder:
         write_json(self._folder(chain) / "chain.json", asdict(changed))
         self.chains[chain.slug] = changed
         return changed
+
+    def _read_chains(self) -> dict[str, PlayedChain]:
+        """Every chain that is asked for; of a race that ended early, of the rounds it played."""
+        asked = _asked(self.suite, self.arm)
+        if self.race_ended:
+            last = self.header["race_looks"][-1]["round"]
+            asked = (chain for chain in asked if self.rounds[chain.case] <= last)
+        return {chain.slug: self._read_chain(chain) for chain in asked}
+
+    def end_race(self) -> None:
+        """Leave what was not played: nothing of the run needs it any more."""
+        self.header["race_stopped"] = True
+        self.chains = self._read_chains()
+        self.save()
 
     def _read_chain(self, asked: PlayedChain) -> PlayedChain:
         file = self._folder(asked) / "chain.json"
@@ -476,8 +434,8 @@ def _read_picture(file: Path) -> Picture:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = read_json_file(file)
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"{file}: {error}") from error
     if not isinstance(data, dict):
         raise RunFolderError(f"{file}: expected an object")

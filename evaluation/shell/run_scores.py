@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import Case as SuiteCase
@@ -16,12 +19,15 @@ from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
 from evaluation.metrics import METRICS
+from evaluation.outside_json import read_json_file
 from evaluation.quality import judged_by_asking
 from evaluation.shell.calibration_cache import calibrated
-from evaluation.shell.run_folder import PlayedChain, RunFolder, chain_slug
+from evaluation.shell.played_chain import PlayedChain, chain_slug
+from evaluation.shell.player import called_at, trace_of
+from evaluation.shell.run_folder import RunFolder
 from evaluation.statistics.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
-from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.events import OUTCOMES, Case, ChainResult
 from evaluation.statistics.half_life import METHOD_VERSION
 
 FORMAT = 3
@@ -38,9 +44,10 @@ class RunScores:
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
     #: Pictures of two shapes laid beside each other (evaluation.measuring.steps).
-    orders: Sequence[Mapping[str, Any]] = ()
+    orders: tuple[Mapping[str, Any], ...] = ()
     method: str = METHOD_VERSION
     repeats: int = 0  # how often each case was played, where that is not as the suite says
+    race: str = ""  # what a race settled that ended early, in words: the run lacks cases
 
     def to_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -61,7 +68,8 @@ class RunScores:
             chains = {slug: ChainScores.from_dict(row) for slug, row in data["chains"].items()}
             told = (data["suite"], data["provenance"], pictures, chains)
             orders = tuple(data.get("orders", ()))
-            return cls(*told, orders, data["method"], data.get("repeats", 0))
+            race = str(data.get("race", ""))[:500]
+            return cls(*told, orders, data["method"], data.get("repeats", 0), race)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"these scores do not fit: {error}") from error
 
@@ -111,14 +119,39 @@ class RunScores:
         return found
 
 
+_SCORES = TypeAdapter(RunScores)
+#: Of the provenance: each metric with what is told of it, and what a judge was.
+_METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str, Any])
+
+
 def read_scores(folder: RunFolder) -> RunScores | None:
     """The scores that lie in the folder; None where there are none of use."""
     try:
-        data: dict[str, Any] = json.loads((folder.path / "scores.json").read_text(encoding="utf-8"))
-        scores = RunScores.from_dict(data)
-    except (OSError, ValueError, RecursionError):
+        data = read_json_file(folder.path / "scores.json")
+        RunScores.from_dict(data)  # no field that scores have not
+        scores = _SCORES.validate_python({name: data[name] for name in data if name != "format"})
+        for name in ("metrics", "quality", "score_files"):
+            _METRICS.validate_python(scores.provenance.get(name, {}))
+        _JUDGE.validate_python(scores.provenance.get("judge", {}))
+    except (OSError, ValueError):
         return None
-    return scores if scores.suite == folder.suite.content_hash else None
+    return scores if _are_of(scores, folder.suite) else None
+
+
+def _are_of(scores: RunScores, suite: Suite) -> bool:
+    """Whether these are scores of this suite, each chain with as many values as trips."""
+    told = scores.suite == suite.content_hash and "metrics" in scores.provenance
+    return told and all(
+        chain.pair in suite.pair_by_slug
+        and chain.picture in suite.picture_by_slug
+        and chain.picture in scores.pictures
+        and chain.outcome in ("", *OUTCOMES)
+        and all(
+            v is None or (len(v) == len(chain.trips) and all(0 <= d < math.inf for d in v))
+            for v in chain.distances.values()
+        )
+        for chain in scores.chains.values()
+    )
 
 
 def score_run(
@@ -128,8 +161,12 @@ def score_run(
     on_trip: Callable[[int], None] = lambda trips: None,
     calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
     on_chain: Callable[[RunScores], None] = lambda scores: None,
+    *,
+    begun: bool = False,
 ) -> RunScores:
     """The scores of all that is played; what `before` has and still holds is not done again.
+
+    With `begun`, sources of chains that nobody has begun are left alone too.
 
     `calibrations` is filled by picture; with the same scorer it serves the next run too.
     `on_chain` gets all scores so far after every chain, so that they can be kept.
@@ -145,6 +182,7 @@ def score_run(
     pictures: dict[str, Mapping[str, Calibration | None]] = {}
     chains: dict[str, ChainScores] = {}
     waiting: list[PlayedChain] = []
+    trace = trace_of(folder)
 
     def so_far() -> RunScores:
         there = {
@@ -160,9 +198,12 @@ def score_run(
             dict(pictures),
             verdicts,
             repeats=folder.arm.repeats,
+            race=folder.race_ended,
         )
 
     for chain in folder.chains.values():
+        if begun and not chain.halves and not chain.outcome:
+            continue
         known = before.chains.get(chain.slug) if before else None
         restored = tuple(steps[-1].sha256 for steps in chain.trips)
         if before and known and known.restored == restored:
@@ -181,7 +222,9 @@ def score_run(
             pictures[chain.picture] = calibrations[key]
         trips = _trips(folder, chain, on_trip)
         known = before.chains.get(chain.slug) if before else None
+        began = time.time()
         scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
+        trace.scored(chain.slug, began, time.time(), 1, len(chain.trips))
         chains[chain.slug] = replace(
             scored,
             picture=chain.picture,
@@ -189,6 +232,10 @@ def score_run(
             outcome=chain.outcome,
         )
         on_chain(so_far())
+    ended = {slug: chain.outcome for slug, chain in before.chains.items()} if before else {}
+    news = any(ended.get(slug) != chain.outcome for slug, chain in folder.chains.items())
+    if folder.complete and (news or waiting) and (made := folder.calls()):
+        trace.run(called_at(made[0]), time.time(), chains=len(folder.chains))
     return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
 
 

@@ -13,7 +13,6 @@ Three ways are understood, in this order:
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
+from evaluation.outside_json import read_json_file
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 #: What is assumed of the edits where nobody says: something was added, then removed.
@@ -98,7 +98,7 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain:
 def _from_manifest(folder: Path) -> OwnChain:
     file = folder / "manifest.json"
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json_file(file)
     except (OSError, ValueError) as error:
         raise ChainFolderError(f"{file}: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("trips"), list) or not data["trips"]:
@@ -162,11 +162,15 @@ def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
 
 def _inside(folder: Path, name: Any) -> Path:
     """A file of the folder: a manifest must not read what lies elsewhere."""
-    file = (folder / str(name)).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise ChainFolderError(f"{name} lies outside {folder}")
-    if not file.is_file():
-        raise ChainFolderError(f"{folder} has no file {name}")
+    said = str(name)[:200]
+    try:
+        file = (folder / str(name)).resolve()
+        if not file.is_relative_to(folder.resolve()):
+            raise ChainFolderError(f"{said} lies outside {folder}")
+        if not file.is_file():
+            raise ChainFolderError(f"{folder} has no file {said}")
+    except OSError as error:
+        raise ChainFolderError(f"{folder}: {said} cannot be a file: {error.strerror}") from None
     return file
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Self
 
@@ -61,7 +61,11 @@ class Race:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        return cls(str(told["goal"]), int(told["number"]), int(told["rounds"]))
+        """The race in `told`; RaceError where it is none."""
+        try:
+            return cls(str(told["goal"]), int(told["number"]), int(told["rounds"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise RaceError(f"this is no race: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,6 +86,45 @@ class Race:
         if high <= self.number:
             return f"in the top {self.number}"
         return f"not in the top {self.number}" if low > self.number else ""
+
+    def read_looks(self, rows: Sequence[Mapping[str, Any]]) -> list[Look]:
+        """The looks that `Look.to_dict` wrote; RaceError where they are none of this race.
+
+        What each settled is said by its ranks, whatever the row says.
+        """
+        try:
+            looks = [Look.from_dict(row) for row in rows]
+        except (
+            AttributeError,
+            IndexError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:
+            raise RaceError(f"these are no looks of a race: {error}") from None
+        rounds = [look.round for look in looks]
+        if rounds != sorted(set(rounds)) or not all(1 <= n < self.rounds for n in rounds):
+            raise RaceError(
+                f"looks after the rounds {rounds}: there is one after each but the last"
+            )
+        if not all(1 <= look.low <= look.high <= look.runs + 1 for look in looks):
+            raise RaceError("a look has ranks that no model can have")
+        if any(self._settles(look) for look in looks[:-1]):
+            raise RaceError("a look settled the race, and it went on")
+        return [replace(look, settled=self._settles(look)) for look in looks]
+
+    def _settles(self, look: Look) -> str:
+        """What a look settles; one that may not err settles nothing."""
+        return self.settled(look.low, look.high) if look.alpha and look.interval else ""
+
+    def ended(self, looks: Sequence[Mapping[str, Any]]) -> str:
+        """Where a race that ended early did so, and what its last look settled, in words."""
+        last = looks[-1]
+        return (
+            f"raced, stopped after round {last['round']} of {self.rounds}: "
+            f"{last['settled']} of the {last['runs'] + 1} models compared"
+        )
 
     def is_true(self, low: int, high: int, rank: int) -> bool:
         """Whether what this rank set settles is true of a model that has this rank."""
@@ -134,6 +177,24 @@ class Look:
     #: What is settled, in words; empty where nothing is.
     settled: str = ""
 
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """What `to_dict` wrote."""
+        between = row["interval"]
+        numbers = (row["alpha"], row["usable_trips"], *(between or ()))
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError("a number is not finite")
+        return cls(
+            round=int(row["round"]),
+            alpha=float(row["alpha"]),
+            runs=int(row["runs"]),
+            cases=int(row["cases"]),
+            usable_trips=float(row["usable_trips"]),
+            interval=between and Interval(float(between[0]), float(between[1])),
+            low=int(row["low"]),
+            high=int(row["high"]),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         interval = self.interval and [self.interval.low, self.interval.high]
         return {**asdict(self), "interval": interval}
@@ -154,8 +215,14 @@ def look(race: Race, number: int, cases: Sequence[Case], usable: Floats, trips: 
     if not alpha or runs < 2 or not design.enough:
         return Look(number, alpha, runs - 1, int(whole.sum()), mean, None, 1, runs)
     low, high = rank_board(design, values, draws=DRAWS, confidence=1 - alpha).sets[-1]
-    error = float(design.standard_errors(values)[-1])
-    by = t_quantile(1 - alpha / 2, design.freedom) * error
-    interval = Interval(max(0.0, mean - by), min(float(trips), mean + by))
+    interval = interval_of(design, values[:, -1], alpha, trips)
     said = race.settled(low, high)
     return Look(number, alpha, runs - 1, int(whole.sum()), mean, interval, low, high, said)
+
+
+def interval_of(design: Design, usable: Floats, alpha: float, trips: int) -> Interval:
+    """The interval of a run's usable trips that a look gives, from those of its cases."""
+    mean = float(design.mean(usable))
+    error = float(design.standard_errors(usable[:, None])[0])
+    by = t_quantile(1 - alpha / 2, design.freedom) * error
+    return Interval(max(0.0, mean - by), min(float(trips), mean + by))

@@ -22,12 +22,10 @@ from evaluation.statistics.covariance import (
 from evaluation.statistics.events import TOLERANCE, Case, ChainResult
 from evaluation.statistics.half_life import Summary, half_life, summary_and_values
 from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.statistics.simultaneous import reach
 from evaluation.statistics.survival import Floats
 
 DRAWS = 10_000
-#: Draws that are looked at together: few enough that those of many runs stay in the processor's
-#: cache. Of a thousand runs that takes half of the time.
-BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,8 @@ def rank_board(
     count = len(levels)
     if design.enough and count:
         differences = levels[:, None] - levels
-        errors, reach, p_first = _compared(design, usable, levels, draws, seed, confidence)
-        better = differences > np.maximum(reach * errors, TOLERANCE)
+        errors, sure, p_first = _compared(design, usable, levels, draws, seed, confidence)
+        better = differences > np.maximum(sure * errors, TOLERANCE)
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
     low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
@@ -144,21 +142,11 @@ def _compared(
     shares = design.shares(usable)
     # Not from variances and covariance: of runs that are all but equal a rounding would be left.
     errors = np.array([np.sqrt(np.square(shares.T - own).sum(axis=1)) for own in shares.T])
-    scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
     drawn = design.draws(usable, draws, seed)
-    largest = np.zeros(draws)
-    for start in range(0, draws, BLOCK):
-        by_run = np.ascontiguousarray(drawn[start : start + BLOCK].T)
-        most = largest[start : start + BLOCK]
-        for run, own in enumerate(by_run):
-            others = by_run[:run] - own
-            np.abs(others, out=others)
-            others *= scale[run, :run, None]
-            np.maximum(most, others.max(axis=0, initial=0.0), out=most)
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    return errors, float(np.quantile(largest, confidence)), p_first.tolist()
+    return errors, reach(drawn, errors, TOLERANCE, confidence), p_first.tolist()
 
 
 @dataclass(frozen=True)

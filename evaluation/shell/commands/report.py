@@ -8,12 +8,13 @@ from pathlib import Path
 
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.shell.commands.score import add_metrics, new_scorer, scored
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.printing import CommandError, say, say_json
 from evaluation.shell.report import Report, ReportedRun
 from evaluation.shell.report.huggingface import as_eval_results, as_model_index
 from evaluation.shell.report.markdown import as_markdown
 from evaluation.shell.results import ranks, run_results
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, read_scores
 
 HELP = "write curves, half-lives and picture strips as one HTML page"
@@ -80,6 +81,11 @@ def _as_text(
     runs = {run.name: run.scores for run in Report(suite, told).runs}
     if args.markdown:
         return as_markdown(suite, runs)
+    for name, found in runs.items():
+        if found.race:
+            raise CommandError(
+                f"{name} is not a whole run ({found.race}): its numbers are not those of the suite"
+            )
     if args.model_index:
         return as_model_index(suite, runs)
     if len(runs) > 1:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from evaluation.errors import UserFacingError
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.printing import note
 from evaluation.shell.results import MetricResult
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 
 #: By name; paths, so that nothing is imported that nobody asked for.
 HOOKS = {

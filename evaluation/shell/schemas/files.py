@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.measuring.scoring import Calibration
-from evaluation.shell.run_folder import PlayedChain
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.statistics.chain_scores import ChainScores
 
 __all__ = ["CallLine", "PlayedChain", "RunFile", "ScoresFile"]
@@ -30,6 +30,11 @@ class RunFile(Strict):
     name: str | None = None
     slug: str | None = None
     stop_after: int = Field(0, description="Trips played on after a chain's end is known; 0: all.")
+    race: dict[str, Any] = Field({}, description="What ends it early; empty: it is not raced.")
+    race_looks: list[dict[str, Any]] = Field([], description="What each look of a race found.")
+    race_stopped: bool = Field(
+        False, description="A race that ended early: it lacks cases and is not ranked."
+    )
     arm: dict[str, Any] = Field({}, description="How it was played, where not the suite's own way.")
     provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
     suite: dict[str, Any] = Field(description="The whole suite file.")
@@ -47,6 +52,10 @@ class ScoresFile(Strict):
     chains: Mapping[str, ChainScores]
     orders: list[dict[str, Any]] = Field(
         [], description="Pictures of two chain shapes where both should show the same."
+    )
+    race: str = Field(
+        "",
+        description="What a race settled that ended early: the run lacks cases, and has no rank.",
     )
     repeats: int = Field(
         0, description="Of every case, where the run's arm says so; 0: the suite's."

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -98,17 +99,28 @@ def _fits(curve: Floats) -> dict[str, _Fit]:
         low = floor(rate)
         return float(((low + (1 - low) * np.exp(-rate * n) - q) ** 2).sum())
 
-    rate, error = _least(exponential)
+    # Of all rates at once: one by one they take longer than all else that a standing needs.
+    left = _left(len(q))
+    lows = ((q - left) * (1 - left)).sum(1) / ((1 - left) ** 2).sum(1)
+    lows = np.clip(lows, LEAST_FLOOR, 1)[:, None]
+    rate, error = _least(((left - q) ** 2).sum(1), exponential)
     falling = _Fit(error, 1, rate)
-    rate, error = _least(plateau)
+    rate, error = _least(((lows + (1 - lows) * left - q) ** 2).sum(1), plateau)
     return {LINEAR: linear, EXPONENTIAL: falling, PLATEAU: _Fit(error, 2, rate, floor(rate))}
 
 
-def _least(error: Callable[[float], float]) -> tuple[float, float]:
-    """The rate with the least error: the best of a grid, then refined between its neighbours."""
+@cache
+def _left(trips: int) -> Floats:
+    """What an exponential leaves after each trip, a row for each of the rates."""
+    left: Floats = np.exp(-RATES[:, None] * np.arange(1, trips + 1))
+    return left
+
+
+def _least(grid: Floats, error: Callable[[float], float]) -> tuple[float, float]:
+    """The rate with the least error: the best of the grid, then refined between its neighbours."""
     from scipy.optimize import minimize_scalar
 
-    best = int(np.argmin([error(rate) for rate in RATES]))
+    best = int(np.argmin(grid))
     bounds = RATES[max(0, best - 1)], RATES[min(len(RATES) - 1, best + 1)]
     found = minimize_scalar(error, bounds=bounds, method="bounded")
     return float(found.x), float(found.fun)

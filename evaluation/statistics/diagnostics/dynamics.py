@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def dynamics(
         raise ValueError("steps and distance must be finite and not negative")
     path = sum(steps)
     efficiency = min(1.0, distance / path) if path else None
-    factor, low, high = _contraction(steps)
+    factor, low, high = _contraction(tuple(steps))
     return Dynamics(
         contraction=factor,
         contraction_low=low,
@@ -91,7 +92,9 @@ def summarise_dynamics(found: Sequence[Dynamics]) -> DynamicsSummary:
     )
 
 
-def _contraction(steps: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+# Every metric and level asks it of the same chains.
+@lru_cache(maxsize=4096)
+def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, float | None]:
     """exp of the Theil-Sen slope of ln s(n), over the steps that moved at all."""
     from scipy.stats import theilslopes
 

@@ -17,7 +17,7 @@ from evaluation.shell.player import Paused, Player
 from evaluation.shell.results import run_results
 from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import read_scores
-from evaluation.shell.stopped_run import Rounds, saved
+from evaluation.shell.stopping.stopped_run import Rounds, saved
 
 SMOKE = catalog.suite("smoke")
 SUITE = dataclasses.replace(

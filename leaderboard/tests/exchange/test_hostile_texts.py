@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evaluation.bundle.format import ModelLine
 from evaluation.errors import EditorError
-from evaluation.http.outside_json import can_be_stored
+from evaluation.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
 from leaderboard.exchange.exports import board_csv
@@ -93,7 +93,22 @@ def test_parameters_of_models_are_no_secrets():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "extra", ['{"a": {"api_key": "x"}}', '{"a": "\\u0000"}', '{"\\ud800": 1}', '{"a": ["\\udfff"]}']
+    "extra",
+    [
+        *(
+            '{"a": {"api_key": "x"}}',
+            '{"a": [{"api_key": "x"}]}',
+            '{"a": "\\u0000"}',
+            '{"\\ud800": 1}',
+        ),
+        *(
+            '{"a": ["\\udfff"]}',
+            '{"a": 1e999}',
+            '{"a": [-1e999]}',
+            '{"a": NaN}',
+            '{"a": 1%s}' % ("0" * 400),
+        ),
+    ],
 )
 def test_the_form_refuses_secrets_and_impossible_letters_anywhere(client, suite, extra):
     answer = client.post(reverse("submit"), form_fields(suite, extra=extra))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import in_order
+from evaluation.shell.played_chain import PlayedChain
 from evaluation.shell.player import Player
-from evaluation.shell.run_folder import PlayedChain, RunFolder
+from evaluation.shell.run_folder import RunFolder
 from evaluation.shell.run_scores import RunScores, read_scores, score_run
 from evaluation.statistics.events import LOST, Case
 from evaluation.statistics.stopping import edits_saved, known_at, last_trip, may_stop, stopped

@@ -1,0 +1,1 @@
+"""Runs that are not played to the end: what they still need is looked at while they are played."""
