@@ -13,7 +13,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
-from evaluation.http.outside_json import can_be_stored
+from evaluation.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.admin.base import NoticesConflicts
 from leaderboard.models import EditingModel, SecurityEvent, Suite
@@ -48,7 +48,9 @@ class EditingModelForm(NoticesConflicts):
         if secret := secret_names(options):
             raise ValidationError(f"Keys have a field of their own; take {', '.join(secret)} out.")
         if not can_be_stored(options):
-            raise ValidationError("A text in it holds a zero byte or half of a character.")
+            raise ValidationError(
+                "It holds a zero byte, half of a character, or a number too large."
+            )
         return options
 
     def clean(self) -> dict[str, Any]:

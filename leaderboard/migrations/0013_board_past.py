@@ -6,6 +6,9 @@ from django.db import migrations, models
 
 def sum_up(apps, schema_editor):
     """What choices among chains go by, from the results that are there."""
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(BY_THE_DATABASE)
+        return
     Chain = apps.get_model("leaderboard", "Chain")
     changed = []
     for chain in Chain.objects.exclude(results={}).only("results").iterator(chunk_size=500):
@@ -22,6 +25,19 @@ def sum_up(apps, schema_editor):
 
 #: In the order of that day: the headline, then what came before it.
 METRICS = ("picture", "lpips", "clip", "imagenet", "ssim")
+#: The same in one statement: nobody can read chains until the new columns are committed, and row
+#: by row half a million chains take minutes.
+BY_THE_DATABASE = f"""
+UPDATE leaderboard_chain SET
+  cause = COALESCE(numbers #>> '{{events,0.5,cause}}', ''),
+  usable_trips = (numbers #>> '{{events,0.5,time}}')::double precision,
+  auc = (numbers ->> 'auc')::double precision
+FROM (
+  SELECT id AS told, COALESCE({", ".join(f"results -> '{name}'" for name in METRICS)}) AS numbers
+  FROM leaderboard_chain WHERE results <> '{{}}'
+) AS found
+WHERE id = told
+"""
 
 
 class Migration(migrations.Migration):

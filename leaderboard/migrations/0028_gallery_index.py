@@ -2,15 +2,19 @@
 
 from django.db import migrations, models
 
+from leaderboard.migrations._concurrently import AddIndexConcurrently
+
 
 class Migration(migrations.Migration):
+    # Chains go on being played meanwhile.
+    atomic = False
 
     dependencies = [
         ('leaderboard', '0027_floor'),
     ]
 
     operations = [
-        migrations.AddIndex(
+        AddIndexConcurrently(
             model_name='chain',
             index=models.Index(condition=models.Q(('repeat', 0), ('usable_trips__isnull', False)), fields=['run', 'usable_trips', 'auc', 'id'], include=('case', 'cause'), name='chain_gallery'),
         ),

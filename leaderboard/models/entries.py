@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator, validate_slug
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -22,6 +23,14 @@ from leaderboard.encryption import EncryptedTextField
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.suites import SlugManager, Suite
 from leaderboard.models.tokens import ApiToken
+
+
+def validate_slugs(value: Any) -> None:
+    """Refuse what is not a list of at most 50 slugs."""
+    if not isinstance(value, list) or len(value) > 50:
+        raise ValidationError('Write a list of slugs of suites, as ["lite", "standard"].')
+    for slug in value:
+        validate_slug(slug if isinstance(slug, str) else "")
 
 
 class EditingModel(models.Model):
@@ -61,6 +70,13 @@ class EditingModel(models.Model):
     )
     calls_per_minute = models.PositiveIntegerField(null=True, blank=True)
     is_reference = models.BooleanField(default=False)
+    yardstick_of = models.JSONField(
+        null=True,
+        blank=True,
+        validators=[validate_slugs],
+        help_text="Of a reference editor: the suites on which it is started with the others, as "
+        '["lite", "standard"]. Empty: on all; []: on none, only by its name.',
+    )
     verified = models.BooleanField(
         default=False, help_text="The model's owner confirmed this entry."
     )
@@ -80,6 +96,10 @@ class EditingModel(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("model", args=[self.slug])
+
+    def is_yardstick_of(self, suite: str) -> bool:
+        """Whether this reference editor belongs to the scale of the suite with this slug."""
+        return self.is_reference and (self.yardstick_of is None or suite in self.yardstick_of)
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
         """What a run of so many edits would take, by what edits of this model took so far."""

@@ -381,13 +381,8 @@ class Run(models.Model):
     @property
     def race_end(self) -> str:
         """Where a race ended early and what was settled, in words; empty where it did not."""
-        if not self.race_stopped or not self.race_looks:
-            return ""
-        last = self.race_looks[-1]
-        return (
-            f"raced, stopped after round {last['round']} of {self.race['rounds']}: "
-            f"{last['settled']} of the {last['runs'] + 1} models compared"
-        )
+        race = self.core_race
+        return race.ended(self.race_looks) if race and self.race_stopped and self.race_looks else ""
 
     @property
     def unranked_reason(self) -> str:
@@ -427,7 +422,8 @@ class Run(models.Model):
         if self.editing_model.is_reference:
             return "Published as a yardstick, which is never ranked"
         if self.source != self.Source.OURS and not self.is_ranked:
-            return "Published, not ranked: it was played elsewhere"
+            raced = f"; {self.race_end}" if self.race_end else ""
+            return f"Published, not ranked: it was played elsewhere{raced}"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:

@@ -15,7 +15,7 @@ from simple_history.models import HistoricalRecords
 
 from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
-from evaluation.content.edit_types import FAMILIES, TYPES, difficulty
+from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from evaluation.statistics.stopping import MOST
@@ -39,13 +39,6 @@ class Category(models.TextChoices):
     GEOMETRY = "geometry", "Geometry"
     REPLICATION = "replication", "Replication"
     RESTORATION = "restoration", "Restoration"
-
-
-#: The 35 types of edits, as choices in their families.
-EDIT_TYPES = [
-    (FAMILIES[family], [(kind.key, kind.title) for kind in TYPES.values() if kind.family == family])
-    for family in FAMILIES
-]
 
 
 class Curation(models.TextChoices):
@@ -152,7 +145,7 @@ class EditPair(models.Model):
     slug = models.SlugField(max_length=80, unique=True)
     title = models.CharField(max_length=120)
     category = models.CharField(max_length=20, choices=Category, db_index=True)
-    type = models.CharField(max_length=40, choices=EDIT_TYPES, blank=True)
+    type = models.CharField(max_length=40, choices=BY_FAMILY, blank=True)
     forward = models.TextField(max_length=1000)
     backward = models.TextField(max_length=1000)
     change = models.CharField(max_length=8, choices=Change, default=Change.LOCAL)

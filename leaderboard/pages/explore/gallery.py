@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django import forms
-from django.db.models import F, QuerySet, Window
+from django.db.models import F, OuterRef, QuerySet, Subquery, Window
 from django.db.models.functions import RowNumber
 
 from evaluation.content.suites import find_suite
@@ -94,25 +94,21 @@ def chosen_suite(name: str, offered: Sequence[Suite]) -> Suite | None:
     return find_suite(name, offered) if name else next(iter(offered), None)
 
 
-def chains(
-    suite: Suite,
-    models: Sequence[EditingModel],
-    *,
-    model: str,
-    category: str,
-    cause: str,
-    label: str = "",
-) -> QuerySet[Chain]:
-    """The scored chains that fit; of yardsticks only where they are asked for, or alone."""
-    found = Chain.objects.filter(
-        run__in=Run.objects.on_the_board().filter(suite=suite), repeat=0, usable_trips__isnull=False
-    )
+def runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
+    """The runs to show chains of; of yardsticks only where they are asked for, or alone."""
+    found = Run.objects.on_the_board().filter(suite=suite)
     if model == YARDSTICKS:
-        found = found.filter(run__editing_model__is_reference=True)
-    elif model:
-        found = found.filter(run__editing_model__slug=model)
-    elif any(not one.is_reference for one in models):
-        found = found.filter(run__editing_model__is_reference=False)
+        return found.filter(editing_model__is_reference=True)
+    if model:
+        return found.filter(editing_model__slug=model)
+    if any(not one.is_reference for one in models):
+        return found.filter(editing_model__is_reference=False)
+    return found
+
+
+def chains(*, category: str, cause: str, label: str = "") -> QuerySet[Chain]:
+    """The scored chains that fit, of whatever run."""
+    found = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
     if category:
         found = found.filter(case__category=category)
     if label:
@@ -120,14 +116,26 @@ def chains(
     return found.filter(cause=cause) if cause else found
 
 
-def page(found: QuerySet[Chain], best: bool, number: int) -> tuple[list[Chain], bool]:
-    """The chains of this page, and whether there are more; every model's first comes first."""
+def page(
+    of: QuerySet[Run], fitting: QuerySet[Chain], models: int, best: bool, number: int
+) -> tuple[list[Chain], bool]:
+    """The chains of this page, and whether there are more; every model's first comes first.
+
+    Of so many models at most: where there are enough of them, the page has only such first
+    chains, each found by the index, and no other is looked at.
+    """
     sign = "-" if best else ""
     order = (f"{sign}usable_trips", f"{sign}auc", "pk")
-    place = Window(RowNumber(), partition_by=F("run"), order_by=order)
     start = SHOWN * (number - 1)
-    ordered = found.annotate(place=place).order_by("place", *order)
-    keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
+    keys: list[int] = []
+    if models > start + SHOWN:
+        own = fitting.filter(run=OuterRef("pk")).order_by(*order).values("pk")[:1]
+        firsts = Chain.objects.filter(pk__in=of.values_list(Subquery(own))).order_by(*order)
+        keys = list(firsts.values_list("pk", flat=True)[start : start + SHOWN + 1])
+    if len(keys) <= SHOWN:
+        place = Window(RowNumber(), partition_by=F("run"), order_by=order)
+        ordered = fitting.filter(run__in=of).annotate(place=place).order_by("place", *order)
+        keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
     rows = Chain.objects.select_related("case__picture__stored", "run__editing_model", "run__suite")
     rows = rows.defer(
         *("run__provenance", "run__suite__definition"),

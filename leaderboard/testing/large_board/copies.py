@@ -1,15 +1,16 @@
 """Invented boards of any size: a few runs are made one by one, all others are copies by SQL.
 
 Ten million trips take minutes that way, and hours through the ORM. A copy has every row of its
-original (chains, trips, scores, standings, values of cases) under a model of its own. Works
-on whatever columns the tables have, on SQLite and PostgreSQL. Never on a real site.
+original (chains, trips, scores, standings) under a model of its own, with strengths of its own
+where pages sort by them. Works on whatever columns the tables have, on SQLite and PostgreSQL.
+Never on a real site.
 """
 
 from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -33,6 +34,9 @@ from leaderboard.models import (
 
 #: Runs that are made one by one; the others repeat them.
 ORIGINALS = 2
+#: What pages and ranks go by: a copy has from half to all of what its original has.
+STRENGTHS = frozenset(("half_life", "usable_trips", "auc"))
+STRENGTH = "(0.5 + (c.run * 7919 % 1000) / 2000.0)"
 
 
 def fill(models_count: int, cases: int, trips: int, rows: int, slug: str = "invented") -> Suite:
@@ -47,30 +51,38 @@ def fill(models_count: int, cases: int, trips: int, rows: int, slug: str = "inve
     )
     suite = Suite.objects.get(slug=slug)
     first = list(suite.runs.select_related("editing_model").order_by("pk"))
-    for run in first:
-        _case_values(run, cases)
     fresh = _models(first, models_count)
     runs = _runs(first, fresh, current=True)
     wanted = max(originals, rows // (cases * trips))
     earlier = max(0, wanted - models_count) if fresh else 0
     runs += _runs(first, (fresh * (1 + earlier // max(1, len(fresh))))[:earlier], current=False)
     _copy(runs, with_trips=wanted - originals)
+    _case_values(suite, cases)
     rank(suite)
     return suite
 
 
-def _case_values(run: Run, cases: int) -> None:
-    """Usable trips of each case, which ranks are computed from."""
-    random = np.random.default_rng(run.pk)
+def _case_values(suite: Suite, cases: int) -> None:
+    """Usable trips of each case of all runs on the board, which ranks are computed from."""
+    random = np.random.default_rng(suite.trips)
+    hard = np.exp(random.normal(0, 0.5, cases))  # of a case, for everybody
+    runs = list(suite.runs.filter(current=True).order_by("pk"))
+    metrics = list(MetricVersion.objects.filter(standings__run=runs[0]).distinct())
     CaseValues.objects.bulk_create(
-        CaseValues(
-            run=run,
-            metric=metric,
-            level=level,
-            usable_trips=random.uniform(0, run.suite.trips, cases).tobytes(),
-        )
-        for metric in MetricVersion.objects.filter(standings__run=run).distinct()
-        for level in LEVELS
+        (
+            CaseValues(
+                run=run,
+                metric=metric,
+                level=level,
+                usable_trips=np.minimum(
+                    suite.trips, strength * hard * np.exp(random.normal(0, 0.5, cases))
+                ).tobytes(),
+            )
+            for run, strength in zip(runs, np.geomspace(1, suite.trips, len(runs)), strict=True)
+            for metric in metrics
+            for level in LEVELS
+        ),
+        batch_size=1_000,
     )
 
 
@@ -107,40 +119,74 @@ def _copy(runs: Sequence[tuple[int, Run]], with_trips: int) -> None:
         cursor.execute("CREATE TEMPORARY TABLE copied (original bigint, run bigint)")
         pairs = [(original, run.pk) for original, run in runs]
         cursor.executemany("INSERT INTO copied VALUES (%s, %s)", pairs)
-        for one in (Standing, CaseValues, Chain):
-            _insert(cursor, one, "run_id", "c.run", "copied c JOIN {t} t ON t.run_id = c.original")
-        chains = (
-            "copied c JOIN leaderboard_chain o ON o.run_id = c.original "
-            "JOIN leaderboard_chain n "
-            "ON n.run_id = c.run AND n.case_id = o.case_id AND n.repeat = o.repeat "
-        )
+        with without_indexes(cursor, Standing, Chain):
+            for one in (Standing, Chain):
+                rows = "copied c JOIN {t} t ON t.run_id = c.original"
+                _insert(cursor, one, "run_id", "c.run", rows, STRENGTHS)
         last = runs[:with_trips][-1][1].pk if runs[:with_trips] else 0
         cursor.execute("DELETE FROM copied WHERE run > %s", [last])
-        with without_indexes(cursor, Trip, Score):
-            _insert(cursor, Trip, "chain_id", "n.id", chains + "JOIN {t} t ON t.chain_id = o.id")
-            trips = (
-                chains + "JOIN leaderboard_trip p ON p.chain_id = o.id "
-                "JOIN leaderboard_trip q ON q.chain_id = n.id AND q.number = p.number "
-            )
-            _insert(cursor, Score, "trip_id", "q.id", trips + "JOIN {t} t ON t.trip_id = p.id")
-        cursor.execute("DROP TABLE copied")
-        if connection.vendor == "postgresql":
-            cursor.execute("ANALYZE")
+        # Tables of their own, so that the database sees how little there is to look up.
+        cursor.execute(
+            "CREATE TEMPORARY TABLE copied_chain AS SELECT n.id AS fresh, o.id AS original "
+            "FROM copied c JOIN leaderboard_chain o ON o.run_id = c.original JOIN leaderboard_chain n "
+            "ON n.run_id = c.run AND n.case_id = o.case_id AND n.repeat = o.repeat"
+        )
+        cursor.execute(
+            "CREATE TEMPORARY TABLE copied_trip AS SELECT id, chain_id, number "
+            "FROM leaderboard_trip WHERE chain_id IN (SELECT original FROM copied_chain)"
+        )
+        _analyze(cursor)
+        _copy_trips(cursor)
+        for table in ("copied", "copied_chain", "copied_trip"):
+            cursor.execute(f"DROP TABLE {table}")
+        _analyze(cursor)
+
+
+def _copy_trips(cursor: CursorWrapper) -> None:
+    """The trips of every copied chain, and their scores."""
+    with without_indexes(cursor, Trip, Score):
+        rows = "copied_chain m JOIN {t} t ON t.chain_id = m.original"
+        _insert(cursor, Trip, "chain_id", "m.fresh", rows)
+        _analyze(cursor)
+        rows = (
+            "leaderboard_trip q JOIN copied_chain m ON m.fresh = q.chain_id "
+            "JOIN copied_trip p ON p.chain_id = m.original AND p.number = q.number "
+            "JOIN {t} t ON t.trip_id = p.id"
+        )
+        _insert(cursor, Score, "trip_id", "q.id", rows)
+
+
+def _analyze(cursor: CursorWrapper) -> None:
+    """Tell the database how many rows there are now: it plans the next step by that."""
+    if connection.vendor == "postgresql":
+        cursor.execute("ANALYZE")
 
 
 def _insert(
-    cursor: CursorWrapper, model: type[models.Model], owner: str, value: str, rows: str
+    cursor: CursorWrapper,
+    model: type[models.Model],
+    owner: str,
+    value: str,
+    rows: str,
+    scaled: Collection[str] = (),
 ) -> None:
-    """Rows of `model` as they are in `rows`, where it is called t; `owner` becomes `value`."""
+    """Rows of `model` as they are in `rows`, where it is called t; `owner` becomes `value`.
+
+    Columns that are `scaled` have a strength of their run's own.
+    """
     columns = [
         f'"{field.column}"'
         for field in model._meta.concrete_fields
         if not field.primary_key and field.column != owner
     ]
     table = f'"{model._meta.db_table}"'
+    taken = [
+        f"t.{column} * {STRENGTH}" if column.strip('"') in scaled else f"t.{column}"
+        for column in columns
+    ]
     cursor.execute(
         f"INSERT INTO {table} ({owner}, {', '.join(columns)}) "
-        f"SELECT {value}, {', '.join(f't.{column}' for column in columns)} "
+        f"SELECT {value}, {', '.join(taken)} "
         f"FROM {rows.format(t=table)}"
     )
 

@@ -36,8 +36,9 @@ def index(request: HttpRequest) -> HttpResponse:
     remarks += [f"{form.fields[name].label or name}: not known here." for name in form.errors]
     choice = {name: form.cleaned_data.get(name) or "" for name in CHOICES}
     best, number = form.cleaned_data.get("order") == "best", _page(asked["page"])
-    found = gallery.chains(suite, models, **choice)
-    chains, more = gallery.page(found, best, number)
+    of = gallery.runs(suite, models, choice["model"])
+    fitting = gallery.chains(**{name: choice[name] for name in ("category", "cause", "label")})
+    chains, more = gallery.page(of, fitting, len(models), best, number)
     shown = gallery.GalleryForm(
         initial={**choice, "suite": suite.key, "order": "best" if best else "worst"}
     )
