@@ -18,10 +18,17 @@ UNHASHED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit 
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
+# What looks at the environment is not part of it.
+TOOLS := $(VENV)/tools
+TOOL := $(TOOLS)/bin/python -m pip install $(QUIET) --disable-pip-version-check
+UV := 0.13.8
+CYCLONEDX := 7.5.0
+PIP_AUDIT := 2.10.1
+
 # Two at a time, since mypy takes as long as all others together; each says all that it found.
 CHECKS := check-types check-style check-imports check-templates check-migrations
 
-.PHONY: up cluster test check $(CHECKS) bench fuzz audit sbom hashes format clean browser
+.PHONY: up cluster containers test check $(CHECKS) bench fuzz audit sbom hashes format clean browser
 
 # The board lives as soon as its own packages are in; those that score come behind it.
 up: $(VENV)/.site
@@ -34,6 +41,10 @@ test: $(VENV)/.dev browser
 # The topology of docs/deploy.md as processes of this machine; ARGS="--kills 25" attacks it.
 cluster: $(VENV)/.dev
 	$(BIN)/python -m leaderboard.testing.cluster $(ARGS)
+
+# compose.yaml in containers whose images are made of Debian's packages, tried whole (docs/deploy.md).
+containers: $(VENV)/.dev
+	$(BIN)/python -m leaderboard.testing.cluster.containers $(ARGS)
 
 check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
@@ -58,31 +69,40 @@ bench: $(VENV)/.dev
 	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.ranking evaluation.benchmarks.racing evaluation.benchmarks.experiments evaluation.benchmarks.endpoint_calls evaluation.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages leaderboard.benchmarks.votes; do \
 	  echo "# $$name"; $(BIN)/python -m $$name || exit 1; done
 
-FUZZED := convergebench_site/tests/test_fuzz.py leaderboard/tests/api/test_api.py leaderboard/tests/exchange/test_bundles.py
-# Made-up input against all that strangers can send; an hour, or TIME seconds.
+FUZZED := convergebench_site/tests leaderboard/tests/api/test_api.py leaderboard/tests/exchange/test_bundles.py
+# Made-up input against all that strangers can send; an hour, or TIME seconds. On SQLite and
+# PostgreSQL in turn: they differ in what they take.
 fuzz: $(VENV)/.dev
-	@end=$$((SECONDS + $${TIME:-3600})); while [ $$SECONDS -lt $$end ]; do \
-	  HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -m fuzz $(FUZZED) $(ARGS) || exit 1; done
+	@end=$$((SECONDS + $${TIME:-3600})); on=; while [ $$SECONDS -lt $$end ]; do \
+	  HYPOTHESIS_PROFILE=fuzz $(BIN)/python $$on -m pytest -q -m fuzz $(FUZZED) $(ARGS) || exit 1; \
+	  [ "$$on" ] && on= || on="-m convergebench_site.with_postgres $(BIN)/python"; done
 
 # After a change of constraints.txt; `make test` says when it is due.
-hashes: $(VENV)/.dev
-	$(INSTALL) uv
+hashes: $(VENV)/.dev $(TOOLS)/bin/python
+	$(TOOL) uv==$(UV)
 	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker --extra providers"; do \
 	  set -- $$list; file=$$1; shift; \
-	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --constraint constraints.txt "$$@" $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new || exit 1; \
 	  { head -1 $$file; cat hashes.new; } > hashes.both && mv hashes.both $$file && rm hashes.new; \
 	done
 
 # What is installed, as a CycloneDX list (sbom.json).
-sbom: $(VENV)/.dev
-	$(INSTALL) cyclonedx-bom
-	$(BIN)/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python
+sbom: $(VENV)/.dev $(TOOLS)/bin/python
+	$(TOOL) cyclonedx-bom==$(CYCLONEDX)
+	$(TOOLS)/bin/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python
 
 # Known faults of what is installed; needs a database of them, so the internet.
-audit: $(VENV)/.dev
-	$(INSTALL) pip-audit
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
+audit: $(VENV)/.dev $(TOOLS)/bin/python
+	$(TOOL) pip-audit==$(PIP_AUDIT)
+	@$(TOOLS)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip > audit.txt 2>&1; found=$$?; \
+	cat audit.txt; left=$$(grep -c "could not be audited" audit.txt); rm -f audit.txt; \
+	if [ $$left -gt 0 ]; then \
+	  echo "$$left of $$(grep -c == constraints.txt) packages were NOT audited: the database of known faults does not know them, or cannot be reached from here." >&2; \
+	  [ $$found != 0 ] || found=3; fi; exit $$found
+
+$(TOOLS)/bin/python: | $(BIN)/python
+	$(PYTHON) -m venv $(TOOLS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -38,6 +38,13 @@ class Attempt:
     ended: Answer | Refused | EditorError
 
     @property
+    def outcome(self) -> str:
+        """In a word, as the site's ledger has it."""
+        if isinstance(self.ended, EditorError):
+            return self.ended.fault.value
+        return "refused" if isinstance(self.ended, Refused) else "answered"
+
+    @property
     def cost(self) -> float | None:
         """In USD; 0 for a call that was not billed, None where the price is not known."""
         if isinstance(self.ended, EditorError):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import structlog
 import tenacity
+from botocore.exceptions import BotoCoreError
 from django.db import InterfaceError, OperationalError, connection
 
 from evaluation.errors import UserFacingError
 from evaluation.jobs import control
+from evaluation.jobs.shutdown import asked_to_stop
 from leaderboard.models import Run
 
 log = structlog.get_logger(__name__)
@@ -20,6 +22,8 @@ T = TypeVar("T")
 DATABASE_AWAY = (OperationalError, InterfaceError)
 #: How long a database may be away before the job gives up; its chains are then taken over.
 PATIENCE_SECONDS = 60.0
+#: How long storage may be away before the run pauses: an answer that cannot be kept is paid twice.
+STORAGE_PATIENCE_SECONDS = 30.0
 #: Seconds until a run that storage paused tries again by itself.
 STORAGE_REST = 300.0
 
@@ -60,14 +64,35 @@ def pausing(run: Run, doing: str) -> Iterator[None]:
 
 
 def stored_safely(access: Callable[[], T]) -> T:
-    """What `access` returns; whatever goes wrong with storage costs the chain or pauses the run."""
+    """What `access` returns; whatever goes wrong with storage costs the chain or pauses the run.
+
+    A store that is only being started again is waited for.
+    """
+    patience = tenacity.stop_before_delay(STORAGE_PATIENCE_SECONDS)
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_may_heal),
+        stop=lambda state: asked_to_stop() or patience(state),
+        wait=tenacity.wait_exponential(0.25, max=5),
+        reraise=True,
+    )
     try:
-        return access()
+        return retrying(access)
     except FileNotFoundError as error:
         raise PictureGone(f"A picture is gone from storage: {error.filename or error}") from error
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise StorageError(f"Pictures cannot be stored or read: {why}") from error
+
+
+def _may_heal(error: BaseException) -> bool:
+    """Whether the store is away, or unwell by its own words; a full disk or a wrong key stays so."""
+    if isinstance(error, OSError):
+        return isinstance(error, (ConnectionError, TimeoutError))
+    answered: Any = getattr(error, "response", None)  # as the client of S3 raises it
+    if isinstance(answered, dict):
+        status: int = answered.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status == 429 or status >= 500
+    return isinstance(error, BotoCoreError)
 
 
 def retry_database(write: Callable[[], T]) -> T:

@@ -16,11 +16,15 @@ BUCKET = "pictures"
 
 
 class FakeS3:
-    """`with FakeS3() as s3: s3.url`; `s3.fails = 503` answers everything with that."""
+    """`with FakeS3() as s3: s3.url`; `s3.fails = 503` answers everything with that.
+
+    `s3.failures = 3` of them, and it is well again.
+    """
 
     def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
         self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
         self.fails = 0
+        self.failures: int | None = None
         self.puts: list[str] = []
 
     def __enter__(self) -> Self:
@@ -51,7 +55,11 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         parts = urlsplit(self.path)
         key = unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/")
+        if self.s3.failures == 0:
+            self.s3.fails = 0
         if self.s3.fails:
+            if self.s3.failures:
+                self.s3.failures -= 1
             code = {403: "InvalidAccessKeyId"}.get(self.s3.fails, "SlowDown")
             self._send(self.s3.fails, f"<Error><Code>{code}</Code></Error>".encode())
         elif self.command == "PUT":

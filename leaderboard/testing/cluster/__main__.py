@@ -45,7 +45,7 @@ def attack(cluster: Cluster, kills: int, seed: int) -> int:
     done = drill(cluster, kills, seed=seed, say=say)
     silence = cluster.silence()
     say(
-        f"{len(done.killed)} kills in {done.seconds:.0f} s; "
+        f"{len(done.killed)} kills in {done.runs} runs and {done.seconds:.0f} s; "
         f"{', '.join(done.differing) or 'nothing'} differs; "
         f"{done.asked_twice} edits were asked for twice; pages {silence or 'answer'}"
     )

@@ -7,16 +7,22 @@ import os
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 from django.conf import settings
 
 from evaluation.testing.local_server import LocalServer
 from leaderboard.testing.cluster.parts import free_port
-from leaderboard.testing.cluster.s3_server import Files
+from leaderboard.testing.cluster.s3_server import Files, Store
+from leaderboard.testing.fake_s3 import BUCKET, FakeS3
 
 KILLS = 5
 
@@ -73,6 +79,34 @@ def test_what_the_s3_server_was_given_outlives_it(tmp_path: Path):
         again["../outside"]
     del again["originals/ab/cd.png"]
     assert not again
+
+
+def test_the_s3_server_answers_to_its_key_alone(tmp_path: Path):
+    own = {"s3": FakeS3(Files(tmp_path)), "key": ("name", "right")}
+    with LocalServer(type("OwnStore", (Store,), own)) as server:
+
+        def client(secret: str) -> Any:
+            return boto3.client(
+                "s3",
+                endpoint_url=server.url,
+                region_name="local",
+                aws_access_key_id="name",
+                aws_secret_access_key=secret,
+            )
+
+        ours, theirs = client("right"), client("wrong")
+        assert [bucket["Name"] for bucket in ours.list_buckets()["Buckets"]] == [BUCKET]
+        ours.put_object(Bucket=BUCKET, Key="originals/a b.png", Body=b"bytes")
+        assert ours.get_object(Bucket=BUCKET, Key="originals/a b.png")["Body"].read() == b"bytes"
+        for ask in (
+            lambda: theirs.get_object(Bucket=BUCKET, Key="originals/a b.png"),
+            lambda: theirs.put_object(Bucket=BUCKET, Key="originals/a b.png", Body=b"other"),
+        ):
+            with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+                ask()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"{server.url}/{BUCKET}/originals/a%20b.png")
+    assert Files(tmp_path)["originals/a b.png"] == b"bytes"
 
 
 @pytest.mark.slow
