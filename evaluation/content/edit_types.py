@@ -81,6 +81,12 @@ TYPES = {
     )
 }
 
+#: What each family is called, with the keys and titles of its types.
+BY_FAMILY = [
+    (FAMILIES[family], [(kind.key, kind.title) for kind in TYPES.values() if kind.family == family])
+    for family in FAMILIES
+]
+
 #: By how an edit can be undone, from "nothing is lost" to "what was there must be invented".
 DIFFICULTY = {"exact": 1, "clean": 2, "partial": 3, "destroys": 4, "invents": 4}
 #: Types below this published success count as hard in themselves.

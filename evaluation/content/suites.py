@@ -20,6 +20,7 @@ from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.operators import INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
+from evaluation.outside_json import read_json_file
 
 T = TypeVar("T")
 FORMAT = 1
@@ -271,10 +272,10 @@ class Suite:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The suite in `data`; SuiteError names what is missing, unknown or altered."""
-        values = dict(data)
+        values = dict(data) if isinstance(data, Mapping) else {}
         if values.pop("format", None) != FORMAT:
             raise SuiteError(f"this is not a suite file of format {FORMAT}")
-        stated = values.pop("content_hash", None)
+        stated = str(values.pop("content_hash", None) or "")
         try:
             for name, kind in _ROWS.items():
                 values[name] = tuple(_build(kind, row) for row in values[name])
@@ -305,7 +306,7 @@ class Suite:
     @classmethod
     def read(cls, path: Path) -> Self:
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            return cls.from_dict(read_json_file(path))
         except (OSError, ValueError, SuiteError) as error:
             raise SuiteError(f"{path}: {error}") from error
 
@@ -313,7 +314,9 @@ class Suite:
 _ROWS: Mapping[str, type[Any]] = {"pictures": SourcePicture, "pairs": EditPair, "cases": Case}
 
 
-def _build(kind: type[T], row: Mapping[str, Any]) -> T:
+def _build(kind: type[T], row: Any) -> T:
+    if not isinstance(row, Mapping):
+        raise SuiteError(f"{kind.__name__}: {row!r:.60} is not an object")
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
     if "annotations" in values:
         try:

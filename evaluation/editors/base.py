@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, clean_wire
+from evaluation.outside_json import storable, storable_value
 
 
 class Refused(Exception):
@@ -23,20 +24,27 @@ class Refused(Exception):
     def __init__(
         self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None
     ):
+        reason = storable(reason)
         super().__init__(reason)
         self.reason = reason
         self.cost = cost
-        self.notes = dict(notes or {})
+        self.notes: dict[str, Any] = storable_value(notes or {})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One edited picture with what it took. `cost` is in USD, None when unknown."""
+    """One edited picture with what it took. `cost` is in USD, None when unknown.
+
+    Of what a provider says beside a picture only that is noted which files and databases take.
+    """
 
     picture: Picture
     seconds: float
     cost: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", storable_value(self.notes))
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from evaluation import traces
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
-from evaluation.jobs import control, leases
+from evaluation.jobs import control, leases, provenance
 from evaluation.jobs.claimed_chain import ClaimedChain, Part, read
 from evaluation.jobs.job_errors import (
     PausesRun,
@@ -44,14 +45,13 @@ from evaluation.measuring.trip_measures import (
     measure_trip,
 )
 from evaluation.statistics.stopping import may_stop
+from evaluation.witnesses import OF_YARDSTICKS
 from leaderboard import queue, standings
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
-#: Chains taken at a time; those of one size are scored together.
-CHAINS = 8
 #: Of the trips scored together: all their pictures are decoded at once, and what metrics make
 #: of their sources is held.
 TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
@@ -92,6 +92,7 @@ class ScoreJob:
         self.pictures = dict(run.suite.core.picture_by_slug)
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
+        self.trace = provenance.trace_of(run)
 
     def run_to_end(self, linger_seconds: float) -> None:
         """Score until nothing is left, wait for more while the run plays, then finalise it."""
@@ -117,13 +118,14 @@ class ScoreJob:
                 time.sleep(1)
         finally:
             retry_database(lambda: Chain.objects.release_scores(self.token))
+            traces.flush()
 
     def score_what_there_is(self) -> bool:
         """Score the trips played so far; whether there were any."""
         worked = False
         while self._state() in ACTIVE_STATES and not (asked_to_stop() or self._should_leave()):
             chains = retry_database(
-                lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS)
+                lambda: Chain.objects.claim_scores(self.run, self.token, control.CHAINS_EACH)
             )
             if not chains:
                 if self.run.race:
@@ -176,8 +178,12 @@ class ScoreJob:
             by_size[chain.source.size].append(chain)
         for size, chains in by_size.items():
             while parts := self._next_parts(size, chains):
+                began = time.time()
                 for part, found in zip(parts, self._scores(parts), strict=True):
                     self._keep(part, found)
+                for part in parts:
+                    first, last = part.trips[0].number, part.trips[-1].number
+                    self.trace.scored(str(part.chain.row.pk), began, time.time(), first, last)
 
     def _next_parts(self, size: tuple[int, int], chains: Sequence[ClaimedChain]) -> list[Part]:
         """The next trips of these chains that are scored at once; none when all are."""
@@ -320,8 +326,7 @@ class ScoreJob:
         self.run.refresh_from_db(fields=["metrics", "provenance"])
         pinned = _pinned_quality(self.run)
         metrics = [*self.run.scored_metrics, *pinned] or settings.METRICS or None
-        chosen = None if self.run.metrics else settings.WITNESSES or None
-        scorer = Scorer(metrics, witnesses=chosen)
+        scorer = Scorer(metrics, witnesses=self._witnesses())
         made = scorer.provenance()
         with transaction.atomic():
             run = Run.objects.select_for_update().get(pk=self.run.pk)
@@ -360,6 +365,13 @@ class ScoreJob:
                 raise MetricsChanged(f"This run is judged by {name}, which cannot run now: {why}")
         scorer.quality.keep(_pinned_quality(run))
         return scorer
+
+    def _witnesses(self) -> Sequence[str] | None:
+        """Those that are heard on a run that begins; None for all, as on one that goes on."""
+        if self.run.metrics:
+            return None
+        own = OF_YARDSTICKS if self.run.editing_model.is_reference else None
+        return settings.WITNESSES or own
 
     @cached_property
     def versions(self) -> dict[str, MetricVersion]:
@@ -411,6 +423,9 @@ class ScoreJob:
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
             standings.refresh_experiments(run)
+        if not when:
+            began = run.started_at or run.created_at
+            self.trace.run(began.timestamp(), time.time(), chains=run.chains.count())
         log.info("run finished", run=run.pk)
 
     def _state(self) -> str | None:

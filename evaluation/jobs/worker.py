@@ -33,6 +33,8 @@ from leaderboard import queue
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
+#: What a score job needs beside the metrics; to import it takes two seconds.
+STATISTICS = ("scipy.stats", "scipy.optimize", "skimage.color")
 
 
 class KnownJob(Job):
@@ -233,6 +235,8 @@ def preload(queue_name: str) -> None:
     """
     if queue_name == queue.GPU:
         try:
+            for module in STATISTICS:
+                importlib.import_module(module)
             for name in settings.METRICS or METRICS:
                 metric = load_metric(name)
                 # What nothing can use would only lie in the memory of every job.

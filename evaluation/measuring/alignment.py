@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.images import fit
-from evaluation.measuring.registration import Floats, Values, registrations
+from evaluation.measuring.registration import Floats, Values, grey, registrations
 
 BLOCK = 32
 # From this side on pictures are judged at half their size, from twice it at a quarter: blocks
@@ -71,7 +71,7 @@ class Aligned:
     @cached_property
     def difference(self) -> Values:
         """The mean absolute difference over the channels, of the full range."""
-        difference: Values = np.abs(self.after - self.before).mean(axis=2) * self.inside
+        difference: Values = grey(np.abs(self.after - self.before)) * self.inside
         return difference
 
     @cached_property
@@ -143,19 +143,23 @@ def recoloured(pictures: Aligned) -> Aligned:
         usable = unclipped
     if not usable.any():
         return pictures
-    matrix, offset = _colour_fit(x[usable], y[usable])
+    # Channel by channel: sums over many pixels are fast, over three channels slow.
+    matrix, offset = _colour_fit(*(np.ascontiguousarray(v[usable].T) for v in (x, y)))
     before = pictures.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
     return replace(pictures, before=np.clip(before, 0, 1))
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The matrix and the offset that take the colours of x to those of y, where they fit best."""
+    """The matrix and the offset that take the colours of x to those of y, where they fit best.
+
+    Both have a row for each channel.
+    """
     gain, offset = _gain_fit(x, y)
     matrix = np.diag(gain)
     least = _left(_colour_error(x, y, matrix, offset), PALER_FITTING)
     for share in PALER:
         paled = (1 - share) * np.eye(3) + share * LIGHT
-        gain, paler_offset = _gain_fit(x @ paled.T, y)
+        gain, paler_offset = _gain_fit(paled @ x, y)
         paler = gain[:, None] * paled
         left = _left(_colour_error(x, y, paler, paler_offset), PALER_FITTING)
         if left < PALER_WORTH * least:
@@ -171,8 +175,9 @@ def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
         left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
         for _ in range(8):
-            fitting = error <= np.quantile(error, FITTING)
-            gain, offset = _least_squares(x[fitting], y[fitting])
+            last = int(FITTING * (error.size - 1))
+            fitting = error <= np.partition(error, last)[last]
+            gain, offset = _least_squares(x[:, fitting], y[:, fitting])
             error = _colour_error(x, y, np.diag(gain), offset)
             left, before = _left(error, FITTING), left
             if left > SETTLED * before:
@@ -183,7 +188,11 @@ def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Floats:
-    error: Floats = np.abs(np.clip(x @ matrix.T + offset, 0, 1) - y).sum(axis=1)
+    fitted = matrix @ x
+    fitted += offset[:, None]
+    np.clip(fitted, 0, 1, out=fitted)
+    fitted -= y
+    error: Floats = np.abs(fitted, out=fitted).sum(axis=0)
     return error
 
 
@@ -194,9 +203,10 @@ def _left(error: Floats, share: float) -> float:
 
 
 def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    middle_x, middle_y = x.mean(axis=0), y.mean(axis=0)
-    together = ((x - middle_x) * (y - middle_y)).mean(axis=0)
-    gain = (together + PRIOR) / (np.square(x - middle_x).mean(axis=0) + PRIOR)
+    middle_x, middle_y = x.mean(axis=1), y.mean(axis=1)
+    from_middle = x - middle_x[:, None]
+    together = (from_middle * (y - middle_y[:, None])).mean(axis=1)
+    gain = (together + PRIOR) / (np.square(from_middle).mean(axis=1) + PRIOR)
     gain = np.clip(gain, *GAINS)
     return gain, np.clip(middle_y - gain * middle_x, *OFFSETS)
 
@@ -206,7 +216,7 @@ def equally_sharp(pictures: Aligned) -> Aligned:
     import cv2
 
     before, after = (
-        per_block(np.abs(cv2.Laplacian(v.mean(axis=2), cv2.CV_32F)), pictures.block)
+        per_block(np.abs(cv2.Laplacian(grey(v), cv2.CV_32F)), pictures.block)
         for v in (pictures.before, pictures.after)
     )
     # An edit changes that only where it is.
@@ -273,7 +283,7 @@ def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
     side = max(size)
     ratio = np.array([width / size[0], height / size[1]], np.float32)
     x, y = (
-        cv2.resize(v.mean(axis=2), size, interpolation=cv2.INTER_AREA)
+        cv2.resize(grey(v), size, interpolation=cv2.INTER_AREA)
         for v in (pictures.before, pictures.after)
     )
     small = cv2.resize(flow, size) / ratio

@@ -13,7 +13,7 @@ from PIL import Image
 
 from evaluation.images import fit
 from evaluation.measuring.alignment import Aligned, moved
-from evaluation.measuring.registration import Floats, Values, registrations
+from evaluation.measuring.registration import Floats, Values, grey, registrations
 from evaluation.metrics.base import CELLS, Mask
 
 # Structure is compared on copies of this side.
@@ -79,11 +79,12 @@ def _movement(warp: Floats, shape: tuple[int, ...]) -> tuple[float, float]:
 
 
 def _cast(x: Values, y: Values) -> float:
-    from skimage.color import rgb2lab
+    import cv2
 
-    hues = [rgb2lab(v)[..., 1:] for v in (x, y)]
+    hues = [cv2.cvtColor(v, cv2.COLOR_RGB2Lab)[..., 1:] for v in (x, y)]
+    moved_by = hues[1] - hues[0]
     # Of most pixels: something new in one place is no cast.
-    return float(np.linalg.norm(np.median(hues[1] - hues[0], axis=(0, 1))))
+    return math.hypot(*(float(np.median(moved_by[..., n])) for n in (0, 1)))
 
 
 def _detail(source: Image.Image, returned: Image.Image) -> float:
@@ -91,8 +92,8 @@ def _detail(source: Image.Image, returned: Image.Image) -> float:
 
     fine = []
     for image in (source, returned):
-        grey = _values(image, LARGEST).mean(axis=2)
-        left = np.abs(grey - cv2.GaussianBlur(grey, (0, 0), DETAIL_BLUR))
+        light = grey(_values(image, LARGEST))
+        left = np.abs(light - cv2.GaussianBlur(light, (0, 0), DETAIL_BLUR))
         fine.append(cv2.resize(left, (CELLS, CELLS), interpolation=cv2.INTER_AREA) + FLOOR)
     return float(np.median(np.log(fine[1] / fine[0])))
 
@@ -128,7 +129,7 @@ def _structure(pictures: Aligned, footprint: Mask | None) -> tuple[float, float,
 def _band(values: Values) -> Values:
     import cv2
 
-    grey = values.mean(axis=2)
-    fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma) for sigma in (FINE, COARSE))
+    light = grey(values)
+    fine, coarse = (cv2.GaussianBlur(light, (0, 0), sigma) for sigma in (FINE, COARSE))
     band: Values = fine - coarse
     return band

@@ -18,6 +18,7 @@ MAX_SKEW = 0.02
 ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
 SMOOTHING = 5
 SURELY = 0.98
+NEARBY = 0.5  # pixels of the small copy
 # cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
 _CLIMB = (3, 50, 1e-5)
 
@@ -29,9 +30,7 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     height, width = x.shape[:2]
     scale = min(1.0, REGISTER_SIDE / max(height, width))
     size = (max(8, round(width * scale)), max(8, round(height * scale)))
-    small_x, small_y = (
-        cv2.resize(v.mean(axis=2), size, interpolation=cv2.INTER_AREA) for v in (x, y)
-    )
+    small_x, small_y = (cv2.resize(grey(v), size, interpolation=cv2.INTER_AREA) for v in (x, y))
     if np.array_equal(small_x, small_y):
         return []
     everywhere = np.ones_like(small_y, np.uint8)
@@ -40,6 +39,8 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     # did not find nearly the same picture, where a search over zooms points.
     for begin in (_rest_position, _coarse):
         start = begin(small_x, small_y, size)
+        if begin is _coarse and np.abs(start - np.eye(2, 3)).max() < NEARBY:
+            break  # that hill has been climbed
         agreement: float = 0.0
         try:
             agreement, warp = cv2.findTransformECC(
@@ -52,6 +53,14 @@ def registrations(x: Values, y: Values) -> list[Floats]:
         if agreement > SURELY:
             break
     return found
+
+
+def grey(values: Values) -> Values:
+    """The mean of the three channels; numpy's takes six times as long over so few."""
+    mean: Values = values[..., 0] + values[..., 1]
+    mean += values[..., 2]
+    mean *= np.float32(1 / 3)
+    return mean
 
 
 def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> Values:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
-from evaluation.images import blank_card
+from evaluation.images import Picture, blank_card
 from evaluation.measuring import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
@@ -194,6 +194,7 @@ class Scorer:
             (own, picture)
             for own, chain in zip(found, chains, strict=True)
             for picture in chain.restored
+            if own.is_new(picture)
         )
         with threads(metrics.values(), size) as pool:
             for batch in batches(pictures, size, batch_size(metrics.values(), size), pool):
@@ -317,6 +318,9 @@ class _Chain:
         self.source, self.subject, self.metrics = source, subject, metrics
         self.panel = panel
         self.quality: list[dict[str, float | None]] = []
+        # Which of the measured pictures each return is: one that came back before is measured once.
+        self.order: list[int] = []
+        self._places: dict[str, int] = {}
         self.is_large = is_large(source.size)
         # The source's, by metric; what is lacking is added, and serves the next chain too.
         self.features = features
@@ -333,6 +337,21 @@ class _Chain:
                 self.direct[name] = metric
                 self.distances[name] = []
 
+    def is_new(self, picture: AnyPicture) -> bool:
+        """Whether the next return has to be measured: no other before it was the same."""
+        known = picture.sha256 if isinstance(picture, Picture) else str(len(self.order))
+        new = known not in self._places
+        self.order.append(self._places.setdefault(known, len(self._places)))
+        return new
+
+    def _each(self) -> None:
+        """From here on what was found is of each return, not of each picture among them."""
+        self.losses = [self.losses[place] for place in self.order] if self.losses else []
+        self.quality = [self.quality[place] for place in self.order] if self.quality else []
+        self.distances = {
+            name: [values[place] for place in self.order] for name, values in self.distances.items()
+        }
+
     def scores(
         self,
         names: Sequence[str],
@@ -340,6 +359,7 @@ class _Chain:
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """All that was found, with the metrics that are made of others."""
+        self._each()
         places = undo = cells = because = None
         # Nothing where there was no picture to measure.
         blank, scale = self.features.get("place", (None, None))

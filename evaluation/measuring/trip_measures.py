@@ -19,10 +19,15 @@ from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
 from evaluation.measuring.steps import measure_steps, rmse
-from evaluation.metrics.base import Subject
+from evaluation.metrics.base import Mask, Subject
 from evaluation.metrics.psnr import mse
+from evaluation.remembered import Remembered
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.panel import Panel
+
+#: An editor that gives the same answer to the same picture makes the same trip again and again.
+_SEEN = Remembered[ChangeSeen](8)
+_DAMAGE = Remembered[Mapping[str, float]](8)
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,17 @@ def measure_trip(
         if panel is not None:
             seen = TripToJudge(source, before, edited, restored, pair, subject or Subject())
             evidence = panel.hear(seen)
-        verdict = change_seen(before.image, edited.image, pair)
+        verdict = _SEEN.of(
+            (before.sha256, edited.sha256, pair.change, pair.operator),
+            lambda: change_seen(before.image, edited.image, pair),
+        )
     if edited is not None:
         sent = (edited, *between)[-1]
-        verdict.measure["to_input"] = _from_input(before, edited)
-        verdict.measure["back_to_input"] = _from_input(sent, restored)
+        answers = {
+            "to_input": _from_input(before, edited),
+            "back_to_input": _from_input(sent, restored),
+        }
+        verdict = ChangeSeen(verdict.seen, verdict.measure | answers)
     return TripMeasures(
         reframed=is_reframed(restored.size, size),
         step=rmse(last, back),
@@ -112,8 +123,16 @@ def measure_trip(
         change_seen=verdict.seen,
         change_measure=verdict.measure,
         evidence=evidence,
-        damage=damage(source.image, restored.image, subject.footprint if subject else None),
+        damage=_damage(source, restored, subject.footprint if subject else None),
         steps=steps,
+    )
+
+
+def _damage(source: Picture, restored: Picture, footprint: Mask | None) -> Mapping[str, float]:
+    where = None if footprint is None else footprint.tobytes()
+    return _DAMAGE.of(
+        (source.sha256, restored.sha256, where),
+        lambda: damage(source.image, restored.image, footprint),
     )
 
 

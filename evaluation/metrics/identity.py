@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -14,6 +13,7 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.metrics.base import Box, DirectMetric, Features, Subject, finite
+from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
 
 # The square looked at is this many times as large as the annotated face, which may have
@@ -48,7 +48,7 @@ class Identity(DirectMetric):
         # dlib's networks are not made to be run by two threads at once.
         self._lock = Lock()
         # The witness of identity looks at the same pictures.
-        self._known: OrderedDict[bytes, Any] = OrderedDict()
+        self._known = Remembered[Any](REMEMBERED)
 
     @property
     def weights_sha256(self) -> str | None:
@@ -116,11 +116,7 @@ class Identity(DirectMetric):
         pixels = np.ascontiguousarray(image)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
         with self._lock:
-            if key not in self._known:
-                self._known[key] = self._computed(pixels, image)
-                while len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
-            return self._known[key]
+            return self._known.of(key, lambda: self._computed(pixels, image))
 
     def _computed(self, pixels: Any, image: Image.Image) -> Any:
         face = self._face(pixels, image)

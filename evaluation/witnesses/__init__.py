@@ -9,6 +9,7 @@ from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessErr
 
 __all__ = [
     "LOOKING",
+    "OF_YARDSTICKS",
     "WITNESSES",
     "Evidence",
     "TripToJudge",
@@ -34,6 +35,9 @@ WITNESSES: dict[str, str] = {
 }
 #: Those that look by themselves whenever a trip is scored; a judge is asked apart, at a price.
 LOOKING = tuple(name for name in WITNESSES if name != "judge")
+#: Those heard on reference editors, which edit by rule: that one drew a ball is known, so only
+#: they are asked whose word can end a chain, or takes no time beside the metrics.
+OF_YARDSTICKS = ("parsing", "geometry", "hue", "identity")
 
 
 @cache

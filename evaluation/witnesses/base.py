@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -22,6 +21,7 @@ from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
 from evaluation.metrics.base import INSTALL, Metric, Subject
+from evaluation.remembered import Remembered
 
 #: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
 REMEMBERED = 64
@@ -128,7 +128,7 @@ class AmountWitness(Witness):
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
-        self._amounts: OrderedDict[tuple[str, Hashable], float | None] = OrderedDict()
+        self._amounts = Remembered[float | None](REMEMBERED)
 
     @abstractmethod
     def thing(self, pair: EditPair) -> str | None:
@@ -166,14 +166,8 @@ class AmountWitness(Witness):
 
     def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
         where = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
-        known = (thing, trip.subject.face, where, trip.source.sha256)
-        key = picture.sha256, known
-        if key not in self._amounts:
-            self._amounts[key] = self.amount(picture.image, thing, trip)
-            while len(self._amounts) > REMEMBERED:
-                self._amounts.popitem(last=False)
-        self._amounts.move_to_end(key)
-        return self._amounts[key]
+        key = picture.sha256, thing, trip.subject.face, where, trip.source.sha256
+        return self._amounts.of(key, lambda: self.amount(picture.image, thing, trip))
 
 
 def asked(pair: EditPair, witness: str) -> str | None:

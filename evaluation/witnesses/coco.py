@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import Box
 from evaluation.metrics.networks.tfjs_graph import Graph
+from evaluation.remembered import Remembered
 
 WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
@@ -56,7 +56,8 @@ class Detector:
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
-        self._known: OrderedDict[bytes, list[Found]] = OrderedDict()
+        self._known = Remembered[list[Found]](REMEMBERED)
+        # One picture at a time: what the network holds of one is many times the picture.
         self._lock = Lock()
 
     def things(self, image: Image.Image) -> list[Found]:
@@ -64,11 +65,7 @@ class Detector:
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
-            if key not in self._known:
-                self._known[key] = self._look(small)
-                while len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
-            return self._known[key]
+            return self._known.of(key, lambda: self._look(small))
 
     def _look(self, small: Image.Image) -> list[Found]:
         import torch

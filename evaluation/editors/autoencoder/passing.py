@@ -18,6 +18,12 @@ from evaluation.torch_compat import ready_torchvision
 
 # Every known autoencoder halves the picture at most five times.
 STEP = 32
+#: A larger picture goes through by tiles of this side, where that changes nothing: 10 megapixels
+#: at once took 4.5 GB.
+LARGE_PIXELS = 576 * 576
+TILE = 576
+#: What looks at each value alone.
+LOCAL = ("ReLU", "SiLU", "GELU", "Identity", "Dropout")
 
 
 def load_autoencoder(checkpoint: str, **options: Any) -> Any:
@@ -43,6 +49,43 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
 
 def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
     """The picture after one pass, at its own size."""
+    halo = sight(autoencoder) if image.width * image.height > LARGE_PIXELS else None
+    if halo is None or 4 * halo > TILE:
+        return _passed(autoencoder, image)
+    result, inner = Image.new("RGB", image.size), TILE - 2 * halo
+    for top in range(0, image.height, inner):
+        for left in range(0, image.width, inner):
+            first, upper = max(0, left - halo), max(0, top - halo)
+            last, lower = left + inner + halo, top + inner + halo
+            seen = (first, upper, min(last, image.width), min(lower, image.height))
+            part = _passed(autoencoder, image.crop(seen))
+            own = (left - first, top - upper, left - first + inner, top - upper + inner)
+            own = (*own[:2], min(own[2], part.width), min(own[3], part.height))
+            result.paste(part.crop(own), (left, top))
+    return result
+
+
+def sight(autoencoder: Any) -> int | None:
+    """How far a pixel's answer sees at most, in whole steps; None where it sees all of the picture.
+
+    Convolutions see their neighbours, at the scale that they work at; whatever norms or attends
+    sees everything.
+    """
+    import torch
+
+    reach, scale = 0.0, 1.0
+    for module in autoencoder.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            reach += (module.kernel_size[0] // 2) * module.dilation[0] * scale
+            scale *= module.stride[0]
+        elif isinstance(module, torch.nn.Upsample):
+            scale /= float(module.scale_factor)
+        elif not list(module.children()) and type(module).__name__ not in LOCAL:
+            return None
+    return -(-int(reach) // STEP) * STEP
+
+
+def _passed(autoencoder: Any, image: Image.Image) -> Image.Image:
     import torch
 
     width, height = image.size

@@ -30,6 +30,7 @@ class Graph:
     def __init__(self, data: bytes) -> None:
         import torch
 
+        self._orders: dict[tuple[str, ...], list[str]] = {}
         begin = 8 + int.from_bytes(data[:8], "little")
         description, weights = json.loads(data[8:begin]), data[begin:]
         self.nodes = {node["name"]: node for node in description["modelTopology"]["node"]}
@@ -37,13 +38,20 @@ class Graph:
             name: torch.from_numpy(values)
             for name, values in _read_weights(description["weightsManifest"], weights).items()
         }
+        for name, operation in self._kernels().items():
+            self.weights[name] = KERNELS[operation](self.weights[name]).contiguous(
+                memory_format=torch.channels_last
+            )
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
         """The values of these nodes, given those of the placeholders."""
         import torch
 
         known: dict[str, Any] = dict(inputs)
-        order = self._order(outputs, known)
+        asked = (*outputs, *sorted(known))
+        if asked not in self._orders:
+            self._orders[asked] = self._order(outputs, known)
+        order = self._orders[asked]
         # A value is let go once all have it that need it: together they are many times the input.
         waiting = Counter(need for name in order for need in self._needs(name))
         waiting.update(outputs)
@@ -57,6 +65,21 @@ class Graph:
                     if not waiting[need]:
                         known.pop(need)
         return [known[name] for name in outputs]
+
+    def _kernels(self) -> dict[str, str]:
+        """By the name of each convolution's weights, its operation.
+
+        They are laid once as torch wants them: to do it at each picture takes longer than the
+        convolution of a small one.
+        """
+        found: dict[str, str] = {}
+        for node in self.nodes.values():
+            if node["op"] not in KERNELS:
+                continue
+            kernel = _node_name(node["input"][1])
+            if kernel not in self.weights or found.setdefault(kernel, node["op"]) != node["op"]:
+                raise GraphError(f"{node['name']} has no weights of its own")
+        return found
 
     def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
         """The nodes that lead to these, each after all it needs; without recursion."""
@@ -151,11 +174,17 @@ def _channels_last(values: Any) -> Any:
 
 
 def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.0) -> Any:
-    """With the border that "SAME" means in TensorFlow: the odd pixel goes to the far side."""
+    """With the border that "SAME" means in TensorFlow."""
     from torch.nn.functional import pad
 
+    border = _border(values, kernel, a)
+    return pad(values, border, value=fill) if any(border) else values
+
+
+def _border(values: Any, kernel: Sequence[int], a: _Attributes) -> list[int]:
+    """How much "SAME" adds left, right, above and below: the odd pixel goes to the far side."""
     if a.text("padding") == "VALID":
-        return values
+        return [0, 0, 0, 0]
     (_, down, across, _) = a.ints("strides")
     dilations = a.ints("dilations") or [1, 1, 1, 1]
     border: list[int] = []
@@ -166,35 +195,44 @@ def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.
         extent = (size - 1) * dilation + 1
         total = max((math.ceil(side / stride) - 1) * stride + extent - side, 0)
         border += [total // 2, total - total // 2]
-    return pad(values, border, value=fill) if any(border) else values
+    return border
 
 
+#: Of a convolution's own result, in its place.
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "Relu": lambda x: x.relu(),
-    "Relu6": lambda x: x.clamp(0, 6),
-    "Sigmoid": lambda x: x.sigmoid(),
+    "Relu": lambda x: x.relu_(),
+    "Relu6": lambda x: x.clamp_(0, 6),
+    "Sigmoid": lambda x: x.sigmoid_(),
 }
 
 
 def _convolution(a: _Attributes, values: Any, kernel: Any, *fused: Any) -> Any:
-    return _convolved(a, values, kernel.permute(3, 2, 0, 1), 1, fused)
+    return _convolved(a, values, kernel, 1, fused)
 
 
 def _depthwise(a: _Attributes, values: Any, kernel: Any, *fused: Any) -> Any:
+    return _convolved(a, values, kernel, values.shape[3], fused)
+
+
+def _each_channel(kernel: Any) -> Any:
+    """TensorFlow's weights of a convolution of each channel by itself, in torch's order."""
     height, width, groups, times = kernel.shape
-    weights = kernel.permute(2, 3, 0, 1).reshape(groups * times, 1, height, width)
-    return _convolved(a, values, weights, groups, fused)
+    return kernel.permute(2, 3, 0, 1).reshape(groups * times, 1, height, width)
 
 
 def _convolved(a: _Attributes, values: Any, weights: Any, groups: int, fused: Sequence[Any]) -> Any:
-    from torch.nn.functional import conv2d
+    from torch.nn.functional import conv2d, pad
 
     (_, down, across, _) = a.ints("strides")
     dilations = a.ints("dilations") or [1, 1, 1, 1]
-    inputs = _padded(_channels_first(values), weights.shape[2:], a)
+    inputs = _channels_first(values)
+    border = _border(inputs, weights.shape[2:], a)
+    around = (border[2], border[0])
+    if border[0] != border[1] or border[2] != border[3]:
+        inputs, around = pad(inputs, border), (0, 0)
     steps = a.texts("fused_ops")
     bias = fused[0] if "BiasAdd" in steps else None
-    found = conv2d(inputs, weights, bias, (down, across), 0, tuple(dilations[1:3]), groups)
+    found = conv2d(inputs, weights, bias, (down, across), around, tuple(dilations[1:3]), groups)
     for step in steps:
         if step == "LeakyRelu":
             found = found.where(found > 0, found * a.number("leakyrelu_alpha", 0.2))
@@ -237,9 +275,7 @@ def _resize(a: _Attributes, values: Any, size: Any) -> Any:
         shape = [1, 1, 1, 1]
         shape[axis] = wanted
         share = (at - low).reshape(shape)
-        values = (
-            values.index_select(axis, low) * (1 - share) + values.index_select(axis, high) * share
-        )
+        values = values.index_select(axis, low).lerp_(values.index_select(axis, high), share)
     return values
 
 
@@ -291,6 +327,13 @@ def _leaky(a: _Attributes, values: Any) -> Any:
     return values.where(values > 0, values * a.number("alpha", 0.2))
 
 
+#: How the weights of each kind of convolution are put into torch's order.
+KERNELS: dict[str, Callable[[Any], Any]] = {
+    "Conv2D": lambda kernel: kernel.permute(3, 2, 0, 1),
+    "_FusedConv2D": lambda kernel: kernel.permute(3, 2, 0, 1),
+    "DepthwiseConv2dNative": _each_channel,
+    "FusedDepthwiseConv2dNative": _each_channel,
+}
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "Conv2D": _convolution,
     "_FusedConv2D": _convolution,

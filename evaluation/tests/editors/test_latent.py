@@ -9,9 +9,11 @@ from PIL import Image
 
 from evaluation.content import catalog, sources
 from evaluation.editors import EditorError, Fault, load_editor
+from evaluation.editors.autoencoder import passing
 from evaluation.editors.latent import OWN
 from evaluation.images import Picture
 from evaluation.measuring.change_seen import change_seen
+from evaluation.testing.pictures import busy
 from evaluation.torch_compat import ready_torchvision
 
 pytest.importorskip("torch")
@@ -136,3 +138,25 @@ def test_training_goes_on_where_it_was_and_logs_its_loss(tmp_path):
     editor = load_editor("latent", checkpoint=str(tmp_path / "work/model"))
     picture = Picture.from_image(Image.new("RGB", (32, 32), (9, 99, 199)))
     assert error(picture, editor.edit(picture, COPY).picture) < 0.05
+
+
+def test_a_large_picture_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
+    picture = busy(430, 230)
+    autoencoder = load_editor("latent").autoencoder
+    whole = np.asarray(passing.passed(autoencoder, picture), dtype=int)
+    monkeypatch.setattr(passing, "LARGE_PIXELS", 0)
+    monkeypatch.setattr(passing, "TILE", 4 * passing.sight(autoencoder))
+    seen = []
+    one = passing._passed
+    monkeypatch.setattr(passing, "_passed", lambda a, i: seen.append(i.size) or one(a, i))
+    tiled = np.asarray(passing.passed(autoencoder, picture), dtype=int)
+    assert len(seen) == 6
+    # To the bit on the machines that it was tried on; another may add up in another order.
+    assert np.abs(tiled - whole).max() <= 1
+
+
+def test_what_looks_at_all_of_a_picture_is_shown_all_of_it(kl_folder, monkeypatch):
+    autoencoder = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae").autoencoder
+    assert passing.sight(autoencoder) is None
+    monkeypatch.setattr(passing, "LARGE_PIXELS", 0)
+    assert passing.passed(autoencoder, busy(70, 40)).size == (70, 40)

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation import weights
 from evaluation.content import catalog, sources
-from evaluation.editors import load_editor
+from evaluation.editors import load_editor, neural_eraser
 from evaluation.editors.base import Beside
 from evaluation.editors.neural_eraser import WEIGHTS
 from evaluation.images import Picture
@@ -76,3 +76,22 @@ def test_without_weights_it_says_how_they_are_had(tmp_path, monkeypatch):
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     (lacking,) = load_editor("neural-eraser").missing()
     assert "convergebench weights neural-eraser" in lacking
+
+
+def test_of_a_large_hole_it_is_shown_a_small_copy_and_nothing_else_changes(
+    eraser, portrait, monkeypatch
+):
+    source, _ = portrait
+    for name, pixels in (("LARGE_PIXELS", 0), ("MOST_PIXELS", 0), ("COPY_PIXELS", 20_000)):
+        monkeypatch.setattr(neural_eraser, name, pixels)
+    shown = []
+    painted = eraser._painted
+    monkeypatch.setattr(eraser, "_painted", lambda i, h: shown.append(i.size) or painted(i, h))
+    hole = np.zeros(source.size[::-1], dtype=bool)
+    hole[60:140, 50:150] = True
+    answer = Picture.from_image(eraser.paint_over(source.image, hole))
+    assert [width * height <= 20_000 for width, height in shown] == [True]
+    changed = difference(source, answer) > 0
+    beside = neural_eraser.widened(hole, neural_eraser.rim(source.image))
+    assert not changed[~beside].any()
+    assert changed[hole].mean() > 0.9

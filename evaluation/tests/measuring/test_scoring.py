@@ -126,6 +126,35 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
     assert len(ahead) == 100
 
 
+def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
+    names = [*QUICK, "lpips", "place", "picture", "brisque"]
+    source = small()
+    one, other = (Picture.from_image(worn(source, strength)) for strength in (4, 60))
+    chain = [one, one, other, one, other]
+    where = np.zeros((CELLS, CELLS), dtype=bool)
+    where[:12, :12] = True
+    masks = [None, where, None, None, None]
+    scorer = Scorer(names)
+    measured: list[int] = []
+    distances = scorer.metrics["psnr"].distances
+    scorer.metrics["psnr"].distances = lambda features, images: (
+        measured.append(len(images)) or distances(features, images)
+    )
+    found = scorer.score(source, chain, maps=True, quality=True, footprints=masks)
+    assert sum(measured) == 2
+    for index, picture in enumerate(chain):
+        alone = Scorer(names).score(
+            source, [picture.image], maps=True, quality=True, footprints=[masks[index]]
+        )
+        for name, wanted in alone.distances.items():
+            assert found.distances[name][index] == pytest.approx(wanted[0], abs=1e-6), name
+        assert found.quality["brisque"][index + 1] == alone.quality["brisque"][1]
+        assert found.because[index] == alone.because[0]
+        assert np.allclose(found.maps[index], alone.maps[0], atol=1e-5)
+    assert found.undo[0] is None
+    assert found.undo[1] is not None
+
+
 def test_a_broken_picture_in_the_middle_is_an_error_not_a_gap():
     scorer, source = Scorer(["psnr"]), small(16, 16)
     broken = Picture(b"\x89PNG rubbish", "image/png", 16, 16)

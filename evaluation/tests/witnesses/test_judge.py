@@ -12,6 +12,7 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.testing.fake_providers.judge import KEY, SIGN, FakeJudge
 from evaluation.witnesses import TripToJudge, WitnessError
+from evaluation.witnesses.judge import questions
 from evaluation.witnesses.judge.answers import AnswerFile
 from evaluation.witnesses.judge.clients import ChatClient, GeminiClient
 from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
@@ -279,6 +280,19 @@ def test_a_form_that_is_not_kept_to_is_no_answer():
     with pytest.raises(Unreadable):
         RUBRIC.read(json.dumps(dict.fromkeys(RubricAnswer.model_fields, 11)))
     assert CLOSER.read('{"note": {}} {"closer": "second", "why": "}{"}').closer == "second"
+
+
+@pytest.mark.parametrize("said", ["{" * 10_000 + "}" * 10_000, "{}" * 10_000, "{[" * 9_000])
+def test_an_answer_that_begins_without_end_is_given_up(said, monkeypatch):
+    """Twenty thousand letters of braces took 47 seconds of a worker, beside its budget."""
+    tried = []
+    found = questions._end_of_object
+    monkeypatch.setattr(
+        questions, "_end_of_object", lambda text, at: tried.append(len(text)) or found(text, at)
+    )
+    with pytest.raises(Unreadable):
+        TRIP.read(said)
+    assert sum(tried) <= questions.MOST_OBJECTS * questions.MOST_LETTERS
 
 
 @pytest.mark.parametrize("letter", ["\\u0000", "\\ud800"])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from evaluation.outside_json import parse_strictly
+
 ANSWERED, REFUSED, UNREADABLE = "answered", "refused", "unreadable"
 
 
@@ -61,11 +63,11 @@ class AnswerFile(InMemory):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        lines = path.read_bytes().splitlines() if path.is_file() else []
         for line in lines:
             try:
-                row = json.loads(line)
-                key = row.pop("key")
+                row = dict(parse_strictly(line.decode()))
+                key = str(row.pop("key"))
                 self._kept[key] = Kept(**row)
             except (ValueError, KeyError, TypeError):
                 continue

@@ -28,8 +28,8 @@ from evaluation.http.addresses import Rules
 from evaluation.http.guarded_client import GuardedClient
 from evaluation.http.guarded_sockets import trusted_authorities
 from evaluation.http.hosted_client import Wire
-from evaluation.http.outside_json import bounded, parse_json
 from evaluation.http.reply import Reply
+from evaluation.outside_json import bounded, parse_json
 from evaluation.packages import package_version
 
 # An answer is a few words.

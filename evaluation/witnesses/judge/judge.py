@@ -17,8 +17,8 @@ from PIL import Image
 from evaluation.content.suites import EditPair
 from evaluation.editors.failures import shorten
 from evaluation.errors import EditorError
-from evaluation.http.outside_json import storable
 from evaluation.images import Picture, encode_png
+from evaluation.outside_json import storable
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 from evaluation.witnesses.judge import questions
 from evaluation.witnesses.judge.answers import (
@@ -278,12 +278,12 @@ class Judge(Witness):
             raise Silent(str(error)) from error
         self._failures = 0
         outcome = REFUSED if said.refused else ANSWERED
+        text = storable(said.text)[: questions.MOST_LETTERS]
         if outcome == ANSWERED:
             try:
-                question.read(said.text)
+                question.read(text)
             except Unreadable:
                 outcome = UNREADABLE
-        text = storable(said.text)[:4000]
         return Kept(question.name, self.version, outcome, text, said.cost, said.seconds, about)
 
     def _check_budget(self) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,14 @@ from leaderboard.operation.scoring_packages import Stage, write
 WEIGHTS = {
     "lpips-alex": "LPIPS (61 MB)",
     "face-parsing": "face parsing (20 MB)",
+    "neural-eraser": "the neural eraser (28 MB)",
+    "coco-detector": "the object detector (4 MB)",
     "text-reader": "reading (27 MB)",
     "brisque": "BRISQUE (0.2 MB)",
     "niqe": "NIQE (2 MB)",
 }
+#: Made with what is only being installed.
+NEEDS_PACKAGES = {"lpips-alex"}
 #: What pip says of each package; all else that it says is worth a line.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 NOISE = re.compile(
@@ -50,7 +56,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         suite = ["--suite", options["suite"]] if options["suite"] else []
         if options["install"]:
-            self._install(options["install"])
+            with ThreadPoolExecutor(1) as beside:
+                beside.submit(self._fetch_beside)
+                self._install(options["install"])
             # A new process finds all that came: this one began without it.
             again = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
             sys.stdout.flush()
@@ -101,6 +109,13 @@ class Command(BaseCommand):
             f"what scores pictures could not be installed: {why}\n"
             f"The board goes on without scores; all of it is in {log}. {AGAIN}"
         )
+
+    def _fetch_beside(self) -> None:
+        """Fetch what can be had while packages are installed; what cannot has its turn later."""
+        ready = {status.name for status in weights.status() if status.ready}
+        for name in (name for name in WEIGHTS if name not in ready | NEEDS_PACKAGES):
+            with suppress(Exception):  # said when its turn comes, if it still fails then
+                weights.fetch(name)
 
     def _fetch_weights(self) -> None:
         """Networks need weights, once; without them they are "not run", and the rest goes on."""

@@ -23,7 +23,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("models", nargs="*", metavar="model", help="Slugs of editing models.")
-        parser.add_argument("--references", action="store_true", help="All reference editors.")
+        parser.add_argument(
+            "--references",
+            action="store_true",
+            help="All reference editors that are yardsticks of the suite.",
+        )
         parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
         parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
         parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
@@ -57,7 +61,9 @@ class Command(BaseCommand):
         if unknown := set(options["models"]) - set(chosen.values_list("slug", flat=True)):
             raise CommandError(f"No editing model called {', '.join(sorted(unknown))}.")
         if options["references"]:
-            chosen |= EditingModel.objects.filter(is_reference=True)
+            references = EditingModel.objects.filter(is_reference=True)
+            own = [model.pk for model in references if model.is_yardstick_of(suite.slug)]
+            chosen |= EditingModel.objects.filter(pk__in=own)
         elif not options["models"]:
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:

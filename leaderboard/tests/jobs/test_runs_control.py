@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
@@ -17,8 +18,9 @@ from evaluation import jobs
 from evaluation.editors import Fault
 from evaluation.jobs import writer
 from evaluation.jobs.play_job import PlayJob
+from evaluation.jobs.playing import events
 from evaluation.testing.editing_server import EditingServer
-from leaderboard.models import Call, Chain, Run, Trip
+from leaderboard.models import Call, Chain, EditingModel, Run, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import error, interfere, played, served, started
@@ -64,7 +66,7 @@ def test_two_writers_share_one_budget(server: EditingServer) -> None:
     writers = [writer.RunWriter(run, uuid4()) for _ in range(2)]
     for one in writers:
         works = [
-            writer.ChainInPlay(
+            events.ChainInPlay(
                 chain,
                 run.suite.core.pair_by_slug[chain.case.pair_slug],
                 chain.case.picture.stored,
@@ -73,7 +75,7 @@ def test_two_writers_share_one_budget(server: EditingServer) -> None:
             )
             for chain in Chain.objects.claim(run, one.token, 2)
         ]
-        one.write([writer.CallRequested(work) for work in works])
+        one.write([events.CallRequested(work) for work in works])
     granted = Call.objects.filter(outcome=Call.CALLING).count()
     assert granted == 3
     assert writers[1].waiting
@@ -269,6 +271,21 @@ def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) 
         call_command("cancel_run", 999, stdout=out)
     with pytest.raises(CommandError, match="cannot be scored again"):
         call_command("rescore", run.pk, stdout=out)
+
+
+def test_the_yardsticks_of_a_suite_are_those_that_belong_to_its_scale() -> None:
+    suite = factories.tiny_suite()
+    for slug, suites in (("everywhere", None), ("here", ["tiny"]), ("there", ["lite"])):
+        factories.editing_model(slug, is_reference=True, yardstick_of=suites)
+    factories.editing_model("by-name", is_reference=True, yardstick_of=[])
+    factories.editing_model("none", yardstick_of=["tiny"])  # not a reference editor
+    call_command("start_run", references=True, suite="tiny", verbosity=0)
+    started_on = Run.objects.filter(suite=suite)
+    assert set(started_on.values_list("editing_model__slug", flat=True)) == {"everywhere", "here"}
+    call_command("start_run", "by-name", suite="tiny", verbosity=0)
+    assert started_on.filter(editing_model__slug="by-name").exists()
+    with pytest.raises(ValidationError, match="Write a list of slugs"):
+        EditingModel(slug="x", name="x", editor="jpeg", yardstick_of="lite").full_clean()
 
 
 def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:

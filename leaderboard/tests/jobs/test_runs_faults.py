@@ -20,7 +20,7 @@ from django.utils import timezone
 from evaluation import jobs
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
-from evaluation.jobs import control, leases, pacing, play_job, score_job, writer
+from evaluation.jobs import control, job_errors, leases, pacing, play_job, score_job, writer
 from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
@@ -71,8 +71,9 @@ def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
 
 @pytest.mark.parametrize("status", [403, 503])
 def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
-    server: EditingServer, s3: FakeS3, status: int
+    server: EditingServer, s3: FakeS3, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(job_errors, "STORAGE_PATIENCE_SECONDS", 0.5)
     run = started(server)
     s3.fails = status
     played(run)
@@ -83,6 +84,17 @@ def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
     jobs.resume(run)
     assert scored(played(run)).state == RunState.FINISHED
     assert not run.chains.filter(outcome=Outcome.LOST).exists()
+
+
+def test_s3_that_is_started_again_is_waited_for_and_no_edit_is_paid_twice(
+    server: EditingServer, s3: FakeS3
+) -> None:
+    run = started(server)
+    s3.fails, s3.failures = 503, 5
+    assert played(run).state == RunState.SCORING, run.reason_text
+    s3.fails, s3.failures = 503, 5
+    assert scored(run).state == RunState.FINISHED, run.reason_text
+    assert Call.objects.filter(run=run).count() == run.edits_done
 
 
 def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itself(

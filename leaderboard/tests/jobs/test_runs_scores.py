@@ -12,12 +12,13 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from evaluation import jobs
-from evaluation.jobs import score_job
+from evaluation.jobs import control, score_job
 from evaluation.jobs.score_job import ScoreJob
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.psnr import Psnr
 from evaluation.testing.editing_server import EditingServer
+from evaluation.witnesses import LOOKING, OF_YARDSTICKS, witness_class
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
@@ -80,6 +81,20 @@ def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
     assert heard == {"geometry"}
 
 
+def test_yardsticks_are_judged_only_by_witnesses_whose_word_counts(server: EditingServer) -> None:
+    suite = factories.tiny_suite(pictures=1, trips=1)
+    heard = {}
+    for name in ("yardstick", "model"):
+        model = factories.editing_model(name, editor="jpeg", is_reference=name == "yardstick")
+        run = played(jobs.start(model, suite))
+        heard[name] = ScoreJob(run, uuid4()).scorer.panel.witnesses.keys()
+    assert heard["yardstick"] == heard["model"] & set(OF_YARDSTICKS)
+    assert {"geometry", "hue"} <= heard["yardstick"]
+    assert heard["model"] - heard["yardstick"]
+    gating = {name for name in LOOKING if witness_class(name).gates}
+    assert gating <= set(OF_YARDSTICKS)
+
+
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
     server: EditingServer, settings: Any
 ) -> None:
@@ -130,7 +145,7 @@ def test_two_score_jobs_on_one_run_score_no_chain_twice(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
-    monkeypatch.setattr(score_job, "CHAINS", 2)
+    monkeypatch.setattr(control, "CHAINS_EACH", 2)
     one, other = ScoreJob(run, uuid4()), ScoreJob(run, uuid4())
     taken: list[tuple[ScoreJob, int]] = []
     score = ScoreJob._score

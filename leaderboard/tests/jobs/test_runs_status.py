@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluation import jobs
 from evaluation.jobs import pacing, provenance, writer
+from evaluation.jobs.playing.events import Alarm
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import queue
 from leaderboard.models import Run, SecurityEvent
@@ -76,7 +77,7 @@ def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
 
 def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
     run = started(server)
-    writer.RunWriter(run, uuid4()).write([writer.Alarm("redirect", "to 10.0.0.1")])
+    writer.RunWriter(run, uuid4()).write([Alarm("redirect", "to 10.0.0.1")])
     event = SecurityEvent.objects.get()
     assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
 
