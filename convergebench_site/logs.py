@@ -14,7 +14,13 @@ SECRET_NAMES = re.compile(
 )
 HIDDEN = "[hidden]"
 #: Addresses that are secrets themselves: whoever has one can act for its owner.
-SECRET_ADDRESS = re.compile(r"(/(?:submissions|try)/)[\w-]{20,}")
+SECRET_ADDRESS = re.compile(
+    r"(/(?:submissions|try|bring|embargo|subscriptions|vote/(?:pictures|done|study))/)[\w-]{20,}"
+)
+#: Secrets that somebody wrote where they do not belong: an API token, or a key in an address.
+STRAY_SECRET = re.compile(
+    r"cbt_[\w-]+|(?<=[?&;])([\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.I
+)
 #: Of these only warnings: one line per job is ours to write, and rq's own would repeat it.
 QUIET = (
     *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
@@ -37,7 +43,10 @@ def _scrubbed(value: Any) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [_scrubbed(inner) for inner in value]
-    return SECRET_ADDRESS.sub(rf"\1{HIDDEN}", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    value = SECRET_ADDRESS.sub(rf"\1{HIDDEN}", value)
+    return STRAY_SECRET.sub(lambda found: f"{found[1] or ''}{HIDDEN}", value)
 
 
 def configure(options: dict[str, Any]) -> None:

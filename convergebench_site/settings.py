@@ -91,6 +91,8 @@ if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
 WEB_WORKERS = env.int("WEB_WORKERS", default=2)
+#: Processes that score pictures: one keeps no more than one processor busy.
+SCORE_WORKERS = env.int("SCORE_WORKERS", default=min(2, os.cpu_count() or 1))
 #: How many proxies stand before the web server; decides which address a visitor has.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
@@ -262,7 +264,10 @@ if "locmem" in _shared_cache["BACKEND"]:
 RATELIMIT_USE_CACHE = "counters"
 # Without a shared cache (CACHE_URL) each web process counts for itself; the true limits
 # are the quotas kept in the database.
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
+SILENCED_SYSTEM_CHECKS = [
+    *("django_ratelimit.E003", "django_ratelimit.W001"),
+    "models.W040",  # SQLite leaves out what an index only carries along
+]
 
 # --- Sign-in --------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
@@ -316,8 +321,6 @@ if HTTPS:
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_URLS_REGEX = r"^/(api/v1|badges)/.*$"
 CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
-# Unset, the API's limits would believe whatever address a visitor writes.
-NINJA_NUM_PROXIES = TRUSTED_PROXIES
 
 # --- The benchmark --------------------------------------------------------------------
 #: Development only: lets submitted endpoints be http and on this machine.
@@ -379,6 +382,8 @@ else:
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="convergebench@localhost")
 ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
+#: Public, on the page "About": for faults of the site and of its guards.
+CONTACT_EMAIL = env("CONTACT_EMAIL", default="")
 
 LOG_LEVEL = env("LOG_LEVEL", default="INFO").upper()
 LOG_JSON = env.bool("LOG_JSON", default=not sys.stderr.isatty() and HTTPS)

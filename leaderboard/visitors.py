@@ -29,6 +29,8 @@ LIMITS = {
     "jpeg": "1200/h",
     "board_then": "600/h",
     "api-token": "60/h",
+    # Any request to the API; of one with a token for each token.
+    "api": "300/m",
     # A page that is kept (leaderboard.page_cache) but has to be made first.
     "page": "1200/h",
 }
@@ -64,17 +66,18 @@ def client_network(request: HttpRequest) -> str | None:
     return address and network_of(address)
 
 
-def wait(request: HttpRequest, what: str) -> int:
+def wait(request: HttpRequest, what: str, who: str = "") -> int:
     """How many seconds this address has to wait before it may ask again; 0 when it may now.
 
-    The true limits are the daily quotas.
+    `who` is counted instead of the address, where somebody is known. The true limits are the
+    daily quotas.
     """
     if request.META.get(OWN_REQUEST):
         return 0
     usage = get_usage(
         request,
         group=what,
-        key=lambda _group, r: client_network(r) or "unknown",
+        key=lambda _group, r: who or client_network(r) or "unknown",
         rate=LIMITS[what],
         increment=True,
     )

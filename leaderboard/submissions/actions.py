@@ -27,6 +27,11 @@ State = Submission.State
 MAX_REPLY = 2000
 
 
+def _hold(submission: Submission) -> None:
+    """The submission as it is now; nobody else decides anything before our transaction ends."""
+    submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
+
+
 def test_again(submission: Submission) -> str:
     """Have the endpoint tested once more."""
     with transaction.atomic():
@@ -49,8 +54,10 @@ def test_again(submission: Submission) -> str:
 @transaction.atomic
 def correct(submission: Submission, form: EndpointForm) -> str:
     """Give the endpoint as it is in a valid form, and have it tested anew."""
-    form.save()
+    # First the move: to look the new address up took time, in which somebody may have decided.
+    submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the host whose test counts
     test_again(submission)
+    form.save()
     return "Corrected. The endpoint is being tested again."
 
 
@@ -60,6 +67,7 @@ def set_key(submission: Submission, key: str) -> str:
     key = key.strip()
     if not can_be_key(key):
         raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
+    _hold(submission)
     if submission.state in (State.REJECTED, State.WITHDRAWN):
         raise NotPossible("This submission is over; a key would not be used.")
     submission.api_key = key
@@ -87,6 +95,7 @@ def reply(submission: Submission, text: str) -> str:
 @transaction.atomic
 def publish(submission: Submission) -> str:
     """Show the finished result to everybody; whether it is ranked, its flags decide."""
+    _hold(submission)
     run = workflow.run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
         raise NotPossible("There is no finished result to publish yet.")
@@ -99,8 +108,10 @@ def publish(submission: Submission) -> str:
     return f"{run.public_state}."
 
 
+@transaction.atomic
 def share(submission: Submission) -> str:
     """A new link under which the result can be seen before it is public; the old one dies."""
+    _hold(submission)
     run = workflow.run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
         raise NotPossible("There is no finished result to share yet.")

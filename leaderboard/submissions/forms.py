@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
-from evaluation.http.outside_json import can_be_stored
+from evaluation.outside_json import parse_strictly
 from leaderboard import endpoints
 from leaderboard.imports.models import taken_name
 from leaderboard.models import ApiToken, Submission, Suite
@@ -112,15 +112,13 @@ class EndpointForm(forms.ModelForm):
         if not text:
             return {}
         try:
-            extra = json.loads(text, parse_constant=lambda name: _refuse(f"{name} is not JSON"))
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"This is not JSON: {error}") from None
+            extra = parse_strictly(text)
+        except ValueError as error:
+            raise ValidationError(f"This is not JSON as it is taken here: {error}") from None
         if not isinstance(extra, dict):
             raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
         if secret := secret_names(extra):
             raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
-        if not can_be_stored(extra):
-            raise ValidationError("A text in it holds a zero byte or half of a character.")
         return extra
 
     def clean(self) -> dict[str, Any]:
@@ -157,7 +155,8 @@ class EndpointForm(forms.ModelForm):
         submission: Submission = super().save(commit=False)
         submission.options = self.options
         if commit:
-            submission.save()
+            # Nothing else: what this object believes of its state may be long over.
+            submission.save(update_fields=[*self.Meta.fields, "options"])
         return submission
 
 
@@ -311,10 +310,6 @@ def curl_line(values: Any) -> str:
         return f"# {error.message}"
     except (ValueError, RecursionError):
         return "# The extra parameters are not JSON yet."
-
-
-def _refuse(text: str) -> None:
-    raise ValueError(text)
 
 
 def _sentence(text: str) -> str:

@@ -105,7 +105,10 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
     """Each chain with its last return and how it went."""
     last = Trip.objects.filter(chain__in=chains, number=F("chain__trips_played"))
-    pictures = {trip.chain_id: trip.restored for trip in last.select_related("restored")}
+    # The run is named too: among ten million trips the database takes the chains for too many
+    # to look up, and would read those of every run.
+    last = last.filter(chain__run=run).select_related("restored").only("chain", "restored")
+    pictures = {trip.chain_id: trip.restored for trip in last}
     rows = []
     for chain in chains:
         chain.run = run

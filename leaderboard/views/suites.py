@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from evaluation.content import people
+from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
 from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.statistics.levels import DEFAULT_LEVEL
@@ -67,6 +68,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "pictures": _pictures(suite, pictures, cases),
         "pairs": _pairs(suite, cases),
         "balance": _balance(cases),
+        "types": _types(suite),
         "twice": sum(case.repeats > suite.repeats for case in cases),
         "people": people.distribution(suite.core.pictures) if suite.definition else {},
         "licences": Counter(picture.licence for picture in pictures).most_common(),
@@ -194,6 +196,20 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
             },
         )
     return sorted(found.values(), key=lambda row: (row["case"].category, row["case"].pair_title))
+
+
+def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
+    """By family of edits: the types asked for with how many pairs, and those that are not."""
+    counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
+    found = [
+        (
+            family,
+            [(title, counts[key]) for key, title in kinds if counts[key]],
+            [title for key, title in kinds if not counts[key]],
+        )
+        for family, kinds in BY_FAMILY
+    ]
+    return found if any(there for _, there, _ in found) else []
 
 
 def _balance(cases: Sequence[Case]) -> dict[str, Any]:

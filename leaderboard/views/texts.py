@@ -54,7 +54,7 @@ def questions(request: HttpRequest) -> HttpResponse:
 @require_safe
 @keep_page(release)
 def about(request: HttpRequest) -> HttpResponse:
-    return render(request, "leaderboard/about.html")
+    return render(request, "leaderboard/about.html", {"contact": settings.CONTACT_EMAIL})
 
 
 @require_safe

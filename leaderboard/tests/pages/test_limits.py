@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 
 from leaderboard import page_cache, urls, visitors
+from leaderboard.models import BroughtRun, Submission
 from leaderboard.testing.boards import make_run, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +52,7 @@ def test_every_address_is_kept_limited_or_cheap():
     unknown = named.keys() - kept - visitors.LIMITS.keys() - CHEAP
     assert not unknown, f"say what {unknown} costs: keep it, limit it or list it as cheap"
     assert not CHEAP & visitors.LIMITS.keys()
-    assert visitors.LIMITS.keys() - named.keys() == {"api-token", "page"}
+    assert visitors.LIMITS.keys() - named.keys() == {"api", "api-token", "page"}
 
 
 @pytest.fixture
@@ -60,6 +61,8 @@ def addresses():
     run = make_run("First", suite, 4)
     make_run("Second", suite, 9)
     stored = suite.pictures.first().stored
+    brought = BroughtRun.objects.create(name="Brought")
+    submission = Submission.objects.create(name="Submitted", contract="cog", suite=suite)
     return {
         "submit": ("post", reverse("submit")),
         "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
@@ -67,7 +70,7 @@ def addresses():
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
         "bring_run": ("post", reverse("bring_run")),
-        "withdraw_brought_run": None,  # needs a brought run: test_brought_runs has it
+        "withdraw_brought_run": ("post", reverse("withdraw_brought_run", args=[brought.token])),
         "compare": ("get", reverse("compare") + "?models=first,second"),
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),
@@ -77,7 +80,8 @@ def addresses():
         "board_then": ("get", reverse("board_then")),
         "page": ("get", reverse("board") + "?sort=nothing"),
         "jpeg": ("get", reverse("jpeg", args=[stored.pk if stored else "0" * 64, 50])),
-        "submission_act": None,  # needs a submission: tests/submissions has it
+        "submission_act": ("post", reverse("submission_act", args=[submission.token])),
+        "api": ("get", "/api/v1/models"),
         "api-token": None,  # tests/api has it
     }
 

@@ -7,7 +7,10 @@ import re
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
+from evaluation.content import catalog
+from evaluation.content.edit_types import FAMILIES
 from evaluation.content.suites import Suite as CoreSuite
 from leaderboard.models import EditPair, Suite
 from leaderboard.pages import worked_example
@@ -45,6 +48,30 @@ def test_the_suite_file_is_the_one_that_the_shell_plays(client):
     assert "attachment" in response["Content-Disposition"]
     assert "tiny-v1.json" in response["Content-Disposition"]
     assert CoreSuite.from_dict(json.loads(response.content)).content_hash == suite.content_hash
+
+
+def test_the_types_of_edits_say_what_is_asked_for_and_what_is_not(client):
+    assert "Types of edits" not in page_of(client, factories.tiny_suite().get_absolute_url())
+    shipped = catalog.suite("smoke")
+    Suite.objects.create(
+        slug="smoke",
+        version=shipped.version,
+        status=Suite.Status.FROZEN,
+        frozen_at=timezone.now(),
+        trips=shipped.trips,
+        size=shipped.size,
+        definition=shipped.to_dict(),
+        content_hash=shipped.content_hash,
+    )
+    page = page_of(client, reverse("suite", args=["smoke", shipped.version]))
+    table = re.search(r'aria-label="Types of edits">(.*?)</table>', page, re.S).group(1)
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.S)[1:]
+    assert len(rows) == len(FAMILIES)
+    objects, lacking = next(row for row in rows if ">Objects<" in row).split('class="muted"')
+    asked = sum(pair.type == "object/add" for pair in shipped.pairs)
+    assert f"Add an object <b>{asked}</b>" in objects
+    assert "Move an object" in lacking
+    assert "Add an object" not in lacking
 
 
 def test_the_balance_adds_up(client):
