@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
+from evaluation.computed_once import computed_once
 from evaluation.errors import UserFacingError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -116,12 +116,12 @@ class Picture:
             picture.__dict__["image"] = image
         return picture
 
-    @cached_property
+    @computed_once
     def image(self) -> Image.Image:
         """The canonical form: upright sRGB, 8 bit, no alpha, at the answered size."""
         return _decode(self.data, MAX_BYTES, MAX_PIXELS)[0]
 
-    @cached_property
+    @computed_once
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +32,8 @@ from evaluation.testing.editing_server import EditingServer, noisy_turn
 CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `standard`
 MANY_CHAINS = 256
 IN_FLIGHT = 64  # what two processors can attend to, endpoint and database included
+END = 12  # bytes of a PNG's last chunk
+numbers = count()
 ON_POSTGRES = "--on-postgres"
 CPU = ("ru_utime", "ru_stime")
 MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
@@ -51,6 +56,13 @@ def answers(count: int) -> list[bytes]:
 
     source = encode_png(factories.picture(0, SIZE))
     return [noisy_turn(source, "Mirror", seed) for seed in range(count)]
+
+
+def numbered(png: bytes, number: int) -> bytes:
+    """The same picture in bytes of its own, as every answer of a model has them."""
+    text = b"tEXtNumber\0" + str(number).encode()
+    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+    return png[:-END] + chunk + png[-END:]
 
 
 def main() -> None:
@@ -99,6 +111,7 @@ def measure() -> None:
     print(f"a trip's bookkeeping: {bookkeeping()}")
     run = play(workers=1, each=IN_FLIGHT)
     print(f"{run}, one worker; {run.megabytes:.0f} MB (under 400)")
+    print(f"every answer a file of its own: {play(workers=1, each=IN_FLIGHT, unique=True)}")
     one = play(workers=1, each=CHAINS // 4).seconds
     two = play(workers=2, each=CHAINS // 4).seconds
     print(
@@ -118,6 +131,8 @@ class Played:
 
     chains: int
     edits: int
+    #: Of the chain that has the most audits: they are made one after another.
+    longest: int
     in_flight: int
     seconds: float
     #: Of all processors, by the workers and what they forked.
@@ -126,7 +141,7 @@ class Played:
     megabytes: float
 
     def __str__(self) -> str:
-        ideal = self.edits * LATENCY / self.in_flight
+        ideal = LATENCY * max(self.edits / self.in_flight, self.longest)
         return (
             f"{self.chains} chains of {TRIPS} trips, {self.edits:,} edits of "
             f"{1000 * LATENCY:.0f} ms with their audits, {self.in_flight} in flight: "
@@ -159,8 +174,12 @@ def bookkeeping() -> str:
     )
 
 
-def play(workers: int, each: int, chains: int = CHAINS) -> Played:
-    """A run on real workers, each with so many calls in flight."""
+def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False) -> Played:
+    """A run on real workers, each with so many calls in flight.
+
+    `unique`: every answer is a file of its own, which the disk must keep; else the same 200 come
+    again and again, and what is told is the worker's own.
+    """
     from django.conf import settings
 
     from leaderboard import queue
@@ -169,8 +188,10 @@ def play(workers: int, each: int, chains: int = CHAINS) -> Played:
     settings.MAX_CALLS_IN_FLIGHT = each  # decides how many copies of the job are enqueued
     with ExitStack() as stack:
         server = stack.enter_context(EditingServer(latency=LATENCY))
-        canned = cycle(answers(200))
-        server.edit = lambda picture, prompt, seed: next(canned)
+        made: Iterator[bytes] = cycle(answers(200))
+        if unique:
+            made = map(numbered, made, numbers)
+        server.edit = lambda picture, prompt, seed: next(made)
         processes = []
         for _ in range(workers):
             environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}
@@ -200,7 +221,8 @@ def play(workers: int, each: int, chains: int = CHAINS) -> Played:
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
     in_flight = min(workers * each, chains)
-    return Played(chains, run.edits_total, in_flight, seconds, processor, memory)
+    longest = max(Counter(run.ledger.values_list("chain", flat=True)).values())
+    return Played(chains, run.edits_total, longest, in_flight, seconds, processor, memory)
 
 
 def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:

@@ -7,6 +7,7 @@ of one job) dies with it.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -33,6 +34,11 @@ from leaderboard import queue
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
+#: What every job needs that reads, audits and keeps pictures.
+PICTURES = (
+    *(f"PIL.{name}ImagePlugin" for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP")),
+    *("convergebench_site.storage", "cv2", "encodings.idna", "numpy.ma"),
+)
 #: What a score job needs beside the metrics; to import it takes two seconds.
 STATISTICS = ("scipy.stats", "scipy.optimize", "skimage.color")
 
@@ -231,10 +237,14 @@ class RunWorker(Worker):
 def preload(queue_name: str) -> None:
     """Import what jobs need before the first fork, so that each starts at once.
 
-    Only imports: a CUDA context or running threads would not survive the fork.
+    Only imports: a CUDA context or running threads would not survive the fork. None of it is ever
+    garbage: the collector of every fork would walk over it again and again, while all threads
+    wait, and copy the pages that forks share.
     """
-    if queue_name == queue.GPU:
-        try:
+    try:
+        for module in PICTURES:
+            importlib.import_module(module)
+        if queue_name == queue.GPU:
             for module in STATISTICS:
                 importlib.import_module(module)
             for name in settings.METRICS or METRICS:
@@ -244,5 +254,7 @@ def preload(queue_name: str) -> None:
                     if module == "open_clip":
                         ready_torchvision()
                     importlib.import_module(module)
-        except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
-            log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")
+    except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
+        log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")
+    gc.collect()
+    gc.freeze()

@@ -269,10 +269,12 @@ class RunWriter:
             for event in asked
             if event.work.stop_after and event.work.asks_for == "forward"
         }
+        if not begin:
+            return set()
         rows = Chain.objects.filter(pk__in=begin).values_list("pk", "known_at", "trips_scored")
         return {
             work
-            for key, known, scored in (rows if begin else ())
+            for key, known, scored in rows
             if (work := begin[key]).number
             > last_trip(known, scored, work.stop_after, self.run.suite.trips)
         }

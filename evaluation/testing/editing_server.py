@@ -14,11 +14,12 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from PIL import Image, ImageOps
 
+HEAD_ENDS = b"\r\n\r\n"
 #: What the server answers instead of a picture: status, headers, body. None: a picture.
 Reply = tuple[int, Mapping[str, str], bytes]
 
@@ -48,43 +49,27 @@ class EditingServer:
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
-        )
+        self._callers: set[_Caller] = set()
+        made = self._loop.create_server(lambda: _Caller(self), "127.0.0.1", 0, backlog=512)
+        self._server = self._loop.run_until_complete(made)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/edit"
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(timeout=10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._hang_up)
         self._thread.join()
         self._loop.close()
 
-    async def _hang_up(self) -> None:
+    def _hang_up(self) -> None:
         self._server.close()
-        callers = asyncio.all_tasks() - {asyncio.current_task()}
-        for caller in callers:
-            caller.cancel()
-        await asyncio.gather(*callers, return_exceptions=True)
+        for caller in list(self._callers):
+            caller.hang_up()
+        self._loop.stop()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                headers = _headers(head)
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                status, extra, answer = await self._answer(headers, body)
-                lines = [f"HTTP/1.1 {status} OK", f"Content-Length: {len(answer)}"]
-                lines += [f"{name}: {value}" for name, value in extra.items()]
-                writer.write("\r\n".join([*lines, "", ""]).encode() + answer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the caller hung up, or was killed
-        finally:
-            writer.close()
-
-    async def _answer(self, headers: Mapping[str, str], body: bytes) -> Reply:
+    def _asked(self, caller: _Caller, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer a call, now or when its edit has taken its time."""
         data = json.loads(body)
         picture, parameters = base64.b64decode(data["inputs"]), data["parameters"]
         seed = parameters.get("seed", 0)
@@ -93,14 +78,55 @@ class EditingServer:
         self.calls.append(call)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            if reply := self.instead(call):
-                return reply
-            await asyncio.sleep(self.latency)
-            answer = (self.edit or noisy_turn)(picture, parameters["prompt"], seed)
-            return 200, {"Content-Type": "image/png"}, answer
-        finally:
+
+        def answer() -> None:
             self.in_flight -= 1
+            edited = (self.edit or noisy_turn)(picture, parameters["prompt"], seed)
+            caller.reply(200, {"Content-Type": "image/png"}, edited)
+
+        if reply := self.instead(call):
+            self.in_flight -= 1
+            caller.reply(*reply)
+        else:
+            self._loop.call_later(self.latency, answer)
+
+
+class _Caller(asyncio.Protocol):
+    """One connection, call after call; asyncio's streams would cost several times as much."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: EditingServer) -> None:
+        self.server, self.received = server, bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.server._callers.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.server._callers.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        if (end := self.received.find(HEAD_ENDS)) < 0:
+            return
+        headers = _headers(bytes(self.received[:end]))
+        begin = end + len(HEAD_ENDS)
+        length = int(headers.get("content-length", 0))
+        if len(self.received) < begin + length:
+            return
+        body = bytes(self.received[begin : begin + length])
+        del self.received[: begin + length]
+        self.server._asked(self, headers, body)
+
+    def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        lines = [f"HTTP/1.1 {status} OK", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if not self.transport.is_closing():  # or the caller hung up, or was killed
+            self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+
+    def hang_up(self) -> None:
+        self.transport.abort()
 
 
 def noisy_turn(picture: bytes, prompt: str, seed: int) -> bytes:

@@ -126,7 +126,7 @@ def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
     """Returns of the least known cases after the trips that tables show."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (known.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
-    chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0)
+    chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0).order_by("pk")
     numbers = ticks(suite.trips)
     trips: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     rows = votable_trips().filter(chain__in=chains, number__in=numbers)
