@@ -22,6 +22,7 @@ from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases, provenance
+from evaluation.jobs.calibrating import calibrate
 from evaluation.jobs.claimed_chain import ClaimedChain, Part, read
 from evaluation.jobs.job_errors import (
     PausesRun,
@@ -36,7 +37,6 @@ from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.measuring.steps import compare_orders
-from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     TripMeasures,
     found_by_scoring,
@@ -47,7 +47,7 @@ from evaluation.measuring.trip_measures import (
 from evaluation.statistics.stopping import may_stop
 from evaluation.witnesses import OF_YARDSTICKS
 from leaderboard import queue, standings
-from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Trip
+from leaderboard.models import Chain, MetricVersion, Run, Score, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
@@ -296,27 +296,9 @@ class ScoreJob:
 
     def _calibrate(self, picture: SourcePicture, source: Picture) -> None:
         """Have each metric's blank card and JPEG ladder of this picture in the database."""
-        if picture.sha256 in self._calibrated:
-            return
-        rows = Calibration.objects.filter(pixels_sha256=picture.sha256)
-        have = set(rows.values_list("metric_id", flat=True))
-        lacking = [name for name, metric in self.versions.items() if metric.pk not in have]
-        if lacking:
-            found = self.scorer.only(lacking).calibrate(source, chain_subject(picture))
-            Calibration.objects.bulk_create(
-                (
-                    Calibration(
-                        pixels_sha256=picture.sha256,
-                        metric=self.versions[name],
-                        blank=calibration.blank,
-                        ladder={str(q): d for q, d in calibration.ladder.items()},
-                    )
-                    for name, calibration in found.items()
-                    if calibration
-                ),
-                ignore_conflicts=True,
-            )
-        self._calibrated.add(picture.sha256)
+        if picture.sha256 not in self._calibrated:
+            calibrate(picture, source, self.scorer, self.versions)
+            self._calibrated.add(picture.sha256)
 
     # The metrics.
 

