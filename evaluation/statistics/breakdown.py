@@ -6,20 +6,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluation.statistics.events import Case, ChainResult
+from evaluation.statistics.case_values import case_auc
+from evaluation.statistics.events import Case, ChainResult, check, events_of
 from evaluation.statistics.half_life import Summary, summarise
 from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.statistics.survival import Survival
 
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """One case: its place in the suite, and its summary over the repeats."""
+    """One case: its place in the suite, and its numbers over the repeats."""
 
     picture: str
     pair: str
     category: str
     kind: str
-    summary: Summary
+    usable_trips: float
+    auc: float | None
 
 
 def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
@@ -42,14 +45,27 @@ def case_summaries(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseSummary]:
     """Every case, the worst first: by usable trips, then AUC, then name."""
+    return case_summaries_by_level(chains, trips, [level])[level]
+
+
+def case_summaries_by_level(
+    chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
+) -> dict[float, list[CaseSummary]]:
+    """The same at each of these levels."""
     cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:
             cases[chain.case].append(chain)
-    found = [CaseSummary(*case, summarise(part, trips, level)) for case, part in cases.items()]
-    return sorted(found, key=_badness)
+    found: dict[float, list[CaseSummary]] = {level: [] for level in levels}
+    for case, part in cases.items():
+        check(part, trips)
+        events = [events_of(part, trips, level) for level in levels]
+        auc = case_auc(part, trips)
+        for level, survival in zip(levels, Survival.by_level(part, events, trips), strict=True):
+            usable = float(survival.usable_trips(trips))
+            found[level].append(CaseSummary(*case, usable, auc))
+    return {level: sorted(own, key=_badness) for level, own in found.items()}
 
 
 def _badness(case: CaseSummary) -> tuple[float, float, str, str]:
-    numbers = case.summary
-    return numbers.usable_trips or 0.0, numbers.auc or 0.0, case.picture, case.pair
+    return case.usable_trips, case.auc or 0.0, case.picture, case.pair

@@ -12,9 +12,9 @@ is a selection of them (`ranking.rank_scope`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,22 +42,22 @@ class CaseValues:
     would be one of the survivors.
     """
 
-    cases: tuple[Case, ...]
+    design: Design
     trips: int
     usable: Floats
     auc: Floats
     curve: Floats
 
-    @cached_property
-    def design(self) -> Design:
-        return Design(self.cases)
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return self.design.cases
 
     def only(self, cases: Sequence[Case]) -> CaseValues:
         """The values of these cases, in their order; KeyError where one is not there."""
         place = {case: row for row, case in enumerate(self.cases)}
         rows = [place[case] for case in cases]
         return CaseValues(
-            tuple(cases), self.trips, self.usable[rows], self.auc[rows], self.curve[rows]
+            Design(cases), self.trips, self.usable[rows], self.auc[rows], self.curve[rows]
         )
 
     def aligned(self, cases: Sequence[Case]) -> Floats:
@@ -72,28 +72,30 @@ def case_values(
     """The values of a run's cases; a case that we lost before its first trip has none."""
     check(chains, trips)
     played = [chain for chain in chains if chain.played]
-    return values_of(played, events_of(played, trips, level), trips)
+    return values_by_level(played, [events_of(played, trips, level)], trips)[0]
 
 
-def values_of(chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> CaseValues:
-    """The values from chains that were played, and the event of each."""
+def values_by_level(
+    chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
+) -> list[CaseValues]:
+    """The values from chains that were played, at each level; `events` has those of the chains there.
+
+    AUC and curve know no level, so they are the same arrays in all of them.
+    """
     cases = sorted({chain.case for chain in chains})
     place = {case: row for row, case in enumerate(cases)}
     rows = np.array([place[chain.case] for chain in chains], dtype=np.intp)
-    category = _codes([case.category for case in cases])
+    design = Design(cases)
+    category = design.category
     curves = np.array([carried(chain, trips) for chain in chains]).reshape(-1, trips + 1)
     segments = _segments(chains, curves)
     auc = _filled(_by_case(segments, rows, len(cases)), category).mean(axis=1)
     curve = _filled(_by_case(curves, rows, len(cases)), category)
     if (last := last_shown(chains, trips)) < trips:
         auc[:], curve[:, last + 1 :] = np.nan, np.nan
-    return CaseValues(
-        cases=tuple(cases),
-        trips=trips,
-        usable=_usable(events, trips, rows, category),
-        auc=auc,
-        curve=curve,
-    )
+    return [
+        CaseValues(design, trips, _usable(own, trips, rows, category), auc, curve) for own in events
+    ]
 
 
 def last_shown(chains: Iterable[ChainResult], trips: int) -> int:
@@ -124,6 +126,16 @@ def chain_auc(chain: ChainResult, trips: int) -> float | None:
     return float(np.nan_to_num(segments).mean())
 
 
+def case_auc(chains: Sequence[ChainResult], trips: int) -> float | None:
+    """The AUC of one case from all its chains; None where they do not tell it to the end."""
+    if last_shown(chains, trips) < trips:
+        return None
+    curves = np.array([carried(chain, trips) for chain in chains])
+    rows = np.zeros(len(chains), dtype=np.intp)
+    auc = float(_by_case(_segments(chains, curves), rows, 1).mean())
+    return auc if math.isfinite(auc) else None
+
+
 def _segments(chains: Sequence[ChainResult], curves: Floats) -> Floats:
     """The trapezoids of clip(Q, 0, 1), one for each trip; their mean is the AUC.
 
@@ -145,7 +157,7 @@ def _usable(
     times = np.array([found.time for found in events])
     ended = np.array([found.cause is not None for found in events], dtype=bool)
     values = _by_case(times[:, None], rows, len(category))[:, 0]
-    for code in np.unique(category[rows[~ended & (times < trips)]]):
+    for code in set(category[rows[~ended & (times < trips)]].tolist()):
         own = np.flatnonzero(category == code)
         chains = np.flatnonzero(category[rows] == code)
         chains = chains[in_order(times[chains], ended[chains])]
@@ -196,7 +208,3 @@ def _filled(values: Floats, category: NDArray[np.intp]) -> Floats:
     speaks_for = counts / np.maximum(present, 1) * len(counts) / np.maximum(known, 1)
     apart = np.where(there, values - means[category], 0) * speaks_for[category]
     return np.where(np.isnan(means), overall, means)[category] + apart
-
-
-def _codes(labels: Sequence[str]) -> NDArray[np.intp]:
-    return np.unique(labels, return_inverse=True)[1].astype(np.intp)

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.case_values import CaseValues, values_of
+from evaluation.statistics.case_values import CaseValues, values_by_level
 from evaluation.statistics.events import (
     CAUSES,
     COMPLETED,
@@ -20,7 +21,7 @@ from evaluation.statistics.events import (
     events_of,
 )
 from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.survival import Survival
+from evaluation.statistics.survival import Floats, Survival
 
 METHOD_VERSION = "2"
 # Usable trips of N where the half-life is N itself, with room for a rounding.
@@ -101,16 +102,56 @@ def summary_and_values(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> tuple[Summary, CaseValues]:
     """The summary with the values of the cases it is the mean of."""
+    return summaries_and_values(chains, trips, [level])[0]
+
+
+def summaries_and_values(
+    chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
+) -> list[tuple[Summary, CaseValues]]:
+    """The same at each of these levels; what does not depend on the level is computed once."""
     check(chains, trips)
-    events = events_of(chains, trips, level)
-    played = [chain for chain in chains if chain.played]
-    of_played = [found for chain, found in zip(chains, events, strict=True) if chain.played]
-    values = values_of(played, of_played, trips)
-    survival = Survival.of(played, of_played, trips)
+    events = [events_of(chains, trips, level) for level in levels]
+    there = [place for place, chain in enumerate(chains) if chain.played]
+    played = [chains[place] for place in there]
+    of_played = [[found[place] for place in there] for found in events]
+    values = values_by_level(played, of_played, trips)
+    survivals = Survival.by_level(played, of_played, trips)
+    about = _about(chains, trips)
     numbers = np.arange(trips + 1.0)
-    usable = survival.usable_trips(trips) if played else None
-    incidence = survival.incidence(numbers)
-    causes = Counter(found.cause for found in events)
+
+    def known(values: Floats) -> tuple[float | None, ...]:
+        if not played:
+            return (None,) * len(values)
+        return tuple(value if math.isfinite(value) else None for value in values.tolist())
+
+    none_ended = known(np.zeros(trips + 1))
+    found = []
+    for level, ends, own, survival in zip(levels, events, values, survivals, strict=True):
+        causes = Counter(end.cause for end in ends)
+        usable = known(survival.usable_trips(numbers))
+        summary = Summary(
+            trips=trips,
+            level=level,
+            usable_trips=usable[-1],
+            half_life=None if usable[-1] is None else half_life(usable[-1], trips),
+            median=survival.median if played else None,
+            auc=known(np.atleast_1d(own.design.mean(own.auc)))[0],
+            curve=known(own.design.mean(own.curve)),
+            survival=known(survival.at(numbers)),
+            usable_by_trip=usable,
+            incidence=dict.fromkeys(CAUSES, none_ended)
+            | {cause: known(by) for cause, by in survival.incidence(numbers).items()},
+            causes={cause: causes[cause] for cause in CAUSES},
+            censored=causes[None],
+            recovered=sum(end.recovered for end in ends),
+            **about,
+        )
+        found.append((summary, own))
+    return found
+
+
+def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
+    """Those fields of a summary that count chains and trips, whatever the level."""
     ends = Counter(
         c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
         for c in chains
@@ -120,33 +161,16 @@ def summary_and_values(
         judged = [flag for of_chain in flags for flag in of_chain[:trips] if flag is not None]
         return sum(judged) / len(judged) if judged else None
 
-    def known(values: Iterable[float]) -> tuple[float | None, ...]:
-        return tuple(float(value) if played and math.isfinite(value) else None for value in values)
-
-    summary = Summary(
-        trips=trips,
-        level=level,
-        cases=len({chain.case for chain in chains}),
-        chains=len(chains),
-        usable_trips=usable,
-        half_life=None if usable is None else half_life(usable, trips),
-        median=survival.median if played else None,
-        auc=known([float(values.design.mean(values.auc))])[0],
-        curve=known(values.design.mean(values.curve)),
-        survival=known(survival.at(numbers)),
-        usable_by_trip=known(map(survival.usable_trips, numbers)),
-        incidence={cause: known(shares) for cause, shares in incidence.items()},
-        causes={cause: causes[cause] for cause in CAUSES},
-        outcomes={outcome: ends[outcome] for outcome in OUTCOMES},
-        censored=causes[None],
-        reframed=sum(any(chain.reframed[:trips]) for chain in chains),
-        recovered=sum(found.recovered for found in events),
-        change_not_seen=sum(False in chain.change_seen[:trips] for chain in chains),
-        change_seen=share(chain.change_seen for chain in chains),
-        edits_made=share(chain.edits_made for chain in chains),
-        edits_undone=share(chain.edits_undone for chain in chains),
-    )
-    return summary, values
+    return {
+        "cases": len({chain.case for chain in chains}),
+        "chains": len(chains),
+        "outcomes": {outcome: ends[outcome] for outcome in OUTCOMES},
+        "reframed": sum(any(chain.reframed[:trips]) for chain in chains),
+        "change_not_seen": sum(False in chain.change_seen[:trips] for chain in chains),
+        "change_seen": share(chain.change_seen for chain in chains),
+        "edits_made": share(chain.edits_made for chain in chains),
+        "edits_undone": share(chain.edits_undone for chain in chains),
+    }
 
 
 def survival_steps(

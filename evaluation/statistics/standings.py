@@ -34,7 +34,7 @@ from evaluation.statistics.events import (
     crossing_cause,
     event,
 )
-from evaluation.statistics.half_life import Summary, summary_and_values
+from evaluation.statistics.half_life import Summary, summaries_and_values
 from evaluation.statistics.levels import LEVELS
 from evaluation.statistics.ranking import Bounds
 from evaluation.witnesses.panel import Verdict, heard_by_category
@@ -228,19 +228,20 @@ def standings(
     if not any(result.played for result in results):
         return
     told = [n for n in LEVELS if all(result.tells(trips, n) for result in results)]
+    shown = _own_scale(metric, chains, trips)
+    repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
-        for level in told:
-            summary, values = summary_and_values(part, trips, level)
-            stopped = last_shown(part, trips) < trips
+        stopped = last_shown(part, trips) < trips
+        for summary, values in summaries_and_values(part, trips, told):
+            level = summary.level
             if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
             numbers = _numbers(summary, Bounds.of(values))
             if scope == "all":
-                numbers["curve"]["shown"] = _own_scale(metric, chains, trips)
+                numbers["curve"]["shown"] = shown
                 # The same at every level, so computed once.
                 about = about or _about(chains, summary, values)
-                repeated = len({result.repeat for result in results}) > 1
                 spread = asdict(repeat_spread(results, trips, level)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
             yield ComputedStanding(level, scope, numbers, values if scope == "all" else None)

@@ -12,7 +12,7 @@ survival.) The share ended by a cause is Aalen-Johansen's, category by category.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -61,7 +61,9 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
     hazard = np.where(ended, weights, 0.0)
     np.divide(hazard, at_risk, out=hazard, where=at_risk > 0)
     after = np.cumprod(1 - hazard, axis=-1)
-    return -np.diff(after, axis=-1, prepend=1.0)
+    before = np.ones_like(after)
+    before[..., 1:] = after[..., :-1]
+    return before - after
 
 
 @dataclass(frozen=True)
@@ -80,28 +82,40 @@ class Survival:
     @classmethod
     def of(cls, chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> Self:
         """Of chains that were played, and the event of each."""
-        times = np.array([found.time for found in events])
-        ended = np.array([found.cause is not None for found in events])
+        return cls.by_level(chains, [events], trips)[0]
+
+    @classmethod
+    def by_level(
+        cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
+    ) -> list[Self]:
+        """Of chains that were played, at each level; `events` has those of the chains there."""
         weights = chain_weights(chains)
-        falls = np.zeros(len(chains))
-        for rows in by_category(chains).values():
-            rows = rows[in_order(times[rows], ended[rows])]
-            falls[rows] = drops(weights[rows], ended[rows]) * weights[rows].sum()
+        categories = by_category(chains).values()
         number = {cause: place for place, cause in enumerate(CAUSES)}
-        causes = np.array([number[found.cause] if found.cause else -1 for found in events])
-        order = np.flatnonzero(ended)
-        order = order[np.argsort(times[order], kind="stable")]
-        return cls(trips, times[order], causes[order], falls[order])
+        curves = []
+        for own in events:
+            times = np.array([found.time for found in own])
+            ended = np.array([found.cause is not None for found in own])
+            falls = np.zeros(len(chains))
+            for rows in categories:
+                rows = rows[in_order(times[rows], ended[rows])]
+                falls[rows] = drops(weights[rows], ended[rows]) * weights[rows].sum()
+            causes = np.array([number[found.cause] if found.cause else -1 for found in own])
+            order = np.flatnonzero(ended)
+            order = order[np.argsort(times[order], kind="stable")]
+            curves.append(cls(trips, times[order], causes[order], falls[order]))
+        return curves
 
     def at(self, when: Floats) -> Floats:
         """The share that is still usable after each of these times."""
         fallen = np.append(0.0, np.cumsum(self.drops))
         return np.clip(1 - fallen[np.searchsorted(self.times, when, side="right")], 0, 1)
 
-    def usable_trips(self, until: float) -> float:
-        """The area under the curve from 0 to `until`: the restricted mean."""
-        lasting = 1 - float(self.drops.sum())
-        return float(self.drops @ np.minimum(self.times, until)) + lasting * until
+    def usable_trips(self, until: float | Floats) -> Floats:
+        """The area under the curve from 0 to each of these times: the restricted mean."""
+        lasting = 1 - self.drops.sum()
+        fallen = np.vecdot(np.minimum.outer(until, self.times), self.drops)
+        return np.asarray(fallen + lasting * until)
 
     @property
     def median(self) -> float | None:
@@ -111,12 +125,14 @@ class Survival:
         return float(self.times[reached[0]]) if reached.size else None
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
-        """The share that each cause has ended by each of these times."""
+        """The share that each cause has ended by each of these times; only of those that ended any."""
+        there = set(self.causes.tolist())
         found = {}
         for place, cause in enumerate(CAUSES):
-            own = self.causes == place
-            fallen = np.append(0.0, np.cumsum(self.drops[own]))
-            found[cause] = fallen[np.searchsorted(self.times[own], when, side="right")]
+            if place in there:
+                own = self.causes == place
+                fallen = np.append(0.0, np.cumsum(self.drops[own]))
+                found[cause] = fallen[np.searchsorted(self.times[own], when, side="right")]
         return found
 
     def steps(self) -> tuple[list[float], list[float]]:

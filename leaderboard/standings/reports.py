@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from django.utils import timezone
 
 from evaluation.metrics import in_order
 from evaluation.statistics.case_values import CaseValues as CoreValues
+from evaluation.statistics.covariance import Design
 from evaluation.statistics.diagnostics.robustness import Choice, retest, robustness
 from evaluation.statistics.events import ChainResult
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -90,6 +92,12 @@ def _robustness(suite: Suite) -> dict[str, Any]:
 def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]]:
     """Usable trips by case of each run, by metric and level."""
     cases = suite_cases(suite)
+
+    @cache
+    def design(*there: int) -> Design:
+        """Made once for all runs that have the same cases, as most do."""
+        return Design([cases[row] for row in there])
+
     boards: dict[Choice, dict[str, CoreValues]] = defaultdict(dict)
     rows = CaseValues.objects.filter(run__in=runs).values_list(
         "metric__name", "level", "run", "usable_trips"
@@ -103,7 +111,7 @@ def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]
             continue
         nothing = np.full(len(there), np.nan)
         boards[metric, level][str(run)] = CoreValues(
-            tuple(cases[row] for row in there),
+            design(*there.tolist()),
             suite.trips,
             usable[there],
             nothing,

@@ -19,7 +19,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, Query
 from django.utils import timezone
 
 from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.breakdown import CaseSummary, case_summaries
+from evaluation.statistics.breakdown import CaseSummary, case_summaries_by_level
 from evaluation.statistics.events import CROSSINGS, event
 from evaluation.statistics.events import Case as CoreCase
 from evaluation.statistics.half_life import METHOD_VERSION
@@ -66,6 +66,13 @@ def rebuild(run: Run) -> None:
     Standing.every.filter(run=run).delete()
     run.case_values.all().delete()
     complete = False
+    wanted = {
+        (picture, pair, n)
+        for picture, pair, times in run.suite.cases.values_list(
+            "picture__slug", "pair_slug", "repeats"
+        )
+        for n in range(run.core_arm.repeats_of(times))
+    }
     for metric in pinned_metrics(run):
         measured = _measure(run, chains, metric)
         if not measured:
@@ -73,12 +80,6 @@ def rebuild(run: Run) -> None:
         for chain, one in measured:
             results[chain.pk][metric.name] = chain_numbers(one, trips)
         if not _is_selective(metric.name):
-            played = run.suite.cases.values_list("picture__slug", "pair_slug", "repeats")
-            wanted = {
-                (picture, pair, n)
-                for picture, pair, times in played
-                for n in range(run.core_arm.repeats_of(times))
-            }
             complete = complete or is_complete([one for _, one in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
@@ -241,7 +242,9 @@ def _write_standings(
 ) -> None:
     trips = run.suite.trips
     standings, values = [], []
-    for found in computed(metric.name, [one for _, one in measured], trips):
+    every = list(computed(metric.name, [one for _, one in measured], trips))
+    extremes = _extremes(measured, trips, [one.level for one in every if one.scope == "all"])
+    for found in every:
         standing = Standing(
             run=run,
             metric=metric,
@@ -251,7 +254,7 @@ def _write_standings(
             **found.numbers,
         )
         if found.scope == "all":
-            standing.details |= _extremes(measured, trips, found.level)
+            standing.details |= extremes[found.level]
             standing.details["endings"] = _endings(measured, trips, found.level)
         standings.append(standing)
         if found.values:
@@ -264,23 +267,26 @@ def _write_standings(
 
 
 def _extremes(
-    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, level: float
-) -> dict[str, Any]:
-    """The worst and the best cases, by the keys they have here."""
-    cases = case_summaries([one.result for _, one in measured], trips, level)
+    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, levels: Sequence[float]
+) -> dict[float, dict[str, Any]]:
+    """The worst and the best cases at each level, by the keys they have here."""
+    by_level = case_summaries_by_level([one.result for _, one in measured], trips, levels)
     pk = {(one.result.picture, one.result.pair): chain.case_id for chain, one in measured}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
             {
                 "case": pk[case.picture, case.pair],
-                "auc": case.summary.auc,
-                "usable_trips": case.summary.usable_trips,
+                "auc": case.auc,
+                "usable_trips": case.usable_trips,
             }
             for case in some
         ]
 
-    return {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
+    return {
+        level: {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
+        for level, cases in by_level.items()
+    }
 
 
 def _endings(

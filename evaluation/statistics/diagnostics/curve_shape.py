@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from evaluation.statistics.diagnostics.bounded_search import least
 from evaluation.statistics.survival import Floats
 
 LINEAR, EXPONENTIAL, PLATEAU, UNDETERMINED = "linear", "exponential", "plateau", "undetermined"
@@ -65,13 +65,14 @@ def curve_shape(curve: Sequence[float | None], draws: Iterable[Sequence[float]])
     if len(curve) <= MIN_TRIPS or any(q is None for q in curve):
         return CurveShape(UNDETERMINED, weights, None, None)
     points = len(curve) - 1
-    wins = Counter(_best(_fits(np.asarray(own, dtype=float)), points) for own in draws)
+    drawn = np.array(list(draws), dtype=float).reshape(-1, len(curve))
+    wins = Counter(_best(fits, points) for fits in _fits(drawn))
     if wins:
         weights = {shape: wins[shape] / wins.total() for shape in SHAPES}
     shape = max(SHAPES, key=lambda name: weights[name])
     if weights[shape] < SURE:
         return CurveShape(UNDETERMINED, weights, None, None)
-    fit = _fits(np.array(curve, dtype=float))[shape]
+    fit = _fits(np.array([curve], dtype=float))[0][shape]
     return CurveShape(shape, weights, fit.rate, fit.floor)
 
 
@@ -82,45 +83,52 @@ def _best(fits: dict[str, _Fit], points: int) -> str:
     return best if criteria[second] - criteria[best] > ALIKE else UNDETERMINED
 
 
-def _fits(curve: Floats) -> dict[str, _Fit]:
-    """Least squares of each shape through Q(0) = 1."""
-    n, q = np.arange(1, len(curve)), curve[1:]
-    slope = float(n @ (1 - q) / (n @ n))
-    linear = _Fit(float(((1 - slope * n - q) ** 2).sum()), 1, slope)
+def _fits(curves: Floats) -> list[dict[str, _Fit]]:
+    """Least squares of each shape through Q(0) = 1, for each of the curves.
 
-    def floor(rate: float) -> float:
-        left = np.exp(-rate * n)
-        return float(np.clip((q - left) @ (1 - left) / ((1 - left) @ (1 - left)), LEAST_FLOOR, 1))
+    Of all curves at once: one by one they take longer than all else that a standing needs.
+    """
+    n, q = np.arange(1.0, curves.shape[1]), curves[:, 1:]
 
-    def exponential(rate: float) -> float:
-        return float(((np.exp(-rate * n) - q) ** 2).sum())
+    def decay(rates: Floats) -> Floats:
+        return np.asarray(np.exp(-rates[..., None] * n))
 
-    def plateau(rate: float) -> float:
-        low = floor(rate)
-        return float(((low + (1 - low) * np.exp(-rate * n) - q) ** 2).sum())
+    def floors(left: Floats) -> Floats:
+        lost = 1 - left
+        return np.clip(np.vecdot(q - left, lost) / np.vecdot(lost, lost), LEAST_FLOOR, 1)
 
-    # Of all rates at once: one by one they take longer than all else that a standing needs.
-    left = _left(len(q))
-    lows = ((q - left) * (1 - left)).sum(1) / ((1 - left) ** 2).sum(1)
-    lows = np.clip(lows, LEAST_FLOOR, 1)[:, None]
-    rate, error = _least(((left - q) ** 2).sum(1), exponential)
-    falling = _Fit(error, 1, rate)
-    rate, error = _least(((lows + (1 - lows) * left - q) ** 2).sum(1), plateau)
-    return {LINEAR: linear, EXPONENTIAL: falling, PLATEAU: _Fit(error, 2, rate, floor(rate))}
+    def errors(fitted: Floats) -> Floats:
+        return np.asarray(((fitted - q) ** 2).sum(axis=-1))
+
+    def exponential(rates: Floats) -> Floats:
+        return errors(decay(rates))
+
+    def plateau(rates: Floats) -> Floats:
+        left = decay(rates)
+        low = floors(left)[..., None]
+        return errors(low + (1 - low) * left)
+
+    slopes = np.vecdot(1 - q, n) / (n @ n)
+    linear = slopes, errors(1 - slopes[:, None] * n)
+    to_floor = _least(plateau)
+    columns = (*linear, *_least(exponential), *to_floor, floors(decay(to_floor[0])))
+    found = []
+    for own in np.column_stack(columns).tolist():
+        slope, of_line, rate, of_exponential, rate_to_floor, of_plateau, floor = own
+        fits = {
+            LINEAR: _Fit(of_line, 1, slope),
+            EXPONENTIAL: _Fit(of_exponential, 1, rate),
+            PLATEAU: _Fit(of_plateau, 2, rate_to_floor, floor),
+        }
+        found.append(fits)
+    return found
 
 
-@cache
-def _left(trips: int) -> Floats:
-    """What an exponential leaves after each trip, a row for each of the rates."""
-    left: Floats = np.exp(-RATES[:, None] * np.arange(1, trips + 1))
-    return left
+def _least(error: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+    """The rate of least error of each curve, and that error.
 
-
-def _least(grid: Floats, error: Callable[[float], float]) -> tuple[float, float]:
-    """The rate with the least error: the best of the grid, then refined between its neighbours."""
-    from scipy.optimize import minimize_scalar
-
-    best = int(np.argmin(grid))
-    bounds = RATES[max(0, best - 1)], RATES[min(len(RATES) - 1, best + 1)]
-    found = minimize_scalar(error, bounds=bounds, method="bounded")
-    return float(found.x), float(found.fun)
+    The best of the grid, then refined between its neighbours.
+    """
+    best = np.argmin(error(RATES[:, None]), axis=0)
+    low, high = np.maximum(best - 1, 0), np.minimum(best + 1, len(RATES) - 1)
+    return least(error, RATES[low], RATES[high])

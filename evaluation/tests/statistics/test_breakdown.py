@@ -3,8 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.statistics.breakdown import breakdown, case_summaries, scopes
+from evaluation.statistics.breakdown import (
+    breakdown,
+    case_summaries,
+    case_summaries_by_level,
+    scopes,
+)
 from evaluation.statistics.half_life import summarise
+from evaluation.statistics.levels import LEVELS
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
 
 
@@ -35,5 +41,20 @@ def test_cases_come_worst_first_with_their_repeats_together():
     ]
     found = case_summaries(run, 20)
     assert [case.picture for case in found] == ["worst", "middling", "best"]
-    assert [case.summary.chains for case in found] == [1, 1, 3]
-    assert found[1].summary.usable_trips == pytest.approx(9)
+    assert [case.usable_trips for case in found] == pytest.approx([0, 9, 15])
+
+
+def test_a_case_has_the_numbers_of_a_summary_of_its_own():
+    torn = [halving(time, picture="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
+    lost = [chain(0.9, outcome="lost", picture="lost")]
+    run = [*torn, *lost, *(halving(9, picture=f"p{i}") for i in range(3))]
+    by_level = case_summaries_by_level(run, 20, LEVELS)
+    for level in LEVELS:
+        assert by_level[level] == case_summaries(run, 20, level)
+        cases = {case.picture: case for case in by_level[level]}
+        for picture, part in (("torn", torn), ("lost", lost)):
+            alone = summarise(part, 20, level)
+            assert (cases[picture].usable_trips, cases[picture].auc) == (
+                alone.usable_trips,
+                alone.auc,
+            )
