@@ -91,7 +91,7 @@ class Beside:
 class Editor(ABC):
     """Edits a picture by a prompt. Threads may share one editor."""
 
-    #: Which RQ queue plays it: "edits" (no torch) or "gpu" (computes with torch).
+    #: Which RQ queue plays it: "edits" (calls others, or computes little) or "gpu" (a network).
     queue: ClassVar[str] = "edits"
 
     def send(

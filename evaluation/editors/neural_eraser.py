@@ -34,6 +34,8 @@ MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
 class NeuralEraser(RuleEditor):
     """Draws, tints and turns like every yardstick; erases with MI-GAN. It needs no torch."""
 
+    queue = "gpu"  # a second of a processor for each edit: calls in flight would wait for it
+
     def __init__(self) -> None:
         self._lock = threading.Lock()  # a network of OpenCV's holds one picture at a time
 
