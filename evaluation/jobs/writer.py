@@ -132,13 +132,16 @@ class RunWriter:
 
     def _write_chains(self, events: Sequence[Event]) -> Sums:
         """Write what happened to chains that are ours; what that changes in the run's sums."""
+        if all(isinstance(event, CallRequested) for event in events):
+            return defaultdict(int)
         arrived, ended = _of(AnswerReceived, events), _of(ChainEnded, events)
         audited = _of(AuditAnswered, events)
         asked = [event for event in arrived if event.call is not None]
-        self._note_ours([event for event in arrived if event.call is None])
-        sums = self._close_calls([*_of(CallFailed, events), *asked, *audited])
-        self._keep(arrived)
-        self._keep_audits(audited, _of(AuditBroken, events))
+        with bulk.together():
+            self._note_ours([event for event in arrived if event.call is None])
+            sums = self._close_calls([*_of(CallFailed, events), *asked, *audited])
+            self._keep(arrived)
+            self._keep_audits(audited, _of(AuditBroken, events))
         self._end(ended)
         if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
             Chain.objects.release(self.token, left)

@@ -41,6 +41,7 @@ class Identity(DirectMetric):
     comes back without a face is as far away as can be.
     """
 
+    # The same version whether dlib runs its network or torch does: they differ by a millionth.
     name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
     higher_is_better, digits = False, 2
     looks_at = "whether it is the same person"

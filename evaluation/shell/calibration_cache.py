@@ -20,7 +20,7 @@ from typing import Any
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.shipped_calibrations import shipped
+from evaluation.measuring.shipped_calibrations import shipped, versions_of
 from evaluation.metrics.base import Subject
 
 #: A calibration takes 5 kB; those that were not used for longest go first.
@@ -35,12 +35,9 @@ def calibrated(
     file = folder() / f"{_key(scorer, source, subject)}.json"
     if found := _read(file, scorer):
         return found
-    made_with = scorer.provenance()["metrics"]
-    versions = {n: (m["version"], m["weights_sha256"] or "") for n, m in made_with.items()}
-    computed = shipped(pixel_sha256(source.image), subject, versions)
-    computed |= scorer.only(name for name in scorer.names if name not in computed).calibrate(
-        source, subject
-    )
+    computed = shipped(pixel_sha256(source.image), subject, versions_of(scorer))
+    if unknown := [name for name in scorer.names if name not in computed]:
+        computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else
         _write(file, computed)
     return computed

@@ -12,7 +12,9 @@ import hashlib
 import io
 import json
 import threading
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -66,7 +68,7 @@ class EditingServer:
         self._server.close()
         for caller in list(self._callers):
             caller.hang_up()
-        self._loop.stop()
+        self._loop.call_soon(self._loop.stop)  # behind what hanging up left to do
 
     def _asked(self, caller: _Caller, headers: Mapping[str, str], body: bytes) -> None:
         """Answer a call, now or when its edit has taken its time."""
@@ -81,14 +83,19 @@ class EditingServer:
 
         def answer() -> None:
             self.in_flight -= 1
-            edited = (self.edit or noisy_turn)(picture, parameters["prompt"], seed)
-            caller.reply(200, {"Content-Type": "image/png"}, edited)
+            with caller.hung_up_on_error():
+                edited = (self.edit or noisy_turn)(picture, parameters["prompt"], seed)
+                caller.reply(200, {"Content-Type": "image/png"}, edited)
 
-        if reply := self.instead(call):
-            self.in_flight -= 1
+        reply = None
+        with caller.hung_up_on_error():
+            reply = self.instead(call)
+            if reply is None:
+                self._loop.call_later(self.latency, answer)
+                return
+        self.in_flight -= 1
+        if reply is not None:
             caller.reply(*reply)
-        else:
-            self._loop.call_later(self.latency, answer)
 
 
 class _Caller(asyncio.Protocol):
@@ -127,6 +134,15 @@ class _Caller(asyncio.Protocol):
 
     def hang_up(self) -> None:
         self.transport.abort()
+
+    @contextmanager
+    def hung_up_on_error(self) -> Iterator[None]:
+        """A server that fails hangs up; its caller must not wait for it."""
+        try:
+            yield
+        except Exception:
+            traceback.print_exc()
+            self.hang_up()
 
 
 def noisy_turn(picture: bytes, prompt: str, seed: int) -> bytes:

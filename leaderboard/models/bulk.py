@@ -8,6 +8,7 @@ fields still decide how their values are stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -19,6 +20,22 @@ from django.utils import timezone
 Row = Mapping[str, Any]
 #: Values that every field but JSON's stores as they are.
 PLAIN = frozenset({int, float, str, type(None)})
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Inside, PostgreSQL is sent these statements without waiting for each: one wait for all.
+
+    For statements of this module alone: the ORM asks how many rows each of its own changed, which
+    is not known before the end. What went wrong is raised there, too.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    if database.vendor != "postgresql":
+        yield
+        return
+    database.ensure_connection()
+    with database.wrap_database_errors, database.connection.pipeline():
+        yield
 
 
 def insert(

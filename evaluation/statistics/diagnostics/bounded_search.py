@@ -16,6 +16,7 @@ from evaluation.statistics.survival import Floats
 
 # How near the place is found, absolute and relative: scipy's own.
 NEAR, ROUNDING = 1e-5, math.sqrt(2.2e-16)
+MOST = 500  # steps, scipy's own
 GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
 
 
@@ -28,12 +29,12 @@ def least(error: Callable[[Floats], Floats], low: Floats, high: Floats) -> tuple
     best = second = third = low + GOLDEN * (high - low)
     at_best = at_second = at_third = error(best)
     step = step_before = np.zeros_like(best)
-    while True:
+    for _ in range(MOST):
         middle = 0.5 * (low + high)
         near = ROUNDING * np.abs(best) + NEAR / 3.0
         searching = np.abs(best - middle) > 2.0 * near - 0.5 * (high - low)
         if not searching.any():
-            return best, at_best
+            break
 
         # To the bottom of the parabola through the three, where it is within and steps shrink.
         r = (best - second) * (at_best - at_third)
@@ -73,3 +74,4 @@ def least(error: Callable[[Floats], Floats], low: Floats, high: Floats) -> tuple
             for up, own, old in ((best, new, second), (at_best, at_new, at_second))
         )
         best, at_best = np.where(first, new, best), np.where(first, at_new, at_best)
+    return best, at_best

@@ -6,8 +6,9 @@ import pytest
 
 from evaluation.content import catalog, sources
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.shipped_calibrations import shipped
+from evaluation.measuring.shipped_calibrations import shipped, versions_of
 from evaluation.measuring.subject import chain_subject
+from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 
 AGAIN = "run `python -m evaluation.measuring.shipped_calibrations smoke`"
@@ -17,13 +18,15 @@ FACE = next(p for p in SUITE.pictures if chain_subject(p).face)
 
 @pytest.fixture(scope="module")
 def scorer() -> Scorer:
-    return Scorer(witnesses=())
+    found = Scorer([name for name in METRICS if name != "clip"], witnesses=())
+    if found.not_run:
+        pytest.skip(f"not all metrics run here: {found.not_run}")
+    return found
 
 
 @pytest.fixture(scope="module")
 def versions(scorer: Scorer) -> dict[str, tuple[str, str]]:
-    made_with = scorer.provenance()["metrics"]
-    return {name: (m["version"], m["weights_sha256"] or "") for name, m in made_with.items()}
+    return versions_of(scorer)
 
 
 def test_every_picture_of_smoke_is_calibrated_by_todays_metrics(versions):

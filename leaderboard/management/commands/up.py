@@ -8,7 +8,6 @@ import importlib.util
 import logging
 import os
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -36,8 +35,7 @@ MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 SCORES_NAME = "worker-gpu"
 NEXT = ("nice", "-n", "5")  # the pages come first
 BEHIND = ("nice", "-n", "10")  # then edits, then heavy work
-#: And what nobody waits for to all of it: in Linux only when a processor has nothing else to do.
-LAST = ("chrt", "--idle", "0") if shutil.which("chrt") else ("nice", "-n", "19")
+LAST = ("nice", "-n", "19")  # and what nobody waits for to all of it
 #: What holds for every program.
 PROGRAM = {
     "startretries": "1000",

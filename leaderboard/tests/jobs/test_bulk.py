@@ -7,6 +7,7 @@ from decimal import Decimal
 from uuid import uuid4
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from evaluation import jobs
@@ -93,3 +94,23 @@ def test_nothing_to_write_is_no_statement(django_assert_num_queries: object) -> 
     with django_assert_num_queries(0):  # type: ignore[operator]
         bulk.insert(Trip, [])
         bulk.update(Trip, [], by=("id",))
+
+
+def test_what_goes_wrong_together_is_an_error_and_leaves_nothing_half_written(run: Run) -> None:
+    chain = run.chains.first()
+    assert chain
+    row = {"chain": chain.pk, "number": 1}
+
+    def write(times: int) -> None:
+        with transaction.atomic(), bulk.together():
+            for _ in range(times):
+                bulk.insert(Trip, [row])
+            bulk.add(Run, run.pk, {"calls": 3})
+
+    with pytest.raises(IntegrityError):
+        write(2)  # PostgreSQL says so when the block ends
+    run.refresh_from_db()
+    assert (run.calls, Trip.objects.count()) == (0, 0)
+    write(1)
+    run.refresh_from_db()
+    assert (run.calls, Trip.objects.count()) == (3, 1)
