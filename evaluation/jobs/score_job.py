@@ -22,8 +22,6 @@ from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
 from evaluation.jobs import control, leases, provenance
-from evaluation.jobs.calibrating import calibrate
-from evaluation.jobs.claimed_chain import ClaimedChain, Part, read
 from evaluation.jobs.job_errors import (
     PausesRun,
     PictureGone,
@@ -33,6 +31,8 @@ from evaluation.jobs.job_errors import (
 )
 from evaluation.jobs.judging import judge_run
 from evaluation.jobs.review import review
+from evaluation.jobs.scoring.calibrating import calibrate
+from evaluation.jobs.scoring.claimed_chain import ClaimedChain, Part, read
 from evaluation.jobs.shutdown import asked_to_stop
 from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores

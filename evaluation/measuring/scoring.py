@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from PIL import Image
 
 from evaluation.images import Picture, blank_card
-from evaluation.measuring import jpeg
+from evaluation.measuring.calibrations import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
 from evaluation.metrics.batches import (

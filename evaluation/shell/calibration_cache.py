@@ -19,8 +19,8 @@ from typing import Any
 
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import Picture
+from evaluation.measuring.calibrations.shipped import shipped, versions_of
 from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.shipped_calibrations import shipped, versions_of
 from evaluation.metrics.base import Subject
 
 #: A calibration takes 5 kB; those that were not used for longest go first.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
 from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class

@@ -1,6 +1,8 @@
 """What is remembered, for how long, and that nothing is made twice."""
 
-from evaluation.remembered import Remembered
+from threading import Barrier, Thread
+
+from evaluation.remembered import Remembered, computed_once
 
 
 def test_a_value_is_made_once_and_the_oldest_is_let_go():
@@ -28,3 +30,26 @@ def test_what_fails_is_not_remembered():
             continue
         raise AssertionError
     assert known.of("x", lambda: 3) == 3
+
+
+def test_a_property_is_computed_once_and_threads_do_not_wait_for_another_instance():
+    computed = []
+    both = Barrier(2, timeout=10)
+
+    class Thing:
+        @computed_once
+        def value(self) -> int:
+            """What it is."""
+            both.wait()  # passes only where both are being computed
+            computed.append(self)
+            return len(computed)
+
+    things = Thing(), Thing()
+    threads = [Thread(target=getattr, args=(thing, "value")) for thing in things]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {thing.value for thing in things} == {1, 2}
+    assert len(computed) == 2
+    assert Thing.value.__doc__ == "What it is."

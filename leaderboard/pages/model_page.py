@@ -10,7 +10,7 @@ from typing import Any
 
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
-from evaluation.measuring.jpeg import LOSSLESS
+from evaluation.measuring.calibrations.jpeg import LOSSLESS
 from evaluation.metrics import METRICS, in_order
 from evaluation.statistics.levels import left
 from leaderboard import formatting

@@ -15,7 +15,7 @@ from typing import Any
 from django.utils.text import Truncator
 
 from evaluation.content.suites import ticks
-from evaluation.measuring.jpeg import LOSSLESS, jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import METRICS, metric_class
 from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.witnesses import witness_label

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from evaluation.content.suites import EditPair
 from evaluation.images import ImageError, Picture
-from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, load_metric
 from evaluation.metrics.base import Subject

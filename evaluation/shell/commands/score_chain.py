@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair, Suite
-from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
 from evaluation.shell.calibration_cache import calibrated

@@ -14,7 +14,7 @@ from evaluation import __version__
 from evaluation.content.suites import Suite, ticks
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture, thumbnail
-from evaluation.measuring.jpeg import jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
 from evaluation.shell.report import charts
 from evaluation.shell.results import compared, interval_text, shown

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from evaluation.images import ImageError, Picture, encode_webp
-from evaluation.measuring.jpeg import QUALITIES, jpeg_equivalent
+from evaluation.measuring.calibrations.jpeg import QUALITIES, jpeg_equivalent
 from evaluation.measuring.scoring import Returns, Scorer, retention
 from evaluation.metrics import METRICS, MetricError, batches
 from evaluation.metrics.base import CELLS, Subject

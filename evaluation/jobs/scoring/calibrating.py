@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from evaluation.content.suites import SourcePicture
 from evaluation.images import Picture
+from evaluation.measuring.calibrations.shipped import shipped
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.shipped_calibrations import shipped
 from evaluation.measuring.subject import chain_subject
 from leaderboard.models import Calibration, MetricVersion
 

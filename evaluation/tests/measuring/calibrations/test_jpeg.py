@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from evaluation.measuring.jpeg import QUALITIES, jpeg_equivalent, saves
+from evaluation.measuring.calibrations.jpeg import QUALITIES, jpeg_equivalent, saves
 
 LADDER = {quality: (100 - quality) / 100 for quality in QUALITIES}
 losses = st.floats(0, 2, allow_subnormal=False)

@@ -4,7 +4,7 @@ A source's blank card and JPEG ladder are the same on every machine, and those o
 40 s of a processor, while a fresh board waits for its first row. They count where metric, version,
 weights, pixels and face are those they were computed with, else they are computed. They are a CPU's,
 in full precision, whatever device measures what is held against them.
-`python -m evaluation.measuring.shipped_calibrations smoke` writes them anew, and a test computes
+`python -m evaluation.measuring.calibrations.shipped smoke` writes them anew, and a test computes
 one of them again. Verification never looks here.
 """
 
@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from evaluation.content import catalog, sources
 from evaluation.images import Picture
-from evaluation.measuring import jpeg
+from evaluation.measuring.calibrations import jpeg
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics import METRICS

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from evaluation.content import catalog, sources
+from evaluation.measuring.calibrations.shipped import shipped, versions_of
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.shipped_calibrations import shipped, versions_of
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 
-AGAIN = "run `python -m evaluation.measuring.shipped_calibrations smoke`"
+AGAIN = "run `python -m evaluation.measuring.calibrations.shipped smoke`"
 SUITE = catalog.suite("smoke")
 FACE = next(p for p in SUITE.pictures if chain_subject(p).face)
 

@@ -1,0 +1,1 @@
+"""What a score job needs: chains as it claims them, and the scale of their sources."""

@@ -1,0 +1,1 @@
+"""A source's scale: what metrics say of its JPEGs, and what of that ships."""
