@@ -1,4 +1,4 @@
-"""Lets torchvision load beside a torch it was not built for.
+"""What torch needs here: torchvision beside a torch it was not built for, and one thread.
 
 The registry's torchvision is linked against CUDA. Beside a CPU build of torch
 its library does not load, and then even `import torchvision` fails: "operator
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -38,3 +40,22 @@ def ready_torchvision() -> None:
             library.define(operator + _SCHEMA)
     _kept.append(library)
     importlib.import_module("torchvision")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch computes in one thread, where it is loaded.
+
+    Small networks are fastest so: two threads wait for each other. And the same input gives the
+    same bits: two share a sum in another order.
+    """
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 1
+    if torch is None or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

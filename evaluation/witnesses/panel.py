@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from evaluation.metrics.base import Metric
+from evaluation.torch_compat import one_thread
 from evaluation.witnesses import LOOKING, TripToJudge, Witness, load_witness
 
 
@@ -35,7 +34,7 @@ class Panel:
 
     def hear(self, trip: TripToJudge) -> list[dict[str, Any]]:
         """What each of them says that knows something of it."""
-        with _one_thread():
+        with one_thread():
             found = [witness.look(trip) for witness in self.witnesses.values()]
         return [evidence.to_dict() for evidence in found if evidence]
 
@@ -45,21 +44,6 @@ class Panel:
             name: {"version": witness.version, "weights_sha256": witness.weights_sha256}
             for name, witness in self.witnesses.items()
         }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small networks are looked through fastest by one thread: two wait for each other."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "sk
 class ReviewForm(forms.Form):
     """What a reviewer decides."""
 
+    #: When the submission that the reviewer looks at was last changed.
+    seen = forms.DateTimeField(widget=forms.HiddenInput)
     decision = forms.ChoiceField(
         choices=[("approve", "Evaluate it"), ("ask", "Ask a question"), ("reject", "Reject")],
         widget=forms.RadioSelect,
@@ -201,9 +203,10 @@ class SubmissionAdmin(SimpleHistoryAdmin):
         known = status.estimate(submission)
         budget = start_budget(known)
         asked = request.GET.get("decision", "approve")
+        seen = submission.updated_at.isoformat()
         form = ReviewForm(
             request.POST or None,
-            initial={"suite": submission.suite, "decision": asked, **budget},
+            initial={"seen": seen, "suite": submission.suite, "decision": asked, **budget},
         )
         if form.is_valid():
             try:
@@ -211,6 +214,8 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 return redirect("admin:leaderboard_submission_change", pk)
             except workflow.NotPossible as error:
                 messages.error(request, str(error))
+                # What is shown below is what the next decision is about.
+                form.data = {**request.POST.dict(), "seen": submission.updated_at.isoformat()}
         context = {
             **self.admin_site.each_context(request),
             "submission": submission,
@@ -233,12 +238,14 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 budget_calls=values["budget_calls"],
                 budget_usd=values["budget_usd"],
                 by=request.user,
+                seen=values["seen"],
             )
             self.log_change(request, submission, f"Approved as run {run.pk}.")
             return f"{submission} is being evaluated as run {run.pk}."
         asked = values["decision"] == "ask"
         to = Submission.State.ASKED if asked else Submission.State.REJECTED
         now = timezone.now()
-        workflow.move(submission, to, message=message, reviewed_by=request.user, reviewed_at=now)
+        reviewed = {"message": message, "reviewed_by": request.user, "reviewed_at": now}
+        workflow.move(submission, to, seen=values["seen"], **reviewed)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
         return "The question is asked." if asked else "The submission is rejected."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -285,10 +286,15 @@ class Submission(models.Model):
         self.refresh_from_db()
         return bool(claimed)
 
-    def move(self, to: str, **fields: Any) -> bool:
-        """Move this submission where that is allowed, whatever this object still believes."""
+    def move(self, to: str, *, seen: datetime | None = None, **fields: Any) -> bool:
+        """Move this submission where that is allowed, whatever this object still believes.
+
+        `seen`: and only if nothing of it changed after that.
+        """
         froms = [state for state, allowed in SUBMISSION_MOVES.items() if to in allowed]
         rows = Submission.objects.filter(pk=self.pk, state__in=froms)
+        if seen:
+            rows = rows.filter(updated_at=seen)
         moved = rows.update(state=to, updated_at=timezone.now(), **fields)
         self.refresh_from_db()
         return bool(moved)

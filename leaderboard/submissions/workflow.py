@@ -5,6 +5,7 @@ Its key is moved to its model when it is approved and is never shown to anybody.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ from evaluation import jobs
 from leaderboard import endpoints, queue
 from leaderboard.imports.models import free_slug
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
+from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.notifications import notify_submitter
 from leaderboard.visitors import network_of
 
@@ -79,9 +81,17 @@ def save_once(submission: Submission) -> Submission:
     return submission
 
 
-def move(submission: Submission, to: str, **fields: Any) -> None:
-    """Move it and tell the submitter; NotPossible where it stands in another state by now."""
-    if not submission.move(to, **fields):
+def move(submission: Submission, to: str, *, seen: datetime | None = None, **fields: Any) -> None:
+    """Move it and tell the submitter; NotPossible where it stands in another state by now.
+
+    `seen`: when what the decision rests on was last changed; nothing else is decided on.
+    """
+    if not submission.move(to, seen=seen, **fields):
+        if seen and submission.updated_at != seen and to in SUBMISSION_MOVES[submission.state]:
+            raise NotPossible(
+                "The submission was changed while you looked at it. Below it is as it stands now: "
+                "look again, then decide."
+            )
         now = submission.get_state_display().lower()
         raise NotPossible(f"This cannot be done while the submission is “{now}”.")
     log.info("submission moved", submission=submission.pk, state=to)
@@ -90,10 +100,16 @@ def move(submission: Submission, to: str, **fields: Any) -> None:
 
 @transaction.atomic
 def approve(
-    submission: Submission, *, suite: Suite, budget_calls: int | None, budget_usd: Any, by: Any
+    submission: Submission,
+    *,
+    suite: Suite,
+    budget_calls: int | None,
+    budget_usd: Any,
+    by: Any,
+    seen: datetime | None = None,
 ) -> Run:
     """Make the model and start its run; the key moves to the model."""
-    move(submission, State.APPROVED, reviewed_by=by, reviewed_at=timezone.now())
+    move(submission, State.APPROVED, seen=seen, reviewed_by=by, reviewed_at=timezone.now())
     model = submission.editing_model or EditingModel(slug=free_slug(submission.name))
     model.name = submission.name
     model.provider = model.organisation = submission.organisation

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.metrics.base import MetricError
+from evaluation.torch_compat import one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,7 +92,7 @@ class DlibResnet:
 
         if face.shape != (SIDE, SIDE, 3):
             raise MetricError(f"a face has the shape {face.shape}, not {SIDE} x {SIDE} x 3")
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), one_thread():
             # The channels stay last in memory, as the picture has them.
             pixels = torch.from_numpy(face).permute(2, 0, 1)[None].float()
             values = self._first((pixels - self._means).div_(PIXELS)).relu_()
@@ -104,21 +103,6 @@ class DlibResnet:
                 values = _sum(made, kept).relu_()
             numbers: NDArray[np.float64] = (values.mean((2, 3)) @ self._last)[0].double().numpy()
         return numbers
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The same face gives the same bits in every thread: two share a sum in another order."""
-    import torch
-
-    before = torch.get_num_threads()
-    if before > 1:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if before > 1:
-            torch.set_num_threads(before)
 
 
 def _sum(made: Tensor, kept: Tensor) -> Tensor:

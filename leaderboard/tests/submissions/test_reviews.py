@@ -40,8 +40,10 @@ def owner(client):
 
 def decide(client, submission, decision: str, **values: object):
     page = reverse("admin:leaderboard_submission_review", args=[submission.pk])
-    data = {"decision": decision, "suite": submission.suite_id, "message": "", **values}
-    return client.post(page, data, follow=True)
+    submission.refresh_from_db()
+    seen = submission.updated_at.isoformat()
+    data = {"seen": seen, "decision": decision, "suite": submission.suite_id, "message": ""}
+    return client.post(page, data | values, follow=True)
 
 
 def test_an_admin_approves_with_a_budget_and_the_run_has_the_key(owner, reviewed):
@@ -62,6 +64,32 @@ def test_a_question_is_asked_and_answered(owner, reviewed):
     owner.post(reverse("submission_act", args=[reviewed.token]), {"act": "reply", "reply": "MIT"})
     reviewed.refresh_from_db()
     assert (reviewed.state, reviewed.reply) == (State.REVIEW, "MIT")
+
+
+def test_what_changed_while_it_was_looked_at_is_not_decided_on(owner, reviewed, server):
+    page = reverse("admin:leaderboard_submission_review", args=[reviewed.pk])
+    opened = owner.get(page).context["form"]["seen"].value()
+    act = reverse("submission_act", args=[reviewed.token])
+    other = form_fields(reviewed.suite, endpoint_url=f"{server}/another")
+    owner.post(act, {"act": "correct", **other})
+    jobs.probe(reviewed.pk)
+    answer = decide(owner, reviewed, "approve", seen=opened, budget_calls=77)
+    assert "changed while you looked at it" in html.unescape(answer.content.decode())
+    reviewed.refresh_from_db()
+    assert reviewed.endpoint_url == f"{server}/another"
+    assert (reviewed.state, Run.objects.count()) == (State.REVIEW, 0)
+    # What the reviewer typed is kept, and the page that shows what there is now can be sent.
+    again = answer.context["form"]
+    assert again["budget_calls"].value() == "77"
+    decide(owner, reviewed, "approve", seen=again["seen"].value())
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize("seen", ["", "yesterday", "\0"])
+def test_a_decision_says_what_it_rests_on(owner, reviewed, seen):
+    answer = decide(owner, reviewed, "approve", seen=seen)
+    assert answer.context is None or answer.context["form"]["seen"].errors
+    assert not Run.objects.exists()
 
 
 def test_a_rejection_gives_its_reason_and_ends_it(owner, reviewed):
