@@ -5,6 +5,7 @@ import struct
 import time
 import zlib
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -444,6 +445,13 @@ PIXELS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 
     )
 )
 TURNS = [None, *Image.Transpose]
+
+
+@given(PIXELS)
+def test_other_programs_read_the_pixels_that_we_write(drawn):
+    data = images.encode_png(Image.fromarray(drawn))
+    assert np.array_equal(pixels(data), drawn)
+    assert np.array_equal(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB), drawn)
 
 
 @given(PIXELS, st.sampled_from(TURNS))
