@@ -65,6 +65,9 @@ T = TypeVar("T")
 
 #: What is added to the run's counters, by name.
 Sums: TypeAlias = "defaultdict[str, Any]"
+#: After how many seconds each may call; None: it must stop.
+Replies: TypeAlias = "dict[ChainInPlay, float | None]"
+Rows: TypeAlias = "list[dict[str, Any]]"
 
 
 class RunWriter:
@@ -110,52 +113,68 @@ class RunWriter:
     def _may_answer(self, asked: Sequence[CallRequested]) -> bool:
         return bool(asked) and (self.closing or not self.pace.blocked)
 
-    def _write(
-        self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]
-    ) -> dict[ChainInPlay, float | None]:
+    def _write(self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]) -> Replies:
         with transaction.atomic():
             held = self._held({e.work for e in (*events, *asked) if isinstance(e, Event)})
             failed = _of(CallFailed, events)
             answered = [*_of(AnswerReceived, events), *_of(AuditAnswered, events)]
             errors = [event.error for event in failed if event.error]
             self.pace.note(errors, answered=len(failed) + len(answered) > len(errors))
-            sums = self._write_chains(
-                [e for e in events if isinstance(e, Event) and e.work in held]
-            )
             for alarm in _of(Alarm, events):
                 model = self.run.editing_model
                 SecurityEvent.record(alarm.kind, alarm.detail, editing_model=model)
-            replies = self._grant([e for e in asked if e.work in held], sums)
+            ours = [e for e in events if isinstance(e, Event) and e.work in held]
+            sums = self._sums(ours)
+            replies, opened = self._grant([e for e in asked if e.work in held], sums)
             replies |= {e.work: None for e in asked if e.work not in held}
-            self._count(sums, errors, progress=bool(failed or answered))
+            with bulk.together():
+                self._write_chains(ours)
+                bulk.insert(Call, opened)
+                self._count(sums, errors, progress=bool(failed or answered))
+            self._leave(ours)
         return replies
 
-    def _write_chains(self, events: Sequence[Event]) -> Sums:
-        """Write what happened to chains that are ours; what that changes in the run's sums."""
-        if all(isinstance(event, CallRequested) for event in events):
-            return defaultdict(int)
-        arrived, ended = _of(AnswerReceived, events), _of(ChainEnded, events)
-        audited = _of(AuditAnswered, events)
-        asked = [event for event in arrived if event.call is not None]
-        with bulk.together():
-            self._note_ours([event for event in arrived if event.call is None])
-            sums = self._close_calls([*_of(CallFailed, events), *asked, *audited])
-            self._keep(arrived)
-            self._keep_audits(audited, _of(AuditBroken, events))
-        self._end(ended)
+    def _sums(self, events: Sequence[Event]) -> Sums:
+        """What happened to chains that are ours, in numbers."""
+        sums: Sums = defaultdict(int)
+        for event in events:
+            call = getattr(event, "call", None)
+            if call is None:
+                continue
+            sums["spent_usd"] += (call.cost or Decimal(0)) - event.work.expected
+            if isinstance(event, AnswerReceived):
+                sums["edits_done"] += 1
+                sums["edit_seconds"] += event.half.answer.seconds
+            elif isinstance(event, AuditAnswered):
+                sums["edits_done"] += 1
+                sums["edit_seconds"] += event.audit.seconds or 0.0
+        sums["chains_done"] = len(_of(ChainEnded, events))
+        return sums
+
+    def _write_chains(self, events: Sequence[Event]) -> None:
+        """Write what happened to chains that are ours."""
+        arrived, audited = _of(AnswerReceived, events), _of(AuditAnswered, events)
+        self._note_ours([event for event in arrived if event.call is None])
+        self._close_calls([*_of(CallFailed, events), *arrived, *audited])
+        _keep_pictures(
+            [event.stored for event in arrived]
+            + [picture for event in audited for picture in (event.sent, event.stored)]
+        )
+        self._keep(arrived)
+        self._keep_audits(audited, _of(AuditBroken, events))
+
+    def _leave(self, events: Sequence[Event]) -> None:
+        """Give chains back that are over, or whose threads stopped."""
+        self._end(_of(ChainEnded, events))
         if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
             Chain.objects.release(self.token, left)
-        sums["edits_done"] += len(asked) + len(audited)
-        sums["chains_done"] += len(ended)
-        sums["edit_seconds"] += sum(event.half.answer.seconds for event in asked)
-        sums["edit_seconds"] += sum(event.audit.seconds or 0.0 for event in audited)
-        return sums
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
         """Those whose chains are still ours; of the others nothing is written."""
         if not works:
             return set()
-        still = bulk.locked_keys(Chain, token=self.token, state=ChainState.PLAYING.value)
+        keys = sorted(work.chain.pk for work in works)
+        still = bulk.locked_keys(Chain, keys, token=self.token, state=ChainState.PLAYING.value)
         return {work for work in works if work.chain.pk in still}
 
     def _keep(self, arrived: Sequence[AnswerReceived]) -> None:
@@ -178,7 +197,6 @@ class RunWriter:
                 backward.append(trip | {"restored_seed": event.half.seed, "restored_notes": notes})
                 if event.usable:
                     returned.append({"id": chain.pk, "trips_played": number})
-        _keep_pictures([event.stored for event in arrived])
         bulk.insert(Trip, forward, ignore=True)
         bulk.insert(TripStep, between, ignore=True)
         bulk.update(Trip, backward, by=("chain", "number"))
@@ -187,7 +205,6 @@ class RunWriter:
     def _keep_audits(
         self, answered: Sequence[AuditAnswered], broken: Sequence[AuditBroken]
     ) -> None:
-        _keep_pictures([picture for e in answered for picture in (e.sent, e.stored)])
         rows: list[dict[str, Any]] = [
             {
                 "outcome": Audit.Outcome.ANSWERED.value,
@@ -217,31 +234,26 @@ class RunWriter:
                 lease_until=None,
             )
 
-    def _close_calls(self, closed: Sequence[CallFailed | AnswerReceived | AuditAnswered]) -> Sums:
-        """Complete the ledger's rows; what that changes in the run's counters.
+    def _close_calls(self, closed: Sequence[CallFailed | AnswerReceived | AuditAnswered]) -> None:
+        """Complete the ledger's rows.
 
         The call of a chain that was taken over is marked lost by then, and stays so: its
         answer is kept by nobody.
         """
-        calls = [(event, event.call) for event in closed if event.call is not None]
         rows = [
             {
-                "outcome": call.outcome,
-                "message": call.message,
-                "seconds": call.seconds,
-                "bytes": call.bytes,
-                "cost": call.cost,
+                "outcome": event.call.outcome,
+                "message": event.call.message,
+                "seconds": event.call.seconds,
+                "bytes": event.call.bytes,
+                "cost": event.call.cost,
                 "chain": event.work.chain.pk,
-                "started_at": call.started_at,
+                "started_at": event.call.started_at,
             }
-            for event, call in calls
+            for event in closed
+            if event.call is not None
         ]
         bulk.update(Call, rows, by=("chain", "started_at"))
-        sums: Sums = defaultdict(int)
-        sums["spent_usd"] = sum(
-            ((call.cost or Decimal(0)) - event.work.expected for event, call in calls), Decimal(0)
-        )
-        return sums
 
     def _note_ours(self, made: Sequence[AnswerReceived]) -> None:
         """Put into the ledger what an operator of ours made: no call, and free."""
@@ -255,15 +267,16 @@ class RunWriter:
             rows.append(row | {"started_at": timezone.now()})
         bulk.insert(Call, rows)
 
-    def _grant(self, asked: Sequence[CallRequested], sums: Sums) -> dict[ChainInPlay, float | None]:
-        """Who may call now, and after how many seconds; who must stop."""
+    def _grant(self, asked: Sequence[CallRequested], sums: Sums) -> tuple[Replies, Rows]:
+        """Who may call now, and after how many seconds; who must stop. And the ledger's rows."""
         if self.closing:
-            return {event.work: None for event in asked}
+            return {event.work: None for event in asked}, []
         if not asked:
-            return {}
+            return {}, []
         beyond = self._beyond(asked)
         asked = [event for event in asked if event.work not in beyond]
-        return dict.fromkeys(beyond) | self._granted(asked, sums)
+        granted, rows = self._granted(asked, sums)
+        return dict.fromkeys(beyond) | granted, rows
 
     def _beyond(self, asked: Sequence[CallRequested]) -> set[ChainInPlay]:
         """Those that would begin a trip which is not to be played, or not before more is scored."""
@@ -282,9 +295,7 @@ class RunWriter:
             > last_trip(known, scored, work.stop_after, self.run.suite.trips)
         }
 
-    def _granted(
-        self, asked: Sequence[CallRequested], sums: Sums
-    ) -> dict[ChainInPlay, float | None]:
+    def _granted(self, asked: Sequence[CallRequested], sums: Sums) -> tuple[Replies, Rows]:
         price = self.run.editing_model.price_per_edit or Decimal(0)
         room = len(asked)
         if self.run.budget_calls is not None or self.run.budget_usd is not None:
@@ -296,7 +307,7 @@ class RunWriter:
         delays = self.pace.slots(max(0, min(len(asked), room)))
         granted = [event.work for event in asked[: len(delays)]]
         now, cost = timezone.now(), price or None
-        rows = []
+        rows: Rows = []
         for work in granted:
             work.expected, work.call = price, OpenCall(now, cost)
             rows.append(
@@ -311,10 +322,9 @@ class RunWriter:
                     "started_at": now,
                 }
             )
-        bulk.insert(Call, rows)
         sums["calls"] += len(granted)
         sums["spent_usd"] += price * len(granted)
-        return dict(zip(granted, delays, strict=True))
+        return dict(zip(granted, delays, strict=True)), rows
 
     def _room(self, run: Run, price: Decimal, sums: Sums) -> int:
         """How many calls the budget still allows; calls in flight count as made."""

@@ -1,18 +1,22 @@
 """Many rows in one statement, for the place where hundreds of answers arrive in a second.
 
 The ORM builds its SQL anew for every call, which there costs several times what
-the database does. Here a statement is built once and executed for many rows;
-fields still decide how their values are stored.
+the database does. Here a statement is built once for so many rows; fields still
+decide how their values are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from typing import Any
+from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.utils import timezone
@@ -20,22 +24,31 @@ from django.utils import timezone
 Row = Mapping[str, Any]
 #: Values that every field but JSON's stores as they are.
 PLAIN = frozenset({int, float, str, type(None)})
+#: So many are kept: one for each number of rows, and a job has at most some dozens of chains.
+STATEMENTS = 512
+
+#: What the block of `together` that we are in has written so far.
+_written: ContextVar[list[tuple[str, list[Any]]] | None] = ContextVar("written", default=None)
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Inside, PostgreSQL is sent these statements without waiting for each: one wait for all.
+    """What is written inside is one statement for PostgreSQL, at the end of the block.
 
-    For statements of this module alone: the ORM asks how many rows each of its own changed, which
-    is not known before the end. What went wrong is raised there, too.
+    What goes wrong is raised there, too. No two writes of a block may concern the same row.
     """
-    database = connections[DEFAULT_DB_ALIAS]
-    if database.vendor != "postgresql":
+    if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         yield
         return
-    database.ensure_connection()
-    with database.wrap_database_errors, database.connection.pipeline():
+    written: list[tuple[str, list[Any]]] = []
+    before = _written.set(written)
+    try:
         yield
+    finally:
+        _written.reset(before)
+    if written:
+        parts = ", ".join(f"part{n} AS ({sql})" for n, (sql, _) in enumerate(written))
+        _write(f"WITH {parts} SELECT 1", [value for _, values in written for value in values])
 
 
 def insert(
@@ -48,27 +61,31 @@ def insert(
     if not rows:
         return
     database = connections[DEFAULT_DB_ALIAS]
-    sql, fields, defaults = _insert(model, tuple(rows[0]), ignore, touch, database.vendor)
+    vendor = database.vendor
+    sql, fields, defaults = _insert(
+        model, tuple(rows[0]), _count(rows, vendor), ignore, touch, vendor
+    )
     now = timezone.now()
-    rest = [
-        field.get_db_prep_save(
-            now if getattr(field, "auto_now_add", False) else field.get_default(), database
-        )
+    rest = {
+        field.name: now if getattr(field, "auto_now_add", False) else field.get_default()
         for field in defaults
-    ]
-    with database.cursor() as cursor:
-        cursor.executemany(sql, [row + rest for row in _values(fields, rows, database)])
+    }
+    _execute(database, sql, [*fields, *defaults], [{**row, **rest} for row in rows])
 
 
 def update(model: type[models.Model], rows: Sequence[Row], by: Sequence[str]) -> None:
-    """Change rows that the fields `by` name; all rows change the same fields."""
+    """Change rows that the fields `by` name; all rows change the same fields.
+
+    Of several that name the same one, the last counts.
+    """
     if not rows:
         return
     database = connections[DEFAULT_DB_ALIAS]
     names = (*(name for name in rows[0] if name not in by), *by)
-    sql, fields = _update(model, names, len(by), database.vendor)
-    with database.cursor() as cursor:
-        cursor.executemany(sql, list(_values(fields, rows, database)))
+    last = list({tuple(row[name] for name in by): row for row in rows}.values())
+    vendor = database.vendor
+    sql, fields = _update(model, names, len(by), _count(last, vendor), vendor)
+    _execute(database, sql, fields, last)
 
 
 def add(
@@ -77,21 +94,45 @@ def add(
     """Add to a row's numbers, and set other fields of it anew."""
     database = connections[DEFAULT_DB_ALIAS]
     sql, fields = _add(model, tuple(sums), tuple(new), database.vendor)
-    with database.cursor() as cursor:
-        cursor.execute(sql, *_values(fields, [{**sums, **new, "id": pk}], database))
+    _write(sql, *_values(fields, [{**sums, **new, "id": pk}], database))
 
 
-def locked_keys(model: type[models.Model], **equal: Any) -> set[int]:
-    """The keys of the rows that equal this, locked until the transaction ends."""
+def locked_keys(model: type[models.Model], among: Collection[int], **equal: Any) -> set[int]:
+    """Of these keys those whose rows equal this, locked until the transaction ends."""
+    if not among:
+        return set()
     database = connections[DEFAULT_DB_ALIAS]
-    sql, fields = _locked_keys(model, tuple(equal), database.vendor)
+    sql, fields = _locked_keys(model, tuple(equal), len(among), database.vendor)
     with database.cursor() as cursor:
-        cursor.execute(sql, *_values(fields, [equal], database))
+        (values,) = _values(fields, [equal], database)
+        cursor.execute(sql, [*values, *among])
         return {key for (key,) in cursor.fetchall()}
+
+
+def _execute(database: Any, sql: str, fields: Sequence[Any], rows: Sequence[Row]) -> None:
+    """Execute a statement whose rows are given as `_new_rows` wants them."""
+    values = _values(fields, rows, database)
+    given = list(chain.from_iterable(values))
+    if database.vendor == "postgresql":
+        names = [f"column{n}" for n in range(1, len(fields) + 1)]
+        steps = range(0, len(given), len(names))
+        told = [dict(zip(names, given[n : n + len(names)], strict=True)) for n in steps]
+        given = [json.dumps(told, default=_as_text), len(told)]
+    _write(sql, given)
+
+
+def _write(sql: str, values: list[Any]) -> None:
+    """Execute a statement, or keep it for the end of the block."""
+    if (written := _written.get()) is not None:
+        written.append((sql, values))
+        return
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(sql, values)
 
 
 def _values(fields: Sequence[Any], rows: Iterable[Row], database: Any) -> Iterator[list[Any]]:
     """Of each row what the database takes for its fields."""
+    as_json = database.vendor == "postgresql"
     names = [(field, field.name, isinstance(field, models.JSONField)) for field in fields]
     times: dict[datetime, Any] = {}  # those of one moment are many
     for row in rows:
@@ -103,10 +144,19 @@ def _values(fields: Sequence[Any], rows: Iterable[Row], database: Any) -> Iterat
                 if value not in times:
                     times[value] = field.get_db_prep_save(value, database)
                 value = times[value]
+            elif is_json and as_json:
+                pass  # told as it is, within what is told
             elif kind not in PLAIN or is_json:
                 value = field.get_db_prep_save(value, database)
             values.append(value)
         yield values
+
+
+def _as_text(value: object) -> str:
+    """What JSON has no word for, as PostgreSQL reads it."""
+    if isinstance(value, datetime | Decimal | UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be stored here")
 
 
 def _fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:
@@ -118,19 +168,53 @@ def _terms(fields: Sequence[Any]) -> list[str]:
     return [f"{connection.ops.quote_name(field.column)} = %s" for field in fields]
 
 
-@lru_cache
+def _count(rows: Sequence[Row], vendor: str) -> int:
+    """How many rows the statement is to name."""
+    return 1 if vendor == "postgresql" else len(rows)
+
+
+def _new_rows(fields: Sequence[Any], rows: int, vendor: str) -> str:
+    """Given rows as a table `new` of column1, column2 and so on.
+
+    PostgreSQL is told all of them in one value: to put thousands of them into the text of
+    statements takes psycopg longer than all that the database has to do.
+    """
+    if vendor == "postgresql":
+        columns = (f"column{n} {f.cast_db_type(connection)}" for n, f in enumerate(fields, 1))
+        told = f"json_to_recordset(%s) AS told({', '.join(columns)})"
+        # The limit says how many they are: for the hundred that are assumed, all of a table's
+        # rows would be read rather than its index.
+        return f"(SELECT * FROM {told} LIMIT %s) AS new"  # noqa: S608
+    marks = ", ".join([f"({', '.join(['%s'] * len(fields))})"] * rows)
+    return f"(VALUES {marks}) AS new"
+
+
+@lru_cache(maxsize=STATEMENTS)
 def _insert(
-    model: type[models.Model], names: tuple[str, ...], ignore: bool, touch: str, vendor: str
+    model: type[models.Model],
+    names: tuple[str, ...],
+    rows: int,
+    ignore: bool,
+    touch: str,
+    vendor: str,
 ) -> tuple[str, list[Any], list[Any]]:
     quote, fields = connection.ops.quote_name, _fields(model, names)
     defaults: list[Any] = [
         field
         for field in model._meta.concrete_fields
-        if field not in fields and not isinstance(field, models.AutoField)
+        if field not in fields
+        and not isinstance(field, models.AutoField)
+        # Where nothing is said of a column that may be empty, it is.
+        and not (field.null and field.get_default() is None)
     ]
-    columns = ", ".join(quote(field.column) for field in (*fields, *defaults))
-    marks = ", ".join(["%s"] * (len(fields) + len(defaults)))
-    sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES ({marks})"  # noqa: S608
+    every = [*fields, *defaults]
+    columns = ", ".join(quote(field.column) for field in every)
+    values = ", ".join(f"new.column{n}" for n in range(1, len(every) + 1))
+    sql = (
+        f"INSERT INTO {quote(model._meta.db_table)} ({columns}) "  # noqa: S608
+        # SQLite takes what follows for a join's condition where no WHERE stands between.
+        f"SELECT {values} FROM {_new_rows(every, rows, vendor)} WHERE true"
+    )
     if touch:
         key, column = (quote(field.column) for field in _fields(model, ("pk", touch)))
         sql += f" ON CONFLICT ({key}) DO UPDATE SET {column} = EXCLUDED.{column}"
@@ -139,14 +223,22 @@ def _insert(
     return sql, fields, defaults
 
 
-@lru_cache
+@lru_cache(maxsize=STATEMENTS)
 def _update(
-    model: type[models.Model], names: tuple[str, ...], by: int, vendor: str
+    model: type[models.Model], names: tuple[str, ...], by: int, rows: int, vendor: str
 ) -> tuple[str, list[Any]]:
-    table, fields = connection.ops.quote_name(model._meta.db_table), _fields(model, names)
-    terms = _terms(fields)
-    changes, conditions = ", ".join(terms[:-by]), " AND ".join(terms[-by:])
-    return f"UPDATE {table} SET {changes} WHERE {conditions}", fields  # noqa: S608
+    quote, fields = connection.ops.quote_name, _fields(model, names)
+    table = quote(model._meta.db_table)
+    columns = [quote(field.column) for field in fields]
+    changes = ", ".join(f"{name} = new.column{n}" for n, name in enumerate(columns[:-by], 1))
+    conditions = " AND ".join(
+        f"{table}.{name} = new.column{n}"
+        for n, name in enumerate(columns[-by:], len(columns) - by + 1)
+    )
+    return (
+        f"UPDATE {table} SET {changes} "  # noqa: S608
+        f"FROM {_new_rows(fields, rows, vendor)} WHERE {conditions}"
+    ), fields
 
 
 @lru_cache
@@ -161,10 +253,11 @@ def _add(
     return f"UPDATE {table} SET {changes} WHERE {columns[-1]} = %s", fields  # noqa: S608
 
 
-@lru_cache
+@lru_cache(maxsize=STATEMENTS)
 def _locked_keys(
-    model: type[models.Model], names: tuple[str, ...], vendor: str
+    model: type[models.Model], names: tuple[str, ...], among: int, vendor: str
 ) -> tuple[str, list[Any]]:
     table, fields = connection.ops.quote_name(model._meta.db_table), _fields(model, names)
+    conditions = [*_terms(fields), f"id IN ({', '.join(['%s'] * among)})"]
     lock = " FOR UPDATE" if connection.features.has_select_for_update else ""
-    return f"SELECT id FROM {table} WHERE {' AND '.join(_terms(fields))}{lock}", fields  # noqa: S608
+    return f"SELECT id FROM {table} WHERE {' AND '.join(conditions)}{lock}", fields  # noqa: S608

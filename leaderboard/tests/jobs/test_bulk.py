@@ -7,7 +7,8 @@ from decimal import Decimal
 from uuid import uuid4
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluation import jobs
@@ -75,6 +76,53 @@ def test_updates_touch_only_the_rows_they_name(run: Run) -> None:
     assert sorted(rows) == sorted(expected)
 
 
+def test_updates_take_every_kind_of_value_and_none(run: Run) -> None:
+    first, second, third = list(run.chains.all())[:3]
+    for chain in (first, second, third):
+        bulk.insert(Trip, [{"chain": chain.pk, "number": 1}])
+    kept = StoredImage.objects.first()
+    assert kept
+    said = {"restored_notes": {"a": ['"', "%s", None]}, "restored_seed": 2**30, "step": 0.25}
+    rows = [
+        {"chain": first.pk, "number": 1, "restored": None, "reframed": False, **said},
+        {"chain": second.pk, "number": 1, "restored": kept.pk, "reframed": True, **said},
+        {
+            "chain": second.pk,
+            "number": 1,
+            "restored": kept.pk,
+            "reframed": True,
+            **said,
+            "step": None,
+        },
+    ]
+    bulk.update(Trip, rows, by=("chain", "number"))
+    one, two, other = Trip.objects.order_by("chain")
+    assert (one.restored, one.reframed, one.step) == (None, False, 0.25)
+    assert (two.restored, two.reframed, two.step) == (kept, True, None)  # the last word counts
+    assert one.restored_notes == two.restored_notes == said["restored_notes"]
+    assert one.restored_seed == two.restored_seed == 2**30
+    assert (other.restored_seed, other.restored_notes) == (None, {})
+
+
+def test_updates_look_up_the_rows_that_they_name(run: Run) -> None:
+    """A run has a row of the ledger for every call: none but those named are looked at."""
+    chain, now = run.chains.all()[0], timezone.now()
+    fields = {"run": run.pk, "number": 1, "direction": "forward", "outcome": Call.CALLING}
+    times = [now - timedelta(seconds=n) for n in range(3000)]
+    bulk.insert(Call, [fields | {"chain": chain.pk, "started_at": time} for time in times])
+    with CaptureQueriesContext(connection) as asked:
+        closed = [{"outcome": "answered", "chain": chain.pk, "started_at": t} for t in times[:3]]
+        bulk.update(Call, closed, by=("chain", "started_at"))
+    (statement,) = asked
+    explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{explain} {statement['sql']}")
+        plan = str(cursor.fetchall())
+    assert "Seq Scan" not in plan
+    assert f"SCAN {Call._meta.db_table}" not in plan
+    assert "INDEX" in plan.upper()
+
+
 def test_sums_are_added_and_the_rest_is_set(run: Run) -> None:
     for _ in range(2):
         bulk.add(Run, run.pk, {"calls": 3, "spent_usd": Decimal("0.1")}, last_error="it's 100% bad")
@@ -86,8 +134,12 @@ def test_locked_keys_are_those_of_the_token_alone(run: Run) -> None:
     mine, other = uuid4(), uuid4()
     taken = {chain.pk for chain in Chain.objects.claim(run, mine, 2)}
     Chain.objects.claim(run, other, 2)
-    assert bulk.locked_keys(Chain, token=mine, state="playing") == taken
-    assert bulk.locked_keys(Chain, token=uuid4(), state="playing") == set()
+    every = [chain.pk for chain in run.chains.all()]
+    assert bulk.locked_keys(Chain, every, token=mine, state="playing") == taken
+    one = sorted(taken)[:1]
+    assert bulk.locked_keys(Chain, one, token=mine, state="playing") == set(one)
+    assert bulk.locked_keys(Chain, every, token=uuid4(), state="playing") == set()
+    assert bulk.locked_keys(Chain, [], token=mine, state="playing") == set()
 
 
 def test_nothing_to_write_is_no_statement(django_assert_num_queries: object) -> None:
