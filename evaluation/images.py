@@ -335,7 +335,7 @@ def encode_png(image: Image.Image) -> bytes:
     """PNG bytes without any chunk but those that a picture needs.
 
     Colour pictures, which are sent with every edit, are written here: Pillow takes more than
-    twice as long, since it tries five filters on each row to save a few bytes.
+    twice as long, since it tries five filters on each row, which saves two or three percent.
     """
     if image.mode != "RGB" or not all(image.size):
         buffer = io.BytesIO()

@@ -138,10 +138,11 @@ class RunWriter:
         """What happened to chains that are ours, in numbers."""
         sums: Sums = defaultdict(int)
         for event in events:
-            call = getattr(event, "call", None)
-            if call is None:
+            if not isinstance(event, (CallFailed, AnswerReceived, AuditAnswered)):
                 continue
-            sums["spent_usd"] += (call.cost or Decimal(0)) - event.work.expected
+            if event.call is None:  # an operator of ours made it: no call, and free
+                continue
+            sums["spent_usd"] += (event.call.cost or Decimal(0)) - event.work.expected
             if isinstance(event, AnswerReceived):
                 sums["edits_done"] += 1
                 sums["edit_seconds"] += event.half.answer.seconds

@@ -5,7 +5,6 @@ import struct
 import time
 import zlib
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +16,6 @@ from evaluation.images import (
     ImageError,
     Picture,
     blank_card,
-    clean_wire,
     fit,
     is_blank,
     is_reframed,
@@ -435,69 +433,3 @@ def test_our_own_encoders_come_back():
         assert np.array_equal(pixels(data), np.asarray(image))
     assert Picture.from_bytes(images.thumbnail(image, 16)).size == (16, 11)
     assert Picture.from_image(image).image is image
-
-
-# The clean wire.
-
-PIXELS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1)).map(
-    lambda drawn: np.random.default_rng(drawn[2]).integers(
-        0, 256, (drawn[0], drawn[1], 3), dtype=np.uint8
-    )
-)
-TURNS = [None, *Image.Transpose]
-
-
-@given(PIXELS)
-def test_other_programs_read_the_pixels_that_we_write(drawn):
-    data = images.encode_png(Image.fromarray(drawn))
-    assert np.array_equal(pixels(data), drawn)
-    assert np.array_equal(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB), drawn)
-
-
-@given(PIXELS, st.sampled_from(TURNS))
-def test_a_picture_that_went_over_the_wire_is_not_changed_by_it_again_however_it_is_turned(
-    pixels, turn
-):
-    sent = clean_wire(Picture.from_image(Image.fromarray(pixels))).image
-    moved = sent if turn is None else sent.transpose(turn)
-    again = clean_wire(Picture.from_image(moved)).image
-    assert again.tobytes() == moved.tobytes()
-
-
-@given(PIXELS)
-def test_the_wire_has_no_low_bits_and_moves_no_channel_by_a_whole_step(pixels):
-    sent = np.asarray(clean_wire(Picture.from_image(Image.fromarray(pixels))).image)
-    assert sent.shape == pixels.shape
-    assert not (sent & 3).any()
-    assert np.abs(sent.astype(int) - pixels).max() <= 3
-
-
-@pytest.mark.parametrize("level", range(253))
-def test_the_wire_is_unbiased_at_every_level(level):
-    flat = Picture.from_image(Image.new("RGB", (8, 8), (level, level, level)))
-    assert np.asarray(clean_wire(flat).image).mean() == level
-
-
-def chunk_names(data):
-    names, at = [], 8
-    while at < len(data):
-        (length,) = struct.unpack_from(">I", data, at)
-        names.append(data[at + 4 : at + 8])
-        at += 12 + length
-    return names
-
-
-@given(st.sampled_from(["PNG", "JPEG", "WEBP"]), st.binary(min_size=1, max_size=50))
-def test_of_a_file_only_its_pixels_are_sent(kind, hidden):
-    info, exif = PngImagePlugin.PngInfo(), Image.Exif()
-    info.add_text("note", hidden.hex(), zip=True)
-    info.add(b"prVt", hidden)
-    exif[0x010E] = hidden.hex()
-    options = {"pnginfo": info} if kind == "PNG" else {"exif": exif}
-    picture = Picture.from_bytes(encoded(smooth(), kind, **options) + hidden)
-    sent = clean_wire(picture)
-    names = chunk_names(sent.data)
-    assert (names[0], set(names[1:-1]), names[-1]) == (b"IHDR", {b"IDAT"}, b"IEND")
-    # The same pixels from a file that hides nothing give the very same bytes.
-    assert sent.data == clean_wire(Picture.from_image(picture.image)).data
-    assert Picture.from_bytes(sent.data).image.tobytes() == sent.image.tobytes()

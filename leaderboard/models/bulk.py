@@ -111,14 +111,14 @@ def locked_keys(model: type[models.Model], among: Collection[int], **equal: Any)
 
 def _execute(database: Any, sql: str, fields: Sequence[Any], rows: Sequence[Row]) -> None:
     """Execute a statement whose rows are given as `_new_rows` wants them."""
-    values = _values(fields, rows, database)
-    given = list(chain.from_iterable(values))
-    if database.vendor == "postgresql":
+    as_json = database.vendor == "postgresql"
+    values = _values(fields, rows, database, within_json=as_json)
+    if as_json:
         names = [f"column{n}" for n in range(1, len(fields) + 1)]
-        steps = range(0, len(given), len(names))
-        told = [dict(zip(names, given[n : n + len(names)], strict=True)) for n in steps]
-        given = [json.dumps(told, default=_as_text), len(told)]
-    _write(sql, given)
+        told = [dict(zip(names, row, strict=True)) for row in values]
+        _write(sql, [json.dumps(told, default=_as_text), len(told)])
+    else:
+        _write(sql, list(chain.from_iterable(values)))
 
 
 def _write(sql: str, values: list[Any]) -> None:
@@ -130,9 +130,10 @@ def _write(sql: str, values: list[Any]) -> None:
         cursor.execute(sql, values)
 
 
-def _values(fields: Sequence[Any], rows: Iterable[Row], database: Any) -> Iterator[list[Any]]:
+def _values(
+    fields: Sequence[Any], rows: Iterable[Row], database: Any, *, within_json: bool = False
+) -> Iterator[list[Any]]:
     """Of each row what the database takes for its fields."""
-    as_json = database.vendor == "postgresql"
     names = [(field, field.name, isinstance(field, models.JSONField)) for field in fields]
     times: dict[datetime, Any] = {}  # those of one moment are many
     for row in rows:
@@ -144,8 +145,8 @@ def _values(fields: Sequence[Any], rows: Iterable[Row], database: Any) -> Iterat
                 if value not in times:
                     times[value] = field.get_db_prep_save(value, database)
                 value = times[value]
-            elif is_json and as_json:
-                pass  # told as it is, within what is told
+            elif is_json and within_json:
+                pass
             elif kind not in PLAIN or is_json:
                 value = field.get_db_prep_save(value, database)
             values.append(value)
