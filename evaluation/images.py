@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,7 @@ MAX_PIXELS = 40_000_000
 # each, would keep a processor busy for a day.
 MAX_SCANS = 500
 STRIP_ROWS = 64
+SMALL_PIXELS = 256 * 256
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
 # The lightest and darkest value of a channel in a picture of one colour, even after a JPEG save.
@@ -112,7 +116,7 @@ class Picture:
         return cls(data, mime, image.width, image.height)
 
     @classmethod
-    def from_image(cls, image: Image.Image) -> Picture:
+    def from_image(cls, image: Image.Image) -> Self:
         """The picture of an image made by our own code, as PNG."""
         picture = cls(encode_png(image), "image/png", image.width, image.height)
         if image.mode == "RGB":
@@ -165,7 +169,31 @@ def _decode(
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
     """The canonical image, its MIME type, and what was converted on the way."""
     with _readable():
-        return _canonical(_opened(data, max_bytes, max_pixels), data)
+        opened = _opened(data, max_bytes, max_pixels)
+        with _in_turn(opened[0]):
+            return _canonical(opened, data)
+
+
+_turn = threading.Lock()
+
+
+def _new_turn() -> None:
+    global _turn
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that holds it is not there in the child
+    os.register_at_fork(after_in_child=_new_turn)
+
+
+def _in_turn(image: Image.Image) -> AbstractContextManager[Any]:
+    """Small pictures are worked on one at a time.
+
+    Where many answers arrive at once, their threads take the interpreter from each other, and
+    all are done when the last one is. One after another, the first can go on. Large pictures
+    keep libraries busy, which need no interpreter: they are worked on side by side.
+    """
+    return _turn if image.width * image.height <= SMALL_PIXELS else nullcontext()
 
 
 @contextmanager
@@ -286,25 +314,39 @@ def _orientation(image: Image.Image, notes: list[str]) -> int:
         return 1
 
 
-def clean_wire(picture: Picture) -> Picture:
+class CleanPicture(Picture):
+    """A picture that went through `clean_wire`."""
+
+
+def clean_wire(picture: Picture) -> CleanPicture:
     """The picture as an editor is sent it: pixels alone, without their two low bits.
 
     Each channel is brought to a multiple of 4 by ordered dither, which is unbiased, bands no
     sky and leaves a pixel alone that has been through it, wherever it has moved since. The PNG
     has no chunk but IHDR, IDAT and IEND. So nothing that an answer hides in its file or in its
-    low bits reaches the next edit.
+    low bits reaches the next edit. What is clean already stays as it is.
     """
-    return Picture.from_image(without_low_bits(picture.image))
+    if isinstance(picture, CleanPicture):
+        return picture
+    image = picture.image
+    with _in_turn(image):
+        return CleanPicture.from_image(without_low_bits(image))
 
 
 def without_low_bits(image: Image.Image) -> Image.Image:
     """The pixels that `clean_wire` sends."""
     pixels = np.asarray(image)
-    rows, columns = -(-image.height // 4), -(-image.width // 4)
     kept = np.minimum(pixels, 252)
-    kept += np.tile(_BAYER, (rows, columns))[: pixels.shape[0], : pixels.shape[1], None]
+    for first, row in enumerate(_thresholds(image.width)):
+        kept[first::4] += row
     kept &= 252
     return Image.fromarray(kept)
+
+
+@lru_cache(maxsize=16)
+def _thresholds(width: int) -> NDArray[np.uint8]:
+    """What is added to four rows of so many pixels, and to every four rows of a picture."""
+    return np.repeat(np.tile(_BAYER, -(-width // 4))[:, :width, None], 3, axis=2)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:
@@ -319,9 +361,9 @@ def is_reframed(answered: tuple[int, int], source: tuple[int, int]) -> bool:
 
 
 def is_blank(image: Image.Image) -> bool:
-    """True for a picture of one colour: what a safety filter answers instead of an error."""
-    extrema = np.array(image.getextrema()).reshape(-1, 2)
-    return bool((extrema[:, 1] - extrema[:, 0] <= BLANK_SPREAD).all())
+    """True for a canonical picture of one colour: what a safety filter answers instead of an error."""
+    channels: Any = image.getextrema()
+    return all(lightest - darkest <= BLANK_SPREAD for darkest, lightest in channels)
 
 
 def blank_card(image: Image.Image) -> Image.Image:

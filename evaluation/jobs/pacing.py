@@ -46,6 +46,11 @@ class Pacer:
         """Seconds until calls may be made again."""
         return max(0.0, self._blocked_until - time.monotonic())
 
+    @property
+    def must_ask(self) -> bool:
+        """Whether the row must be read before calls are made, or when they are answered."""
+        return bool(self.failures or self.blocked or self.editing_model.calls_per_minute)
+
     def update(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
         """What the row says, read at `now` by the database's clock."""
         self.failures = failures

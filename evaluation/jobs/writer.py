@@ -13,6 +13,7 @@ import queue
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
@@ -39,7 +40,6 @@ from evaluation.jobs.playing.events import (
     OpenCall,
     ThreadStopped,
 )
-from evaluation.statistics.stopping import last_trip
 from leaderboard.models import (
     Audit,
     Call,
@@ -114,24 +114,49 @@ class RunWriter:
         return bool(asked) and (self.closing or not self.pace.blocked)
 
     def _write(self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]) -> Replies:
+        works = {e.work for e in (*events, *asked) if isinstance(e, Event)}
+        if bulk.can_write_at_once() and self._is_usual(events, asked):
+            with suppress(bulk.NotHeld):
+                return self._write_held(events, asked, works, self._still_ours(works))
         with transaction.atomic():
-            held = self._held({e.work for e in (*events, *asked) if isinstance(e, Event)})
-            failed = _of(CallFailed, events)
-            answered = [*_of(AnswerReceived, events), *_of(AuditAnswered, events)]
-            errors = [event.error for event in failed if event.error]
-            self.pace.note(errors, answered=len(failed) + len(answered) > len(errors))
-            for alarm in _of(Alarm, events):
-                model = self.run.editing_model
-                SecurityEvent.record(alarm.kind, alarm.detail, editing_model=model)
-            ours = [e for e in events if isinstance(e, Event) and e.work in held]
-            sums = self._sums(ours)
-            replies, opened = self._grant([e for e in asked if e.work in held], sums)
-            replies |= {e.work: None for e in asked if e.work not in held}
-            with bulk.together():
-                self._write_chains(ours)
-                bulk.insert(Call, opened)
-                self._count(sums, errors, progress=bool(failed or answered))
-            self._leave(ours)
+            return self._write_held(events, asked, self._held(works))
+
+    def _is_usual(self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]) -> bool:
+        """Whether nothing must be read, and one statement writes all there is.
+
+        So it is for nearly all answers, and each question to the database is waited for by all
+        whose answers come meanwhile.
+        """
+        return (
+            all(isinstance(e, (CallRequested, AnswerReceived, AuditAnswered)) for e in events)
+            and not (self.closing or self.pace.must_ask or self._has_budget)
+            and not self._may_be_beyond(asked)
+        )
+
+    def _write_held(
+        self,
+        events: Sequence[Event | Alarm],
+        asked: Sequence[CallRequested],
+        held: set[ChainInPlay],
+        only_if: bulk.Held | None = None,
+    ) -> Replies:
+        """Write what concerns chains that are ours, `only_if` they are."""
+        failed = _of(CallFailed, events)
+        answered = [*_of(AnswerReceived, events), *_of(AuditAnswered, events)]
+        errors = [event.error for event in failed if event.error]
+        self.pace.note(errors, answered=len(failed) + len(answered) > len(errors))
+        for alarm in _of(Alarm, events):
+            model = self.run.editing_model
+            SecurityEvent.record(alarm.kind, alarm.detail, editing_model=model)
+        ours = [e for e in events if isinstance(e, Event) and e.work in held]
+        sums = self._sums(ours)
+        replies, opened = self._grant([e for e in asked if e.work in held], sums)
+        replies |= {e.work: None for e in asked if e.work not in held}
+        with bulk.together(only_if):
+            self._write_chains(ours)
+            bulk.insert(Call, opened)
+            self._count(sums, errors, progress=bool(failed or answered))
+        self._leave(ours)
         return replies
 
     def _sums(self, events: Sequence[Event]) -> Sums:
@@ -172,11 +197,13 @@ class RunWriter:
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
         """Those whose chains are still ours; of the others nothing is written."""
-        if not works:
-            return set()
-        keys = sorted(work.chain.pk for work in works)
-        still = bulk.locked_keys(Chain, keys, token=self.token, state=ChainState.PLAYING.value)
+        still = bulk.locked_keys(self._still_ours(works))
         return {work for work in works if work.chain.pk in still}
+
+    def _still_ours(self, works: set[ChainInPlay]) -> bulk.Held:
+        """What must be true of the chains, or others took them."""
+        keys = sorted(work.chain.pk for work in works)
+        return bulk.Held(Chain, keys, {"token": self.token, "state": ChainState.PLAYING.value})
 
     def _keep(self, arrived: Sequence[AnswerReceived]) -> None:
         forward, between, backward, returned = [], [], [], []
@@ -281,25 +308,28 @@ class RunWriter:
 
     def _beyond(self, asked: Sequence[CallRequested]) -> set[ChainInPlay]:
         """Those that would begin a trip which is not to be played, or not before more is scored."""
-        begin = {
-            event.work.chain.pk: event.work
-            for event in asked
-            if event.work.stop_after and event.work.asks_for == "forward"
-        }
+        begin = {work.chain.pk: work for work in self._may_be_beyond(asked)}
         if not begin:
             return set()
         rows = Chain.objects.filter(pk__in=begin).values_list("pk", "known_at", "trips_scored")
+        for key, known, scored in rows:
+            begin[key].chain.known_at, begin[key].chain.trips_scored = known, scored
+        return self._may_be_beyond(asked)
+
+    def _may_be_beyond(self, asked: Sequence[CallRequested]) -> set[ChainInPlay]:
+        """Those, by what was last read of their scores: what is scored since only allows more."""
         return {
-            work
-            for key, known, scored in rows
-            if (work := begin[key]).number
-            > last_trip(known, scored, work.stop_after, self.run.suite.trips)
+            event.work
+            for event in asked
+            if event.work.stop_after
+            and event.work.asks_for == "forward"
+            and event.work.is_beyond(self.run.suite.trips)
         }
 
     def _granted(self, asked: Sequence[CallRequested], sums: Sums) -> tuple[Replies, Rows]:
         price = self.run.editing_model.price_per_edit or Decimal(0)
         room = len(asked)
-        if self.run.budget_calls is not None or self.run.budget_usd is not None:
+        if self._has_budget:
             # Read and added to under one lock, so that no two jobs spend the same call.
             run = Run.objects.select_for_update().only(*_BUDGET_FIELDS).get(pk=self.run.pk)
             if run.calls:  # the list may say nothing, or less than calls really cost
@@ -326,6 +356,10 @@ class RunWriter:
         sums["calls"] += len(granted)
         sums["spent_usd"] += price * len(granted)
         return dict(zip(granted, delays, strict=True)), rows
+
+    @property
+    def _has_budget(self) -> bool:
+        return self.run.budget_calls is not None or self.run.budget_usd is not None
 
     def _room(self, run: Run, price: Decimal, sums: Sums) -> int:
         """How many calls the budget still allows; calls in flight count as made."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -18,7 +19,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db import DEFAULT_DB_ALIAS, connection, connections, models
+from django.db import DEFAULT_DB_ALIAS, DataError, connection, connections, models
 from django.utils import timezone
 
 Row = Mapping[str, Any]
@@ -31,11 +32,31 @@ STATEMENTS = 512
 _written: ContextVar[list[tuple[str, list[Any]]] | None] = ContextVar("written", default=None)
 
 
+class NotHeld(Exception):
+    """Rows are not as they must be, and nothing was written."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows that must be as told: these keys of a model, whose fields equal this."""
+
+    model: type[models.Model]
+    keys: Collection[int]
+    equal: Mapping[str, Any]
+
+
+def can_write_at_once() -> bool:
+    """Whether `together` needs no transaction around it, since it is one statement."""
+    database = connections[DEFAULT_DB_ALIAS]
+    return database.vendor == "postgresql" and not database.in_atomic_block
+
+
 @contextmanager
-def together() -> Iterator[None]:
+def together(only_if: Held | None = None) -> Iterator[None]:
     """What is written inside is one statement for PostgreSQL, at the end of the block.
 
     What goes wrong is raised there, too. No two writes of a block may concern the same row.
+    `only_if`, where it can be written at once: else NotHeld. The rows are locked meanwhile.
     """
     if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         yield
@@ -46,9 +67,22 @@ def together() -> Iterator[None]:
         yield
     finally:
         _written.reset(before)
-    if written:
-        parts = ", ".join(f"part{n} AS ({sql})" for n, (sql, _) in enumerate(written))
-        _write(f"WITH {parts} SELECT 1", [value for _, values in written for value in values])
+    if not written:
+        return
+    parts = [(f"part{n}", *part) for n, part in enumerate(written)]
+    asked, sought = "SELECT 1", []
+    if only_if:
+        parts.append(("held", *_locked(only_if)))
+        # Read before any part is written; an error takes back the statement as a whole.
+        asked, sought = "SELECT 1 / (count(*) = %s)::int FROM held", [len(only_if.keys)]
+    named = ", ".join(f"{name} AS ({sql})" for name, sql, _ in parts)
+    values = [value for _, _, values in parts for value in values]
+    try:
+        _write(f"WITH {named} {asked}", [*values, *sought])
+    except DataError as error:
+        if only_if and type(error.__cause__).__name__ == "DivisionByZero":
+            raise NotHeld from error
+        raise
 
 
 def insert(
@@ -97,16 +131,21 @@ def add(
     _write(sql, *_values(fields, [{**sums, **new, "id": pk}], database))
 
 
-def locked_keys(model: type[models.Model], among: Collection[int], **equal: Any) -> set[int]:
-    """Of these keys those whose rows equal this, locked until the transaction ends."""
-    if not among:
+def locked_keys(held: Held) -> set[int]:
+    """Of its keys those whose rows are as told, locked until the transaction ends."""
+    if not held.keys:
         return set()
-    database = connections[DEFAULT_DB_ALIAS]
-    sql, fields = _locked_keys(model, tuple(equal), len(among), database.vendor)
-    with database.cursor() as cursor:
-        (values,) = _values(fields, [equal], database)
-        cursor.execute(sql, [*values, *among])
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(*_locked(held))
         return {key for (key,) in cursor.fetchall()}
+
+
+def _locked(held: Held) -> tuple[str, list[Any]]:
+    """A query of the keys of those rows that are as told, and its values."""
+    database = connections[DEFAULT_DB_ALIAS]
+    sql, fields = _locked_keys(held.model, tuple(held.equal), len(held.keys), database.vendor)
+    (values,) = _values(fields, [held.equal], database)
+    return sql, [*values, *held.keys]
 
 
 def _execute(database: Any, sql: str, fields: Sequence[Any], rows: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, is_blank
+from evaluation.images import Picture, clean_wire, is_blank
 from evaluation.jobs.job_errors import PictureGone, stored_safely
 from evaluation.jobs.playing.events import (
     AnswerReceived,
@@ -24,6 +24,7 @@ from evaluation.jobs.playing.events import (
     ChainBlocked,
     ChainEnded,
     ChainInPlay,
+    Event,
     Inbox,
     OpenCall,
     ThreadStopped,
@@ -57,7 +58,7 @@ class ChainPlayer:
 
     def play(self, work: ChainInPlay) -> None:
         """Until the chain is over, or cannot go on, or the job stops."""
-        put = self.inbox.put
+        put = partial(self._tell, work)
         edit = with_retries(partial(self._attempt, work), LIMITS, stop=self.stop)
         try:
             position = Position(
@@ -82,7 +83,8 @@ class ChainPlayer:
                 call = None if half.ours else work.open_call
                 stored = stored_safely(partial(StoredImage.objects.write_bytes, picture))
                 blank = is_blank(picture.image)
-                put(AnswerReceived(work, call, half, stored, usable=not blank))
+                # Told with the next request, so that one transaction keeps it and grants that.
+                work.untold.append(AnswerReceived(work, call, half, stored, usable=not blank))
                 if blank:
                     where = f"Trip {half.number}, {half.direction}"
                     put(ChainEnded(work, Outcome.BLANK, f"{where}: a picture of one colour."))
@@ -122,7 +124,6 @@ class ChainPlayer:
         """Before the last call of an audited trip, the same call on a touched picture."""
         if not (audit := work.audits.get(work.number)) or not at.returns(work.pair):
             return
-        put = self.inbox.put
         audit.chain = work.chain  # with its case: no thread but the main one asks the database
         planned = audit.planned
         pair = work.pair.of_return(work.number)
@@ -136,14 +137,14 @@ class ChainPlayer:
                 raise
             refused = isinstance(error, Refused)
             audit.outcome = Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED
-            put(AuditBroken(work, audit))
+            self._tell(work, AuditBroken(work, audit))
         else:
             audit.seconds = answer.seconds
             sent, stored = (
                 stored_safely(partial(StoredImage.objects.write_bytes, picture))
                 for picture in (touch.sent, answer.picture)
             )
-            put(AuditAnswered(work, work.open_call, audit, sent, stored))
+            self._tell(work, AuditAnswered(work, work.open_call, audit, sent, stored))
         work.auditing, work.attempt = False, 0
         del work.audits[audit.number]
 
@@ -157,18 +158,20 @@ class ChainPlayer:
     ) -> Answer:
         """One edit, tried once; a rate limit is no try, the next call is granted after it."""
         while True:
-            call = self._may_call(work)
+            self._tell(work, CallRequested(work))
+            sent = clean_wire(picture)  # made while the call is being granted
+            call = self._granted(work)
             began, started = time.time(), time.monotonic()
             try:
-                answer = self.editor.send(picture, prompt, seed, beside)
+                answer = self.editor.send(sent, prompt, seed, beside)
             except Refused as refusal:
                 call.close(Call.REFUSED, refusal.reason, started, refusal.cost)
-                self.inbox.put(CallFailed(work, call))
+                self._tell(work, CallFailed(work, call))
                 raise
             except EditorError as error:
                 billed = self.price if error.billed else 0
                 call.close(error.fault.value, error.message, started, billed)
-                self.inbox.put(CallFailed(work, call, error))
+                self._tell(work, CallFailed(work, call, error))
                 if error.fault is not Fault.RATE_LIMITED:
                     raise
             else:
@@ -187,9 +190,14 @@ class ChainPlayer:
                     outcome=call.outcome,
                 )
 
-    def _may_call(self, work: ChainInPlay) -> OpenCall:
-        """The call that may now be made; waits for it."""
-        self.inbox.put(CallRequested(work))
+    def _tell(self, work: ChainInPlay, event: Event) -> None:
+        """Report to the job's main thread what was kept back, and this."""
+        for each in (*work.untold, event):
+            self.inbox.put(each)
+        work.untold.clear()
+
+    def _granted(self, work: ChainInPlay) -> OpenCall:
+        """The call that was asked for and may now be made; waits for it."""
         delay = work.reply.get()
         if delay is None:
             raise Stopped

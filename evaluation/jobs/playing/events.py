@@ -16,6 +16,7 @@ from evaluation.errors import EditorError
 from evaluation.jobs.job_errors import stored_safely
 from evaluation.round_trips import Half, following, history
 from evaluation.run_secret import Seed
+from evaluation.statistics.stopping import last_trip
 from leaderboard.models import Audit, Call, Chain, StoredImage
 
 
@@ -62,6 +63,8 @@ class ChainInPlay:
     answers: list[StoredImage] = field(default_factory=list)
     #: Whether the call that it asks for belongs to an audit.
     auditing: bool = False
+    #: Answers that the main thread is told of with what happens next.
+    untold: list[AnswerReceived] = field(default_factory=list)
     attempt: int = 0
     call: OpenCall | None = None
     expected: Decimal = Decimal(0)
@@ -82,6 +85,11 @@ class ChainInPlay:
             return ()
         pictures = [stored_safely(kept.read) for kept in (case.picture.stored, *self.answers)]
         return history(pictures[0], pictures[1:], self.pair, arm)
+
+    def is_beyond(self, trips: int) -> bool:
+        """Whether the next trip is not to be played, or not before more is scored."""
+        chain = self.chain
+        return self.number > last_trip(chain.known_at, chain.trips_scored, self.stop_after, trips)
 
     @property
     def asks_for(self) -> str:

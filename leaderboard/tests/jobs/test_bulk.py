@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -135,11 +135,45 @@ def test_locked_keys_are_those_of_the_token_alone(run: Run) -> None:
     taken = {chain.pk for chain in Chain.objects.claim(run, mine, 2)}
     Chain.objects.claim(run, other, 2)
     every = [chain.pk for chain in run.chains.all()]
-    assert bulk.locked_keys(Chain, every, token=mine, state="playing") == taken
+
+    def locked(keys: list[int], token: UUID) -> set[int]:
+        return bulk.locked_keys(bulk.Held(Chain, keys, {"token": token, "state": "playing"}))
+
+    assert locked(every, mine) == taken
     one = sorted(taken)[:1]
-    assert bulk.locked_keys(Chain, one, token=mine, state="playing") == set(one)
-    assert bulk.locked_keys(Chain, every, token=uuid4(), state="playing") == set()
-    assert bulk.locked_keys(Chain, [], token=mine, state="playing") == set()
+    assert locked(one, mine) == set(one)
+    assert locked(every, uuid4()) == set()
+    assert locked([], mine) == set()
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="one statement is PostgreSQL's way")
+@pytest.mark.django_db(transaction=True)
+def test_one_statement_writes_all_or_nothing_by_whose_rows_they_are(run: Run) -> None:
+    mine = uuid4()
+    keys = [chain.pk for chain in Chain.objects.claim(run, mine, 2)]
+
+    def write(token: UUID) -> None:
+        held = bulk.Held(Chain, keys, {"token": token, "state": "playing"})
+        with bulk.together(held):
+            bulk.insert(Trip, [{"chain": key, "number": 1} for key in keys])
+            bulk.update(Chain, [{"id": key, "trips_played": 1} for key in keys], by=("id",))
+            bulk.add(Run, run.pk, {"calls": 3})
+
+    assert bulk.can_write_at_once()
+    Chain.objects.filter(pk=keys[0]).update(token=uuid4())
+    with pytest.raises(bulk.NotHeld):
+        write(mine)
+    run.refresh_from_db()
+    assert (run.calls, Trip.objects.count()) == (0, 0)
+    Chain.objects.filter(pk=keys[0]).update(token=mine)
+    with CaptureQueriesContext(connection) as asked:
+        write(mine)
+    assert len(asked) == 1
+    run.refresh_from_db()
+    assert (run.calls, Trip.objects.count()) == (3, 2)
+    assert set(run.chains.filter(pk__in=keys).values_list("trips_played", flat=True)) == {1}
+    with pytest.raises(IntegrityError):  # what else goes wrong is told as what it is
+        write(mine)
 
 
 def test_nothing_to_write_is_no_statement(django_assert_num_queries: object) -> None:

@@ -12,6 +12,8 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluation import jobs
@@ -60,22 +62,48 @@ def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> N
     assert "0.48" in run.reason_text
 
 
+def works_of(one: writer.RunWriter, most: int) -> list[events.ChainInPlay]:
+    """So many chains of the writer's run, claimed for it."""
+    pairs = one.run.suite.core.pair_by_slug
+    return [
+        events.ChainInPlay(
+            chain, pairs[chain.case.pair_slug], chain.case.picture.stored, 1, lambda number, step: 0
+        )
+        for chain in Chain.objects.claim(one.run, one.token, most)
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_calls_asked_for_at_once_only_the_chain_that_was_taken_over_gets_none(
+    server: EditingServer,
+) -> None:
+    one = writer.RunWriter(started(server, max_in_flight=4), uuid4())
+    works = works_of(one, 3)
+    Chain.objects.filter(pk=works[1].chain.pk).update(token=uuid4())
+    one.write([events.CallRequested(work) for work in works])
+    assert [work.reply.get_nowait() for work in works] == [0.0, None, 0.0]
+    assert {call.chain_id for call in Call.objects.all()} == {w.chain.pk for w in works[::2]}
+    one.run.refresh_from_db()
+    assert one.run.calls == 2
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="one statement is PostgreSQL's way")
+@pytest.mark.django_db(transaction=True)
+def test_calls_that_need_no_question_are_granted_by_one_statement(server: EditingServer) -> None:
+    one = writer.RunWriter(started(server, max_in_flight=4), uuid4())
+    works = works_of(one, 3)
+    with CaptureQueriesContext(connection) as asked:
+        one.write([events.CallRequested(work) for work in works])
+    assert len(asked) == 1
+    assert Call.objects.count() == 3
+
+
 def test_two_writers_share_one_budget(server: EditingServer) -> None:
     """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
     run = started(server, budget_calls=3, max_in_flight=4)
     writers = [writer.RunWriter(run, uuid4()) for _ in range(2)]
     for one in writers:
-        works = [
-            events.ChainInPlay(
-                chain,
-                run.suite.core.pair_by_slug[chain.case.pair_slug],
-                chain.case.picture.stored,
-                1,
-                lambda number, step: 0,
-            )
-            for chain in Chain.objects.claim(run, one.token, 2)
-        ]
-        one.write([events.CallRequested(work) for work in works])
+        one.write([events.CallRequested(work) for work in works_of(one, 2)])
     granted = Call.objects.filter(outcome=Call.CALLING).count()
     assert granted == 3
     assert writers[1].waiting
