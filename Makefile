@@ -28,13 +28,16 @@ PIP_AUDIT := 2.10.1
 # Two at a time, since mypy takes as long as all others together; each says all that it found.
 CHECKS := check-types check-style check-imports check-templates check-migrations
 
-.PHONY: up cluster containers test check $(CHECKS) bench fuzz audit sbom hashes format clean browser
+# What the networks under test need: all but CLIP's, which are large and come from a hub.
+WEIGHTS := lpips-alex imagenet dlib-faces face-parsing text-reader coco-detector neural-eraser esrgan-slim brisque niqe
+
+.PHONY: up cluster containers test check $(CHECKS) bench fuzz audit sbom hashes format clean browser weights
 
 # The board lives as soon as its own packages are in; those that score come behind it.
 up: $(VENV)/.site
 	@exec $(BIN)/python manage.py up --install $(VENV)/.worker
 
-test: $(VENV)/.dev browser
+test: $(VENV)/.dev browser weights
 	$(PYTEST) $(ARGS)
 	$(BIN)/python -m convergebench_site.with_postgres $(PYTEST) -m "database and not browser" leaderboard convergebench_site $(ARGS)
 
@@ -144,3 +147,8 @@ browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	  || echo "Chromium is not here and cannot be installed: the browser tests will be skipped"
+
+# About 150 MB, once a machine; the tests that need what cannot be fetched are skipped.
+weights: $(VENV)/.dev
+	@$(BIN)/convergebench weights $(WEIGHTS) >/dev/null \
+	  || echo "Not all weights of networks are here: the tests that need them will be skipped"

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tarfile
@@ -440,3 +441,12 @@ def test_lpips_does_not_run_when_one_layer_is_missing(genuine, cache, monkeypatc
     monkeypatch.setattr(weights.Lpips, "sha256", weights.base.digest(cache / NAME))
     with pytest.raises(RuntimeError, match=r"net.slice3.6.bias"):
         load_metric("lpips").prepare(small())
+
+
+def test_a_fresh_machine_fetches_what_the_tests_need_before_they_run():
+    """Or they would be skipped there, and nobody would see it."""
+    makefile = (ROOT / "Makefile").read_text()
+    listed = re.search(r"^WEIGHTS := (.+)$", makefile, re.MULTILINE)
+    assert listed
+    assert listed[1].split() == [name for name in weights.WEIGHTS if name != "clip"]
+    assert re.search(r"^test:.* weights\b", makefile, re.MULTILINE)

