@@ -56,7 +56,8 @@ def together(only_if: Held | None = None) -> Iterator[None]:
     """What is written inside is one statement for PostgreSQL, at the end of the block.
 
     What goes wrong is raised there, too. No two writes of a block may concern the same row.
-    `only_if`, where it can be written at once: else NotHeld. The rows are locked meanwhile.
+    `only_if`, which asks for `can_write_at_once`: NotHeld where its rows are not as told; those
+    that are stay locked until all is written.
     """
     if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         yield
@@ -73,7 +74,8 @@ def together(only_if: Held | None = None) -> Iterator[None]:
     asked, sought = "SELECT 1", []
     if only_if:
         parts.append(("held", *_locked(only_if)))
-        # Read before any part is written; an error takes back the statement as a whole.
+        # Read before any part is written; where rows are missing this divides by zero, and an
+        # error takes back the statement as a whole.
         asked, sought = "SELECT 1 / (count(*) = %s)::int FROM held", [len(only_if.keys)]
     named = ", ".join(f"{name} AS ({sql})" for name, sql, _ in parts)
     values = [value for _, _, values in parts for value in values]
