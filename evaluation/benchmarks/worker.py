@@ -216,6 +216,8 @@ def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False)
             sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
         if len(server.calls) != run.edits_total:
             sys.exit(f"{len(server.calls)} calls instead of {run.edits_total}")
+        if server.most_in_flight > workers * each:
+            sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
         seconds = (run.progress_at - run.started_at).total_seconds()
     # Counted when they have ended; starting them is in it.
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)

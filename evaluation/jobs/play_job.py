@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from evaluation.editors.base import Editor
 from evaluation.errors import EditorError, Fault, UserFacingError
 from evaluation.jobs import control, forking, pacing, provenance
 from evaluation.jobs.job_errors import PausesRun, pausing, retry_database
+from evaluation.jobs.playing.call_slots import chains_per_call
 from evaluation.jobs.playing.chain_player import ChainPlayer
 from evaluation.jobs.playing.events import (
     Alarm,
@@ -47,6 +50,8 @@ log = structlog.get_logger(__name__)
 TICK = 0.25
 SWITCH_SECONDS = 0.001
 LOOK_SECONDS = 1.0
+#: Chains that end within this are replaced together; meanwhile spare ones make their calls.
+CLAIM_SECONDS = 0.05
 #: Chains begin a few at a time, so that their answers do not all come at once, ever after.
 BEGIN_TOGETHER = 2
 BEGIN_SECONDS = 0.002
@@ -74,10 +79,10 @@ def play(run_id: int) -> None:
         provenance.record(run, editor)
     log.info("play", run=run.pk)
     queue_name, token = control.queue_of(run.editing_model), queue.own_token()
-    processes, most = _processes(run, queue_name)
+    processes, share = _share(run, queue_name)
 
     def with_token(own: UUID) -> None:
-        job = PlayJob(run, editor, queue_name, own, inbox, most)
+        job = PlayJob(run, editor, queue_name, own, inbox, share)
         if queue_name == queue.GPU:
             job.between_chains = ScoreJob(run, own).score_what_there_is
         with pausing(run, "Playing"):
@@ -106,33 +111,49 @@ def _ready_editor(run: Run, inbox: Inbox) -> Editor | None:
     return editor
 
 
-def _processes(run: Run, queue_name: str) -> tuple[int, int]:
-    """How many processes play the run, and how many chains each plays at a time."""
+@dataclass(frozen=True)
+class Share:
+    """What one process plays of a run: at most so many calls at once."""
+
+    calls: int
+    #: Of all that play the run: chains for each call (call_slots.chains_per_call).
+    chains_per_call: float = 1.0
+
+    def spares(self, calls: int) -> int:
+        """How many chains more than calls are played, where it has so many calls."""
+        return math.ceil(calls * self.chains_per_call) - calls
+
+
+def _share(run: Run, queue_name: str) -> tuple[int, Share]:
+    """How many processes play the run, and what each of them plays."""
     if queue_name != queue.EDITS:
-        return 1, 1
+        return 1, Share(1)
+    model, chains = run.editing_model, run.chains.unplayed().count()
     most: int = settings.MAX_CALLS_IN_FLIGHT
-    if queue.in_worker():
-        limit = min(most, run.editing_model.max_in_flight, run.chains.unplayed().count())
-        if (processes := forking.processes_for(limit)) > 1:
-            return processes, -(-limit // processes)
-    return 1, most
+    workers = (queue.workers(queue_name) or 1) if queue.in_worker() else 1
+    per_call = chains_per_call(chains, min(model.max_in_flight, workers * most))
+    limit = min(most, model.max_in_flight, chains)
+    processes = forking.processes_for(limit) if queue.in_worker() else 1
+    return processes, Share(-(-limit // processes) if processes > 1 else most, per_call)
 
 
 class PlayJob:
     """One play job: claims chains, plays them in threads, and writes down what they report."""
 
     def __init__(
-        self, run: Run, editor: Editor, queue_name: str, token: UUID, inbox: Inbox, most: int
+        self, run: Run, editor: Editor, queue_name: str, token: UUID, inbox: Inbox, share: Share
     ) -> None:
         self.run, self.editor, self.queue_name, self.token = run, editor, queue_name, token
         self.writer = RunWriter(run, token, inbox)
-        self.most = most
+        self.share = share
         self.turn = settings.TURN_SECONDS * (GPU_TURNS if queue_name == queue.GPU else 1)
         self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         places = {p.slug: p.annotations for p in run.suite.core.pictures}
         self.trace = provenance.trace_of(run)
-        self.player = ChainPlayer(run, editor, self.writer.inbox, self.trace, places)
+        self.player = ChainPlayer(
+            run, editor, self.writer.inbox, self.trace, places, self.writer.slots
+        )
         self.cancelled = False
         self.last_answer = 0.0
         self.began = time.monotonic()
@@ -140,7 +161,7 @@ class PlayJob:
         self._due["renew"] = self.began + settings.LEASE_SECONDS / 3
         self._to_begin: deque[ChainInPlay] = deque()
         self._fresh_trips = False
-        self._more = True  # whether there were chains left at the last claim
+        self._more = True  # whether there were chains at the last claim
         self.between_chains: Callable[[], object] = lambda: None
 
     # The main thread.
@@ -191,7 +212,8 @@ class PlayJob:
                 self.last_answer = time.monotonic()
                 self._fresh_trips |= event.half.direction == BACKWARD
             if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
-                self._due["claim"] = 0.0
+                soon = time.monotonic() + CLAIM_SECONDS
+                self._due["claim"] = min(self._due["claim"], soon)
         if self.trace.is_sent:
             self._trace([event for event in events if isinstance(event, ChainEnded)])
         if self.writer.over_budget and not self.writer.closing:
@@ -245,23 +267,52 @@ class PlayJob:
 
     def _claim(self) -> bool:
         """Take chains while there is room."""
-        free = self.most - len(self.writer.works)
-        if self.writer.closing or free <= 0 or not self._is_due("claim", LOOK_SECONDS):
+        calls, spares = self._lacking
+        if self.writer.closing or max(calls, spares) <= 0:
+            return False
+        if not self._is_due("claim", LOOK_SECONDS):
             return False
         if self.queue_name == queue.GPU:
             self.between_chains()
+        if calls > 0 and self.writer.spares:
+            self._add_calls(calls)
+        found = self._take(self._lacking[0])
+        found += self._take(self._lacking[1], spare=True)
+        self._more = found > 0
+        return self._more
+
+    @property
+    def _lacking(self) -> tuple[int, int]:
+        """How many calls, and how many chains besides, could be added."""
+        spares = len(self.writer.spares)
+        calls = len(self.writer.works) - spares
+        return self.share.calls - calls, self.share.spares(calls) - spares
+
+    def _add_calls(self, calls: int) -> None:
+        """Let spare chains call without turns, where the model's limit has room for it."""
+        spares = self.writer.spares[:calls]
+        self.writer.add_calls(
+            retry_database(lambda: Chain.objects.add_calls(self.run, self.token, spares))
+        )
+
+    def _take(self, most: int, *, spare: bool = False) -> int:
+        """Take up to `most` chains; how many there were."""
+        if most <= 0:
+            return 0
         # A chain that was taken back from us while its thread waits for an answer carries our
         # token again when we take it: two threads would play it, and neither be fenced off.
         ours = list(self.writer.works)
-        chains = retry_database(lambda: Chain.objects.claim(self.run, self.token, free, ours))
-        self._more = len(chains) == free
-        for work in self._works(chains):
-            self.writer.works[work.chain.pk] = work
+        chains = retry_database(
+            lambda: Chain.objects.claim(self.run, self.token, most, ours, spare=spare)
+        )
+        works = self._works(chains)
+        self.writer.take(works)
+        for work in works:
             if outcome := self._stopped(work):
                 self._write([ChainEnded(work, outcome)])
             else:
                 self._to_begin.append(work)
-        return bool(chains)
+        return len(chains)
 
     def _stopped(self, work: ChainInPlay) -> str:
         """How a claimed chain ends at once, since it needs no more trips; else empty."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.errors import EditorError
 from evaluation.jobs import pacing
 from evaluation.jobs.job_errors import retry_database
+from evaluation.jobs.playing.call_slots import CallSlots
 from evaluation.jobs.playing.events import (
     Alarm,
     AnswerReceived,
@@ -38,6 +39,7 @@ from evaluation.jobs.playing.events import (
     Event,
     Inbox,
     OpenCall,
+    SlotFree,
     ThreadStopped,
 )
 from leaderboard.models import (
@@ -67,6 +69,8 @@ T = TypeVar("T")
 Sums: TypeAlias = "defaultdict[str, Any]"
 #: After how many seconds each may call; None: it must stop.
 Replies: TypeAlias = "dict[ChainInPlay, float | None]"
+#: And the spare chains that inherit the calls of those that left.
+Written: TypeAlias = "tuple[Replies, list[int]]"
 Rows: TypeAlias = "list[dict[str, Any]]"
 
 
@@ -79,41 +83,68 @@ class RunWriter:
         self.inbox: Inbox = inbox or queue.SimpleQueue()
         self.waiting: list[CallRequested] = []
         self.works: dict[int, ChainInPlay] = {}
+        self.slots = CallSlots(on_free=lambda: self.inbox.put(SlotFree()))
         #: Nothing more is granted, and why the run must pause, when it must.
         self.closing = False
         self.over_budget = ""
         self.pace = pacing.Pacer(run.editing_model)
 
+    @property
+    def spares(self) -> list[int]:
+        """The chains that take turns with others for their calls."""
+        return [key for key, work in self.works.items() if work.chain.spare]
+
+    def take(self, works: Iterable[ChainInPlay]) -> None:
+        """Write for these from now on."""
+        self.works |= {work.chain.pk: work for work in works}
+        self._resize()
+
+    def add_calls(self, chains: Iterable[int]) -> None:
+        """Have these call without turns: the database says that they may."""
+        for key in chains:
+            self.works[key].chain.spare = False
+        self._resize()
+
+    def _resize(self) -> None:
+        self.slots.resize(len(self.works) - len(self.spares))
+
     def collect(self, seconds: float) -> list[Event | Alarm]:
         """What has been reported, waiting up to `seconds` for the first."""
-        events: list[Event | Alarm] = []
+        found: list[Event | Alarm | SlotFree] = []
         try:
-            events.append(self.inbox.get(timeout=seconds))
+            found.append(self.inbox.get(timeout=seconds))
             if len(self.works) > MANY:
                 time.sleep(GATHER_SECONDS)
             while True:
-                events.append(self.inbox.get_nowait())
+                found.append(self.inbox.get_nowait())
         except queue.Empty:
-            return events
+            return [event for event in found if not isinstance(event, SlotFree)]
 
     def write(self, events: Sequence[Event | Alarm]) -> None:
         """Write down what happened, then answer those who wait."""
-        asked = self.waiting + [event for event in events if isinstance(event, CallRequested)]
+        waiting = self.waiting + [event for event in events if isinstance(event, CallRequested)]
+        asked = waiting if self.closing else waiting[: self.slots.to_grant]
         if not events and not self._may_answer(asked):
-            self.waiting = asked
+            self._let_wait(waiting)
             return
-        replies = retry_database(lambda: self._write(events, asked))
-        self.waiting = [event for event in asked if event.work not in replies]
+        replies, heirs = retry_database(lambda: self._write(events, asked))
+        self._let_wait([event for event in waiting if event.work not in replies])
+        self.slots.grant(sum(reply is not None for reply in replies.values()))
         for work, reply in replies.items():
             work.reply.put(reply)
         for event in events:
             if isinstance(event, (ChainEnded, ThreadStopped)):
                 self.works.pop(event.work.chain.pk, None)
+        self.add_calls(heirs)
+
+    def _let_wait(self, asked: list[CallRequested]) -> None:
+        self.waiting = asked
+        self.slots.waited_for = bool(asked)
 
     def _may_answer(self, asked: Sequence[CallRequested]) -> bool:
         return bool(asked) and (self.closing or not self.pace.blocked)
 
-    def _write(self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]) -> Replies:
+    def _write(self, events: Sequence[Event | Alarm], asked: Sequence[CallRequested]) -> Written:
         works = {e.work for e in (*events, *asked) if isinstance(e, Event)}
         if bulk.can_write_at_once() and self._is_usual(events, asked):
             with suppress(bulk.NotHeld):
@@ -139,7 +170,7 @@ class RunWriter:
         asked: Sequence[CallRequested],
         held: set[ChainInPlay],
         only_if: bulk.Held | None = None,
-    ) -> Replies:
+    ) -> Written:
         """Write what concerns chains that are ours, `only_if` they are."""
         failed = _of(CallFailed, events)
         answered = [*_of(AnswerReceived, events), *_of(AuditAnswered, events)]
@@ -156,8 +187,7 @@ class RunWriter:
             self._write_chains(ours)
             bulk.insert(Call, opened)
             self._count(sums, errors, progress=bool(failed or answered))
-        self._leave(ours)
-        return replies
+        return replies, self._leave(ours)
 
     def _sums(self, events: Sequence[Event]) -> Sums:
         """What happened to chains that are ours, in numbers."""
@@ -189,11 +219,20 @@ class RunWriter:
         self._keep(arrived)
         self._keep_audits(audited, _of(AuditBroken, events))
 
-    def _leave(self, events: Sequence[Event]) -> None:
-        """Give chains back that are over, or whose threads stopped."""
-        self._end(_of(ChainEnded, events))
-        if left := [event.work.chain.pk for event in _of(ThreadStopped, events)]:
-            Chain.objects.release(self.token, left)
+    def _leave(self, events: Sequence[Event]) -> list[int]:
+        """Give chains back that are over, or whose threads stopped; which spare ones call now."""
+        ended, stopped = _of(ChainEnded, events), _of(ThreadStopped, events)
+        if not ended and not stopped:
+            return []
+        leaving = {event.work.chain.pk: event.work.chain for event in (*ended, *stopped)}
+        free = sum(not chain.spare for chain in leaving.values())
+        heirs = [key for key in self.spares if key not in leaving][:free]
+        # With their end, or others would take a slot whose call is still open.
+        Chain.objects.held(self.token).filter(pk__in=heirs).update(spare=False)
+        self._end(ended)
+        if stopped:
+            Chain.objects.release(self.token, [event.work.chain.pk for event in stopped])
+        return heirs
 
     def _held(self, works: set[ChainInPlay]) -> set[ChainInPlay]:
         """Those whose chains are still ours; of the others nothing is written."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import jobs
 from evaluation.jobs.play_job import PlayJob
+from evaluation.jobs.playing.events import ChainInPlay
+from evaluation.jobs.writer import RunWriter
 from evaluation.testing.editing_server import EditingServer, Reply
-from leaderboard.models import EditingModel, Run
+from leaderboard.models import Chain, EditingModel, Run
 from leaderboard.testing import factories
 
 if TYPE_CHECKING:
@@ -38,6 +40,20 @@ def scored(run: Run) -> Run:
     jobs.score(run.pk)
     run.refresh_from_db()
     return run
+
+
+def works_of(one: RunWriter, most: int, *, spare: bool = False) -> list[ChainInPlay]:
+    """So many chains of the writer's run, claimed for it."""
+    pairs = one.run.suite.core.pair_by_slug
+    works = [
+        ChainInPlay(
+            chain, pairs[chain.case.pair_slug], chain.case.picture.stored, 1, lambda number, step: 0
+        )
+        for chain in Chain.objects.claim(one.run, one.token, most, spare=spare)
+        if chain.case.picture.stored
+    ]
+    one.take(works)
+    return works
 
 
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:

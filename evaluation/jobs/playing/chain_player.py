@@ -15,6 +15,7 @@ from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, clean_wire, is_blank
 from evaluation.jobs.job_errors import PictureGone, stored_safely
+from evaluation.jobs.playing.call_slots import CallSlots
 from evaluation.jobs.playing.events import (
     AnswerReceived,
     AuditAnswered,
@@ -49,12 +50,14 @@ class ChainPlayer:
     inbox: Inbox
     trace: Trace
     places: Mapping[str, Annotations]
+    slots: CallSlots
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         # Read by the main thread: no other asks the database.
         self.trips, self.arm = self.run.suite.trips, self.run.core_arm
         self.price = self.run.editing_model.price_per_edit
+        self.editor.on_answer = self.slots.leave
 
     def play(self, work: ChainInPlay) -> None:
         """Until the chain is over, or cannot go on, or the job stops."""
@@ -161,6 +164,7 @@ class ChainPlayer:
             self._tell(work, CallRequested(work))
             sent = clean_wire(picture)  # made while the call is being granted
             call = self._granted(work)
+            self.slots.enter()
             began, started = time.time(), time.monotonic()
             try:
                 answer = self.editor.send(sent, prompt, seed, beside)
@@ -180,6 +184,7 @@ class ChainPlayer:
                 call.bytes = len(answer.picture.data)
                 return answer
             finally:
+                self.slots.leave()
                 self.trace.call(
                     str(work.chain.pk),
                     began,

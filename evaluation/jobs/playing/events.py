@@ -177,4 +177,9 @@ class Alarm:
     detail: str
 
 
-Inbox: TypeAlias = "queue.SimpleQueue[Event | Alarm]"
+@dataclass(frozen=True)
+class SlotFree:
+    """A call has ended, and one that waits may be made."""
+
+
+Inbox: TypeAlias = "queue.SimpleQueue[Event | Alarm | SlotFree]"
