@@ -98,7 +98,8 @@ TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
 INSTALLED_APPS = [
     "leaderboard",
-    "django.contrib.admin",
+    # Its pages are found by urls.py: workers and commands need none of them.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

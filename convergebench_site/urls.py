@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from leaderboard.api.routes import api
 from leaderboard.views import health
 
+admin.autodiscover()
 admin.site.site_header = "ConvergeBench"
 admin.site.site_title = "ConvergeBench"
 admin.site.index_title = "Curation and runs"

@@ -23,7 +23,7 @@ from django.db import connections
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, Worker, worker_registration
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job
 
 from evaluation import jobs
@@ -131,6 +131,7 @@ class RunWorker(Worker):
             time.sleep(0.5)
 
     def _shutdown(self) -> None:
+        self._stop_requested = True  # what it interrupts may take the exception for its own
         with suppress(RedisError):
             super()._shutdown()
 
@@ -217,6 +218,8 @@ class RunWorker(Worker):
         try:
             self._register_again()
             jobs.sweep()
+        except StopRequested:
+            raise
         except RedisError:
             pass
         except Exception:  # the next sweep may fare better; the worker must live

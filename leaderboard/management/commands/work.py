@@ -23,6 +23,9 @@ class Command(BaseCommand):
         "probes (tests of submitted endpoints)."
     )
 
+    # They import every page; whoever serves those is checked.
+    requires_system_checks: list[str] = []
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("queue", choices=(EDITS, GPU, PROBES))
         parser.add_argument(

@@ -12,10 +12,12 @@ from typing import Any
 import django_rq
 import pytest
 import redis
+from rq.exceptions import StopRequested
 from rq.job import Callback
 
 from evaluation import jobs
 from evaluation.jobs import forking
+from evaluation.jobs.worker import RunWorker
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import queue
 from leaderboard.models import Call, Chain, Run, Trip
@@ -188,6 +190,47 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
     workers.hire("edits")
     workers.wait(lambda: state(run) == RunState.SCORING)
     assert len(server.calls) == 48
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """What signals mean to this process is after the test what it was before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("valkey", "own_signals")
+@pytest.mark.parametrize("error", [None, OSError])
+def test_a_worker_told_to_stop_while_it_looks_for_lost_work_stops(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None
+) -> None:
+    """Also where what it interrupts has an error of its own to tell."""
+    settings.SWEEP_SECONDS = 0
+    looked: list[int] = []
+
+    def sweep() -> None:
+        looked.append(1)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM if len(looked) == 1 else signal.SIGALRM)
+        except StopRequested:
+            if error:
+                raise error from None
+            raise
+
+    def too_late(*args: Any) -> None:
+        raise AssertionError("the worker went on")
+
+    monkeypatch.setattr(jobs, "sweep", sweep)
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        signal.alarm(30)
+        RunWorker("edits").work(logging_level="WARNING")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert looked == [1]
 
 
 def test_runs_take_turns_on_one_worker(
