@@ -29,6 +29,8 @@ from evaluation.statistics.ranking import Bounds
 from evaluation.statistics.survival import Floats
 
 DRAWS = 10_000
+#: Of so many differences with ties all signs are tried, as scipy does; of more it approximates.
+ALL_SIGNS = 13
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
     mean_ranks = dict(zip(names, ranks, strict=True))
     rows = len(usable)
     if len(names) == 2:
-        p = _signed_rank(usable[:, 1] - usable[:, 0]) if rows > 1 else None
+        p = signed_rank(usable[:, 1] - usable[:, 0]) if rows > 1 else None
         return RankTest("signed-rank", rows, None, p, mean_ranks, ())
     if rows < 2:
         return RankTest("friedman", rows, None, None, mean_ranks, ())
@@ -227,19 +229,31 @@ def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
 
 def _post_hoc(names: Sequence[str], usable: Floats) -> tuple[Pairwise, ...]:
     both = list(itertools.combinations(range(len(names)), 2))
-    raw = [_signed_rank(usable[:, two] - usable[:, one]) for one, two in both]
+    raw = [signed_rank(usable[:, two] - usable[:, one]) for one, two in both]
     return tuple(
         Pairwise(names[one], names[two], float(np.mean(usable[:, two] - usable[:, one])), p)
         for (one, two), p in zip(both, holm(raw), strict=True)
     )
 
 
-def _signed_rank(differences: Floats) -> float:
-    from scipy.stats import wilcoxon
+def signed_rank(differences: Floats) -> float:
+    """The p-value of Wilcoxon's signed-rank test; zeros count half for either side.
 
-    if not np.any(differences):
+    That of scipy. Of few differences with ties it tries all signs one after another, which
+    takes half a second where it takes a millisecond here.
+    """
+    from scipy.stats import rankdata, wilcoxon
+
+    sizes = np.abs(differences)
+    if not sizes.any():
         return 1.0
-    return float(wilcoxon(differences, zero_method="zsplit").pvalue)
+    apart = sizes.all() and len(np.unique(sizes)) == len(sizes)
+    if apart or len(sizes) > ALL_SIGNS:
+        return float(wilcoxon(differences, zero_method="zsplit").pvalue)
+    ranks, greater = rankdata(sizes)[sizes > 0], differences[sizes > 0] > 0
+    signs = np.arange(2 ** len(ranks))[:, None] >> np.arange(len(ranks)) & 1
+    sums, found = signs @ ranks, ranks[greater].sum()  # halves, so exact
+    return min(1.0, 2 * float(min(np.mean(sums <= found), np.mean(sums >= found))))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

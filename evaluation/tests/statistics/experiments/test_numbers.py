@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.content import catalog
@@ -15,6 +17,7 @@ from evaluation.statistics.experiments.numbers import (
     experiment_numbers,
     holm,
     rank_test,
+    signed_rank,
     simultaneous_reach,
 )
 from evaluation.statistics.power import Lifetimes, suite_design
@@ -45,6 +48,21 @@ def test_a_planted_effect_is_found_and_no_other():
     assert seen.exact >= 0.9
     assert seen.false <= FALSE_POSITIVES
     assert seen.covered >= 0.9
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
+def test_the_signed_rank_test_is_scipys_also_with_ties_and_zeros(halves):
+    differences = np.array(halves) / 2
+    expected = stats.wilcoxon(differences, zero_method="zsplit").pvalue if any(halves) else 1.0
+    assert signed_rank(differences) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [13, 14])
+def test_many_differences_with_ties_are_tested_as_by_scipy(rows):
+    assert signed_rank(np.zeros(rows)) == 1.0
+    differences = np.resize([0.5, 1.0, -0.5, 2.0], rows)
+    expected = stats.wilcoxon(differences, zero_method="zsplit").pvalue
+    assert signed_rank(differences) == pytest.approx(expected, abs=1e-12)
 
 
 def test_equal_arms_have_no_effect_and_a_different_one_has_exactly_its_own():
