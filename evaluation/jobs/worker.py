@@ -105,30 +105,29 @@ class RunWorker(Worker):
 
     def work(self, *args: Any, **options: Any) -> bool:
         """Serve until told to stop; a Redis that goes away is waited for."""
-        while True:
-            self._wait_for_redis()
-            if self._shutdown_requested_date:
-                return True
-            try:
-                super().work(*args, **options)
-            except RedisError as error:
-                log.warning("redis is away", error=type(error).__name__)
-            if self._shutdown_requested_date:
-                return True
-            self.name = uuid4().hex  # the old name may still be known as alive
+        with suppress(StopRequested):  # rq itself expects it only while it waits for a job
+            while self._has_redis():
+                try:
+                    super().work(*args, **options)
+                except RedisError as error:
+                    log.warning("redis is away", error=type(error).__name__)
+                self.name = uuid4().hex  # the old name may still be known as alive
+        return True
 
-    def _wait_for_redis(self) -> None:
+    def _has_redis(self) -> bool:
+        """Waits for Redis; False when told to stop meanwhile, or before."""
         self._install_signal_handlers()
         waiting = False
         while not self._shutdown_requested_date:
             with suppress(RedisError):
                 if self.connection.ping():
-                    return
+                    return True
             if not waiting:
                 waiting = True
                 log.warning("waiting for redis")
             self.sweep_if_due()
             time.sleep(0.5)
+        return False
 
     def _shutdown(self) -> None:
         self._stop_requested = True  # what it interrupts may take the exception for its own

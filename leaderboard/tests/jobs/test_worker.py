@@ -192,6 +192,17 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
     assert len(server.calls) == 48
 
 
+def test_a_worker_that_waits_for_redis_stops_when_told_to(
+    workers: WorkerProcesses, valkey: Any
+) -> None:
+    valkey.kill()
+    edits = workers.hire("edits")
+    workers.wait(lambda: "waiting for redis" in workers.logs())
+    os.kill(edits.pid, signal.SIGTERM)
+    assert edits.wait(timeout=30) == 0
+    assert "Traceback" not in workers.logs()
+
+
 @pytest.fixture
 def own_signals() -> Iterator[None]:
     """What signals mean to this process is after the test what it was before."""
