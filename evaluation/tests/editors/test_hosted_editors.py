@@ -85,6 +85,19 @@ def test_an_error_inside_a_200_is_a_failure_with_its_message(
     assert not caught.value.permanent
 
 
+def test_a_call_is_over_before_its_answer_is_read(
+    fake: FakeProvider, load: Load, picture: Picture
+) -> None:
+    """Whoever counts calls in flight hears of it although the answer is no picture."""
+    ended: list[int] = []
+    editor = load()
+    editor.on_answer = lambda: ended.append(1)
+    fake.next("truncated")
+    with pytest.raises(EditorError):
+        editor.edit(picture, PROMPT, seed=7)
+    assert ended == [1]
+
+
 def test_an_edit_comes_back_with_what_it_took(
     fake: FakeProvider, load: Load, picture: Picture
 ) -> None:

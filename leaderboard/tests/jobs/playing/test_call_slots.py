@@ -16,9 +16,12 @@ from evaluation.jobs.play_job import PlayJob, Share
 from evaluation.jobs.playing import events
 from evaluation.jobs.playing.call_slots import CallSlots, chains_per_call
 from evaluation.testing.editing_server import EditingServer
+from evaluation.testing.waiting import wait_until
 from leaderboard.models import Call, Chain, Run, StoredImage
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing.served_runs import interfere, played, started, works_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 # How many chains
 
@@ -115,7 +118,7 @@ def test_calls_are_granted_for_free_slots_and_one_in_eight_ahead() -> None:
     assert slots.to_grant == 1
 
 
-def test_whoever_waits_for_a_slot_is_told_of_one(server: EditingServer) -> None:
+def test_whoever_waits_for_a_slot_is_told_of_one() -> None:
     told: list[int] = []
     slots = CallSlots(on_free=lambda: told.append(1))
     for waited_for in (False, True):
@@ -126,8 +129,6 @@ def test_whoever_waits_for_a_slot_is_told_of_one(server: EditingServer) -> None:
 
 
 # Claims
-
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
 def with_calls(run: Run) -> int:
@@ -214,28 +215,16 @@ def test_a_slot_is_free_while_the_answer_before_it_is_kept(
 ) -> None:
     """One call at a time: the other chain's goes out before the first one's answer is stored."""
     original = type(StoredImage.objects).write_bytes
-    overlapped: list[bool] = []
 
     def slow(self: Any, picture: Any) -> Any:
-        if not overlapped:
-            overlapped.append(wait_for(lambda: len(server.calls) >= 2))
+        wait_until(lambda: len(server.calls) >= 2, 10)  # else the run pauses
         return original(self, picture)
 
     run = started(server, pictures=1, max_in_flight=1)
     monkeypatch.setattr(type(StoredImage.objects), "write_bytes", slow)
     run = played(run)
     assert run.state == RunState.SCORING
-    assert overlapped[0]
     assert server.most_in_flight == 1
-
-
-def wait_for(condition: Any, seconds: float = 10) -> bool:
-    done = threading.Event()
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return True
-        done.wait(0.01)
-    return False
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 8])
