@@ -9,9 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("evaluation", "leaderboard", "convergebench_site")
-MOST_MODULES = 15
-#: Django wants a module for each command and each change of the database here.
-DJANGOS_OWN = {"leaderboard/management/commands", "leaderboard/migrations"}
 #: Who may import our own modules inside a function, because Django must be set up before.
 AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
@@ -19,17 +16,6 @@ AFTER_SETUP = {
 }
 
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-
-
-def test_no_folder_has_more_modules_than_one_takes_in_at_a_glance():
-    folders: dict[str, int] = {}
-    for path in MODULES:
-        folder = str(path.parent.relative_to(ROOT))
-        folders[folder] = folders.get(folder, 0) + (path.name != "__init__.py")
-    assert len(folders) > 40
-    assert folders.keys() >= DJANGOS_OWN
-    over = {name: n for name, n in folders.items() if n > MOST_MODULES and name not in DJANGOS_OWN}
-    assert over == {}
 
 
 def late_imports(tree: ast.AST) -> list[str]:

@@ -13,13 +13,12 @@ import pytest
 from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 
 from evaluation import jobs
 from evaluation.images import Picture
-from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage, Trip
-from leaderboard.models.runs import ChainState, RunState
+from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage
+from leaderboard.models.runs import RunState
 from leaderboard.operation import packing
 from leaderboard.testing import factories
 from leaderboard.testing.played import play
@@ -136,31 +135,3 @@ def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str
     with pytest.raises(CommandError, match=match):
         call_command("restore", out, pictures=kept, force=change != "not_empty", stdout=StringIO())
     assert StoredImage.objects.count() == 1
-
-
-def test_a_site_is_upgraded_with_runs_under_way():
-    """A run half played at an earlier state of the database goes on and ends after `migrate`."""
-    suite = factories.tiny_suite(1)
-    run = jobs.start(factories.editing_model(), suite)
-    jobs.play(run.pk)
-    chains = list(run.chains.order_by("pk"))
-    # As a worker left it that was stopped for the upgrade: one chain done, one in the middle.
-    Trip.objects.filter(chain=chains[1], number__gt=1).delete()
-    run.chains.filter(pk=chains[1].pk).update(
-        state=ChainState.PLAYING, outcome="", trips_played=1, lease_until=None
-    )
-    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING)
-    try:
-        MigrationExecutor(connection).migrate([("leaderboard", "0017_witnesses")])
-    finally:
-        call_command("migrate", interactive=False, verbosity=0)
-    run = Run.objects.get(pk=run.pk)
-    assert (run.state, run.stop_after) == (RunState.PLAYING, 0)
-    run.chains.update(state=ChainState.WAITING)
-    run.chains.filter(pk=chains[0].pk).update(state=ChainState.PLAYED)
-    jobs.play(run.pk)
-    jobs.score(run.pk)
-    run.refresh_from_db()
-    assert run.state == RunState.FINISHED
-    assert run.complete
-    assert run.edits_done == run.edits_total
