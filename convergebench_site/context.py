@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from evaluation import __version__
-from evaluation.statistics.levels import DEFAULT_LEVEL
+from evaluation.analysis.levels import DEFAULT_LEVEL
 
 
 def site(request: HttpRequest) -> dict[str, Any]:

@@ -185,7 +185,7 @@ if len(REDIS_SOCKET.encode()) > 100:
 _queue = {
     **({"URL": REDIS_URL} if REDIS_URL else {"UNIX_SOCKET_PATH": REDIS_SOCKET, "DB": 0}),
     # JSON, not pickle. A worker is started with the same serializer, and calls only the
-    # functions of `leaderboard.queue.FUNCTIONS`, whatever somebody writes into Redis.
+    # functions of `leaderboard.job_queue.FUNCTIONS`, whatever somebody writes into Redis.
     "SERIALIZER": "rq.serializers.JSONSerializer",
     "DEFAULT_TIMEOUT": -1,
 }

@@ -1,7 +1,7 @@
 """The ConvergeBench harness: play round trips, score them, report.
 
 The core of this package runs without Django and without torch: torch is
-imported inside the functions that need it. `evaluation.jobs` alone knows the
+imported inside the functions that need it. `leaderboard.jobs` alone knows the
 site.
 """
 

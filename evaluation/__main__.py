@@ -9,29 +9,29 @@ import os
 import sys
 
 from evaluation import __version__
+from evaluation.cli.player import Paused
 from evaluation.errors import UserFacingError
-from evaluation.shell.player import Paused
 
 COMMANDS = {
-    "editors": "evaluation.shell.commands.editors",
-    "suites": "evaluation.shell.commands.suites",
-    "weights": "evaluation.shell.commands.weights",
-    "play": "evaluation.shell.commands.play",
-    "score": "evaluation.shell.commands.score",
-    "report": "evaluation.shell.commands.report",
-    "run": "evaluation.shell.commands.run",
-    "experiment": "evaluation.shell.commands.experiment",
-    "merge": "evaluation.shell.commands.merge",
-    "score-chain": "evaluation.shell.commands.score_chain",
-    "check-endpoint": "evaluation.shell.commands.check_endpoint",
-    "audit": "evaluation.shell.commands.audit",
-    "bundle": "evaluation.shell.commands.exchange.bundle",
-    "verify": "evaluation.shell.commands.exchange.verify",
-    "import-scores": "evaluation.shell.commands.exchange.import_scores",
-    "change-seen-errors": "evaluation.shell.commands.change_seen_errors",
-    "witness-errors": "evaluation.shell.commands.witness_errors",
-    "schema": "evaluation.shell.commands.exchange.schema",
-    "site": "evaluation.shell.commands.site",
+    "editors": "evaluation.cli.commands.editors",
+    "suites": "evaluation.cli.commands.suites",
+    "weights": "evaluation.cli.commands.weights",
+    "play": "evaluation.cli.commands.play",
+    "score": "evaluation.cli.commands.score",
+    "report": "evaluation.cli.commands.report",
+    "run": "evaluation.cli.commands.run",
+    "experiment": "evaluation.cli.commands.experiment",
+    "merge": "evaluation.cli.commands.merge",
+    "score-chain": "evaluation.cli.commands.score_chain",
+    "check-endpoint": "evaluation.cli.commands.check_endpoint",
+    "audit": "evaluation.cli.commands.audit",
+    "bundle": "evaluation.cli.commands.exchange.bundle",
+    "verify": "evaluation.cli.commands.exchange.verify",
+    "import-scores": "evaluation.cli.commands.exchange.import_scores",
+    "change-seen-errors": "evaluation.cli.commands.change_seen_errors",
+    "witness-errors": "evaluation.cli.commands.witness_errors",
+    "schema": "evaluation.cli.commands.exchange.schema",
+    "site": "evaluation.cli.commands.site",
 }
 OURS = ("evaluation", "leaderboard", "convergebench_site")
 DESCRIPTION = """\

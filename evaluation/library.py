@@ -16,25 +16,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.cli.commands.editors import find_editor, own_editor
+from evaluation.cli.commands.play import Terms, check_budget, new_player, open_run, play_on
+from evaluation.cli.commands.report import reported
+from evaluation.cli.commands.score import new_scorer, results_table, scored
+from evaluation.cli.commands.suites import find_suite as suite
+from evaluation.cli.hooks import Hook, Hooks, trip_row
+from evaluation.cli.judged_run import ANSWERS, judge_of, judged_by
+from evaluation.cli.own_editors import as_editor, place_of
+from evaluation.cli.played_chain import PlayedChain
+from evaluation.cli.player import Paused
+from evaluation.cli.report import Report
+from evaluation.cli.results import MetricResult, run_results
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.run_scores import RunScores, read_scores
+from evaluation.cli.suite_parts import part_of
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.shell.commands.editors import find_editor, own_editor
-from evaluation.shell.commands.play import Terms, check_budget, new_player, open_run, play_on
-from evaluation.shell.commands.report import reported
-from evaluation.shell.commands.score import new_scorer, results_table, scored
-from evaluation.shell.commands.suites import find_suite as suite
-from evaluation.shell.hooks import Hook, Hooks, trip_row
-from evaluation.shell.judged_run import ANSWERS, judge_of, judged_by
-from evaluation.shell.own_editors import as_editor, place_of
-from evaluation.shell.played_chain import PlayedChain
-from evaluation.shell.player import Paused
-from evaluation.shell.report import Report
-from evaluation.shell.results import MetricResult, run_results
-from evaluation.shell.run_folder import RunFolder
-from evaluation.shell.run_scores import RunScores, read_scores
-from evaluation.shell.suite_parts import part_of
 
 __all__ = [
     "Answer",

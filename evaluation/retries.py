@@ -1,7 +1,7 @@
 """Ask an editor again when that can help: back-off with jitter, Retry-After, limits.
 
 The attempts of one edit, in the shell, in notebooks and in a job of the site. What an endpoint's
-state means for all jobs at once is in the database (evaluation.jobs.pacing).
+state means for all jobs at once is in the database (leaderboard.jobs.pacing).
 """
 
 from __future__ import annotations

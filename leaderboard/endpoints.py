@@ -12,8 +12,8 @@ from django.conf import settings
 from evaluation.editors import editor_class
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import Rules, for_strangers
-from evaluation.http.guarded_client import GuardedClient
+from evaluation.net.addresses import Rules, for_strangers
+from evaluation.net.guarded_client import GuardedClient
 from leaderboard.models import SecurityEvent, Submission
 
 #: For a look at an address; one that cannot be told about always takes as long.

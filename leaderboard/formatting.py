@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evaluation.metrics import MetricError, metric_class
 
 if TYPE_CHECKING:
-    from evaluation.statistics.covariance import Interval
+    from evaluation.analysis.covariance import Interval
 
 NOT_RUN = "not run"
 

@@ -33,10 +33,10 @@ from evaluation.editors.contracts import CONTRACTS, Call, Settings, as_curl, fin
 from evaluation.editors.contracts.replies import check_status, read_json
 from evaluation.editors.instructions import parse
 from evaluation.errors import EditorError
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.http.http_connection import _Answer
-from evaluation.http.reply import Reply
 from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
+from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.http_connection import _Answer
+from evaluation.net.reply import Reply
 from evaluation.outside_json import parse_json
 from evaluation.testing.made_up import JSON, Corpus
 from evaluation.witnesses.judge.clients import ChatClient

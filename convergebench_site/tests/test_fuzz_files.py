@@ -17,17 +17,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from evaluation.analysis.chain_scores import ChainScores
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.cli.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.cli.run_scores import read_scores
+from evaluation.cli.uploaded_chain import find_chain
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.measuring.trip_measures import TripMeasures
 from evaluation.outside_json import can_be_stored
 from evaluation.quality.score_file import ChainPictures, parsed, place
-from evaluation.shell.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
-from evaluation.shell.run_scores import read_scores
-from evaluation.shell.uploaded_chain import find_chain
-from evaluation.statistics.chain_scores import ChainScores
-from evaluation.statistics.half_life import METHOD_VERSION
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient
 from evaluation.witnesses.judge.answers import AnswerFile, Kept

@@ -12,7 +12,7 @@ PACKAGES = ("evaluation", "leaderboard", "convergebench_site")
 #: Who may import our own modules inside a function, because Django must be set up before.
 AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
-    "evaluation/benchmarks/worker.py",
+    "leaderboard/benchmarks/worker.py",
 }
 
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -39,10 +39,10 @@ def late_imports(tree: ast.AST) -> list[str]:
 @pytest.mark.parametrize(
     ("code", "late"),
     [
-        ("from leaderboard import queue", []),
+        ("from leaderboard import job_queue", []),
         ("def f():\n    import torch", []),
-        ("def f():\n    from leaderboard import queue", ["leaderboard"]),
-        ("class A:\n    def f(self):\n        import evaluation.jobs", ["evaluation.jobs"]),
+        ("def f():\n    from leaderboard import job_queue", ["leaderboard"]),
+        ("class A:\n    def f(self):\n        import leaderboard.jobs", ["leaderboard.jobs"]),
     ],
 )
 def test_a_late_import_of_ours_is_found(code, late):

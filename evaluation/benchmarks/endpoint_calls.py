@@ -25,9 +25,9 @@ from PIL import Image
 
 from evaluation.benchmarks.http_clients import CurlClient, HttpcoreClient
 from evaluation.editors.endpoint import Endpoint
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient
 from evaluation.images import Picture
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import GuardedClient
 from evaluation.testing.hostile_server import HostileServer, response
 
 LATENCY = 0.2

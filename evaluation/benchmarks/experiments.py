@@ -1,7 +1,7 @@
 """Do experiments keep their promise? `python -m evaluation.benchmarks.experiments` prints a table.
 
 Simulated experiments of four arms on the suites that ship, their lifetimes drawn as in
-`evaluation.statistics.power`: without an effect at most 5 % may claim one; with one arm's
+`evaluation.analysis.power`: without an effect at most 5 % may claim one; with one arm's
 lifetimes halved, how many find this arm and no other, and how often its interval holds the true
 effect. "Friedman" is how often the rank test calls the arms different: it takes cases for
 independent, so where arms have a picture or pair of their own that suits them it errs more often.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 
+from evaluation.analysis.power import Lifetimes, suite_design
 from evaluation.content import catalog
-from evaluation.statistics.power import Lifetimes, suite_design
 from evaluation.testing.simulations.experiments import FALSE_POSITIVES, simulate
 
 SUITES = ("smoke", "lite")

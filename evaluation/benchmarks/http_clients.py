@@ -2,7 +2,7 @@
 
 Both dial only what GuardedNetwork checked, verify TLS by name, follow nothing, count
 the bytes and end by the wall clock. What they make of broken answers is another matter;
-see evaluation.http.http_connection.
+see evaluation.net.http_connection.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import httpcore2
 import pycurl
 
 from evaluation.errors import EditorError
-from evaluation.http.addresses import Url
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.http.guarded_sockets import GuardedNetwork, protocol_error, seconds_left
-from evaluation.http.http_connection import KEEPALIVE_SECONDS, MAX_HEAD_BYTES
-from evaluation.http.reply import Reply
+from evaluation.net.addresses import Url
+from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.guarded_sockets import GuardedNetwork, protocol_error, seconds_left
+from evaluation.net.http_connection import KEEPALIVE_SECONDS, MAX_HEAD_BYTES
+from evaluation.net.reply import Reply
 
 
 class HttpcoreClient(GuardedClient):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 
+from evaluation.analysis.power import suite_design
+from evaluation.analysis.racing import ALPHA, Race
 from evaluation.content import catalog
-from evaluation.statistics.power import suite_design
-from evaluation.statistics.racing import ALPHA, Race
 from evaluation.testing.simulations.races import board, simulate
 
 SUITES = ("lite", "standard")

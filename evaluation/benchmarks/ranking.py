@@ -6,7 +6,7 @@ pictures and pairs 2,000 times, scipy's Kaplan-Meier per category in each. That 
 over some resamples of one run and scaled.
 
 Then the table of the method's promises, by simulation on the suites that ship and on designs
-of their sizes: ten equal models, whose lifetimes are drawn as in `evaluation.statistics.power`.
+of their sizes: ten equal models, whose lifetimes are drawn as in `evaluation.analysis.power`.
 The 95 % interval of the usable trips must cover the truth in 93 to 98 %, equal models may get
 more than one rank on at most 5 % of boards. "Found" is how many boards show the difference
 that the suite's power promises to find in 80 %.
@@ -21,13 +21,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import CensoredData, ecdf
 
+from evaluation.analysis.case_values import carried
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.events import ChainResult, event
+from evaluation.analysis.power import MODELS, Lifetimes, detectable, suite_design
+from evaluation.analysis.ranking import board
+from evaluation.analysis.survival import Floats
 from evaluation.content import catalog
-from evaluation.statistics.case_values import carried
-from evaluation.statistics.covariance import Design
-from evaluation.statistics.events import ChainResult, event
-from evaluation.statistics.power import MODELS, Lifetimes, detectable, suite_design
-from evaluation.statistics.ranking import board
-from evaluation.statistics.survival import Floats
 from evaluation.testing.chains import made_up_cases
 from evaluation.testing.simulations.equal_models import found, simulate
 

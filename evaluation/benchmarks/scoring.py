@@ -25,6 +25,7 @@ from skimage import data
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from evaluation import weights
+from evaluation.analysis.chain_scores import score_chain
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture, encode_jpeg, encode_png
@@ -33,7 +34,6 @@ from evaluation.metrics.base import Subject
 from evaluation.metrics.batches import threads
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
-from evaluation.statistics.chain_scores import score_chain
 from evaluation.witnesses import LOOKING
 
 TOLERANCE = 1e-4

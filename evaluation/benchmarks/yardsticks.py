@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from evaluation.analysis.half_life import shown_half_life
 from evaluation.content import catalog
-from evaluation.statistics.half_life import shown_half_life
 from evaluation.testing.simulations.noise_spread import half_lives, spread
 
 

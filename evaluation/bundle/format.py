@@ -19,6 +19,7 @@ from typing import IO, Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from evaluation.analysis.racing import MOST_ROUNDS
 from evaluation.arms import Arm, ArmError
 from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
 from evaluation.bundle.rows import (
@@ -43,7 +44,6 @@ from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
-from evaluation.statistics.racing import MOST_ROUNDS
 
 FORMAT = 2
 DOCUMENT = "bundle.json"

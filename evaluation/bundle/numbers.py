@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.analysis.events import Case
+from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
 from evaluation.bundle.format import CalibrationLine, ChainLine
 from evaluation.content.suites import Suite
 from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.events import Case
-from evaluation.statistics.standings import MeasuredChain, ScoredTrip, measured_chain
 
 #: A side of a picture.
 MOST_PIXELS = 65_536

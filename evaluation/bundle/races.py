@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.half_life import summary_and_values
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.racing import Look, Race, RaceError, interval_of, rounds_of, spending
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, Check, compared
 from evaluation.bundle.format import Bundle
 from evaluation.bundle.numbers import measured
-from evaluation.statistics.covariance import Design
-from evaluation.statistics.half_life import summary_and_values
-from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.racing import Look, Race, RaceError, interval_of, rounds_of, spending
 
 
 def stated_race(bundle: Bundle) -> tuple[Race, list[Look]] | None:

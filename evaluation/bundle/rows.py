@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
-from evaluation.statistics.racing import MOST_NUMBER, MOST_ROUNDS
+from evaluation.analysis.racing import MOST_NUMBER, MOST_ROUNDS
 
 T = TypeVar("T")
 #: A list of which the first wrong row is told: a million of them would fill the memory.
@@ -83,7 +83,7 @@ class VoteLine(Line):
 
 
 class RaceRow(Row):
-    """What was asked of a raced run's rank (evaluation.statistics.racing)."""
+    """What was asked of a raced run's rank (evaluation.analysis.racing)."""
 
     goal: Literal["top", "width"]
     number: Annotated[int, Field(ge=1, le=MOST_NUMBER)]

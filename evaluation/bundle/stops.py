@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evaluation.analysis.events import CONVERGED, STOPPED
+from evaluation.analysis.stopping import has_converged
 from evaluation.bundle.checks import Check, compared
 from evaluation.bundle.format import Bundle
-from evaluation.statistics.events import CONVERGED, STOPPED
-from evaluation.statistics.stopping import has_converged
 
 
 def stop_checks(bundle: Bundle) -> Iterator[Check]:

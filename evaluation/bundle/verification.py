@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.standings import MeasuredChain, chain_numbers, standings
 from evaluation.bundle import format as bundles
 from evaluation.bundle.audits import audit_checks
 from evaluation.bundle.checks import (
@@ -49,8 +51,6 @@ from evaluation.metrics import METRICS
 from evaluation.metrics.base import Subject
 from evaluation.quality import QUALITY
 from evaluation.run_secret import chain_seeds, commitment
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.standings import MeasuredChain, chain_numbers, standings
 
 #: What a trip did to the picture, whether or not its edit was seen.
 DONE = ("reframed", "step", "from_source")

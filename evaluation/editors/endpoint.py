@@ -16,10 +16,10 @@ from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
 from evaluation.editors.payloads import type_note
 from evaluation.editors.sizes import TIERS, at_tier
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
-from evaluation.http.large_answers import LARGE, LARGE_PIXELS
 from evaluation.images import MAX_BYTES, ImageError, Picture
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
+from evaluation.net.large_answers import LARGE, LARGE_PIXELS
 
 #: 4096 x 4096 and a little: the largest that editing models answer with today.
 MAX_ANSWER_PIXELS = 17_000_000

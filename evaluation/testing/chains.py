@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.events import Case, ChainResult
+from evaluation.analysis.events import Case, ChainResult
 
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from evaluation.errors import EditorError
-from evaluation.http.guarded_client import GuardedClient
+from evaluation.net.guarded_client import GuardedClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import GuardedClient
 from evaluation.testing.hostile_server import HostileServer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import evaluation
 
 # jobs.py is the glue to the site; the others are run, not imported.
-APART = ("evaluation.jobs", "evaluation.tests", "evaluation.benchmarks")
+APART = ("leaderboard.jobs", "evaluation.tests", "evaluation.benchmarks")
 
 CORE = sorted(
     module.name

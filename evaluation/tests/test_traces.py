@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import evaluation
-from evaluation.shell.run_folder import RunFolder
+from evaluation.cli.run_folder import RunFolder
 from evaluation.testing.telemetry.collector import Collector
 from evaluation.traces import Trace
 from evaluation.traces.sender import FLUSH_SECONDS

@@ -15,10 +15,10 @@ from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
-from evaluation import jobs
+from evaluation.analysis.racing import GOALS, MOST_NUMBER, MOST_ROUNDS, Race
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.estimate import duration
-from evaluation.statistics.racing import GOALS, MOST_NUMBER, MOST_ROUNDS, Race
+from leaderboard import jobs
 from leaderboard.admin import today
 from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import Call, Run, Suite, Trip

@@ -9,8 +9,8 @@ from ninja import Path, Query, Router
 from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
 
+from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS
 from evaluation.content.suites import find_suite
-from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,

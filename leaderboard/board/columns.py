@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.statistics import levels
+from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board import people_column
 from leaderboard.board.board_row import BoardRow, endless, semantic_of

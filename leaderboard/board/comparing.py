@@ -14,10 +14,10 @@ from hashlib import sha256
 
 from django.core.cache import cache
 
-from evaluation.statistics.case_values import case_values
-from evaluation.statistics.comparison import Comparison, Difference, compare
-from evaluation.statistics.events import Case, ChainResult
-from evaluation.statistics.standings import chain_of_numbers
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.comparison import Comparison, Difference, compare
+from evaluation.analysis.events import Case, ChainResult
+from evaluation.analysis.standings import chain_of_numbers
 from leaderboard import formatting
 from leaderboard.board.board_row import BoardRow, board_order
 from leaderboard.board.filters import BoardFilters

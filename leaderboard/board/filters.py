@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Suite
 
 

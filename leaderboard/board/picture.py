@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont
 
-from evaluation.statistics import levels
+from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board.board_row import BoardRow
 from leaderboard.board.filters import BoardFilters

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from django import forms
 
+from evaluation.analysis import levels
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, METRICS
-from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.board.board_row import provider_of
 from leaderboard.board.filters import NO_CHOICE, BoardFilters

@@ -11,7 +11,6 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation import jobs
 from evaluation.arms import Arm, ArmError, Worded
 from evaluation.audits.plan import audit_count
 from evaluation.content.catalog import Variant
@@ -26,6 +25,7 @@ from evaluation.experiment_file import (
     ExperimentFile,
     check_apart,
 )
+from leaderboard import jobs
 from leaderboard.models import EditingModel, EditPair, Experiment, ExperimentArm, Run, Suite
 from leaderboard.models.runs import RunState
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from evaluation.analysis.diagnostics.item_diagnostics import CaseDiagnosis, diagnose
+from evaluation.analysis.events import Case, ChainResult
+from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import METRICS, in_order, scored_metrics
-from evaluation.statistics.diagnostics.item_diagnostics import CaseDiagnosis, diagnose
-from evaluation.statistics.events import Case, ChainResult
-from evaluation.statistics.standings import chain_of_numbers
 from leaderboard.models import Chain, Suite
 from leaderboard.models.runs import RunState
 

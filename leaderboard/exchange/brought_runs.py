@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
-from leaderboard import queue
+from leaderboard import job_queue
 from leaderboard.imports.limits import LIMITS
 from leaderboard.imports.models import taken_name
 from leaderboard.models import BroughtRun, EditingModel, Run, Use
@@ -127,7 +127,7 @@ def take(form: BringForm, address: str | None) -> BroughtRun:
     # Its file first: a row without one could not be checked, a file without a row is removed.
     default_storage.save(brought.file_name, file)
     brought.save()
-    queue.enqueue(brought.pk, queue.CHECK_BROUGHT, queue.GPU)
+    job_queue.enqueue(brought.pk, job_queue.CHECK_BROUGHT, job_queue.GPU)
     log.info("run brought", brought=brought.pk, bytes=brought.bytes)
     return brought
 

@@ -9,12 +9,12 @@ from typing import IO, Any
 
 from django.db.models import Count, Prefetch, Sum
 
+from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.bundle import format as bundles
 from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import KEPT_AT
-from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import standings
 from leaderboard.models import (
     Audit,

@@ -11,8 +11,8 @@ from typing import Any
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation.statistics.diagnostics.no_reference import read_as
-from evaluation.statistics.levels import life
+from evaluation.analysis.diagnostics.no_reference import read_as
+from evaluation.analysis.levels import life
 from leaderboard import formatting, score_files
 from leaderboard.board import columns
 from leaderboard.board.board_row import BoardRow

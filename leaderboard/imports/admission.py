@@ -11,11 +11,11 @@ from typing import Any
 
 from django.conf import settings
 
+from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, Check
 from evaluation.bundle.format import Bundle, BundleError
 from evaluation.bundle.verification import Verification
 from evaluation.metrics import METRICS, in_order
-from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.imports.rows import known_digest
 from leaderboard.models import Run, StoredImage, Suite, Trip
 

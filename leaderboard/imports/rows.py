@@ -9,6 +9,9 @@ from typing import Any
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from evaluation.analysis.events import STOPPED
+from evaluation.analysis.racing import RaceError
+from evaluation.analysis.stopping import MOST, edits_saved
 from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.races import stated_race
 from evaluation.bundle.verification import Verification
@@ -16,9 +19,6 @@ from evaluation.content.suites import Case as SuiteCase
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
-from evaluation.statistics.events import STOPPED
-from evaluation.statistics.racing import RaceError
-from evaluation.statistics.stopping import MOST, edits_saved
 from leaderboard.models import (
     Audit,
     Calibration,

@@ -13,8 +13,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
@@ -55,7 +55,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.unscored().filter(lapsed)
 
     def labelled(self, label: str) -> ChainQuerySet:
-        """Chains that failed in this way (evaluation.statistics.diagnostics.failure_labels)."""
+        """Chains that failed in this way (evaluation.analysis.diagnostics.failure_labels)."""
         return self.filter(labels__contains=f"|{label}|")
 
     def room(self, editing_model: EditingModel) -> int:

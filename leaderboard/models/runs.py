@@ -14,11 +14,11 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from evaluation.analysis.racing import Race
+from evaluation.analysis.stopping import MOST
 from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
 from evaluation.run_secret import new_secret
-from evaluation.statistics.racing import Race
-from evaluation.statistics.stopping import MOST
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
 

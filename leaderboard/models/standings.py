@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.analysis.half_life import METHOD_VERSION
 from leaderboard.models.runs import Run
 from leaderboard.models.suites import Suite
 

@@ -13,12 +13,12 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
+from evaluation.analysis.stopping import MOST
 from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
-from evaluation.statistics.stopping import MOST
 from leaderboard.models.pictures import StoredImage
 
 

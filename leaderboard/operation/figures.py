@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from leaderboard import queue
+from leaderboard import job_queue
 from leaderboard.models import Audit, Call, Chain, Run, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, RunState
 
@@ -120,8 +120,8 @@ class SiteFigures(Collector):
 
     def _workers(self) -> Iterator[Metric]:
         alive = _gauge("workers", "Workers alive; none at all when Redis does not answer.", "queue")
-        for name in (queue.EDITS, queue.GPU, queue.PROBES):
-            alive.add_metric([name], queue.workers(name) or 0)
+        for name in (job_queue.EDITS, job_queue.GPU, job_queue.PROBES):
+            alive.add_metric([name], job_queue.workers(name) or 0)
         yield alive
 
 

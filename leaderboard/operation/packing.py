@@ -20,8 +20,8 @@ from django.core.files.storage import default_storage, storages
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from evaluation.analysis.events import CROSSINGS
 from evaluation.images import ImageError, Picture, encode_webp
-from evaluation.statistics.events import CROSSINGS
 from leaderboard.models import Chain, Run, SourceImage, StoredImage, SuitePicture, Trip, TripStep
 from leaderboard.models.runs import RunState
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from typing import Any
 
+from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
 from evaluation.content.suites import ticks
-from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
 
 Figure = dict[str, Any]

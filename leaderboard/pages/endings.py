@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evaluation.analysis.events import CAUSES, CROSSINGS
 from evaluation.content.suites import ticks
-from evaluation.statistics.events import CAUSES, CROSSINGS
 from leaderboard import formatting
 from leaderboard.models import Case, Standing, StoredImage, Trip
 from leaderboard.pages.charts import Chart, Figure, Table, axis_numbers, layout, rounded

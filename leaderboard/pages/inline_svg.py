@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from evaluation.analysis.comparison import Difference
 from evaluation.content.suites import ticks
-from evaluation.statistics.comparison import Difference
 from leaderboard.models import Standing
 
 WIDTH, HEIGHT = 64, 22

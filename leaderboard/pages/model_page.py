@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from evaluation.analysis.levels import left
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS
 from evaluation.metrics import METRICS, in_order
-from evaluation.statistics.levels import left
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.models import EditingModel, Run, Standing, Suite

@@ -9,8 +9,8 @@ from typing import Any
 from django.db.models import F, Sum
 from django.utils import timezone
 
-from evaluation.jobs.control import queue_of
-from leaderboard import queue
+from leaderboard import job_queue
+from leaderboard.jobs.control import queue_of
 from leaderboard.models import Call, Run
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
@@ -42,7 +42,7 @@ def progress(run: Run) -> dict[str, Any]:
         "edits_per_minute": rate,
         "seconds_left": round(60 * edits_left / rate) if rate and edits_left else None,
         "position": _position(run) if run.state == RunState.QUEUED else None,
-        "workers": {name: workers(name) for name in dict.fromkeys((queue_name, queue.GPU))}
+        "workers": {name: workers(name) for name in dict.fromkeys((queue_name, job_queue.GPU))}
         if active
         else {},
         "last_error": run.last_error,
@@ -56,7 +56,7 @@ def workers(queue_name: str) -> int | None:
     """Workers alive on a queue; None when Redis does not answer."""
     asked, count = _workers.get(queue_name, (-WORKERS_SECONDS, None))
     if time.monotonic() - asked >= WORKERS_SECONDS:
-        count = queue.workers(queue_name)
+        count = job_queue.workers(queue_name)
         _workers[queue_name] = time.monotonic(), count
     return count
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.analysis import levels
 from evaluation.content.suites import ticks
-from evaluation.statistics import levels
 from leaderboard import formatting
 from leaderboard.models import Suite
 from leaderboard.models.suites import Category, Kind

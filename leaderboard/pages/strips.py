@@ -14,10 +14,10 @@ from typing import Any
 
 from django.utils.text import Truncator
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep

@@ -14,7 +14,7 @@ from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.images import ImageError, Picture
-from leaderboard import queue
+from leaderboard import job_queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedPicture, Use
 from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 from leaderboard.visitors import network_of
@@ -135,5 +135,5 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
             UploadedPicture(chain=chain, number=number, forward=forward, stored=row)
             for number, forward, row in stored
         )
-    queue.enqueue(chain.pk, queue.SCORE_UPLOADED, queue.GPU)
+    job_queue.enqueue(chain.pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
     return chain

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.analysis.diagnostics.failure_labels import LABELS, LEVELS
 from evaluation.measuring.error_rates import ErrorTable
 from evaluation.measuring.witness_errors import WEAR
-from evaluation.statistics.diagnostics.failure_labels import LABELS, LEVELS
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting
 from leaderboard.models import Run, Standing

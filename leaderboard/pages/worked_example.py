@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from evaluation.statistics.events import ChainResult, Event, event
-from evaluation.statistics.half_life import summarise
-from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
+from evaluation.analysis.events import ChainResult, Event, event
+from evaluation.analysis.half_life import summarise
+from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
 
 TRIPS = 10

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.people.agreement import Agreement, among_people, with_people
+from evaluation.analysis.people.ballots import Share
+from evaluation.analysis.people.usable import half_say_no, yes_by_retention
+from evaluation.analysis.survival import Floats
 from evaluation.metrics import in_order
-from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.people.agreement import Agreement, among_people, with_people
-from evaluation.statistics.people.ballots import Share
-from evaluation.statistics.people.usable import half_say_no, yes_by_retention
-from evaluation.statistics.survival import Floats
 from leaderboard.people.ballot_rows import Table
 from leaderboard.people.returns import Return, metric_says, witness_says
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.statistics.people.ballots import Ballots
-from evaluation.statistics.people.voters import Checks
+from evaluation.analysis.people.ballots import Ballots
+from evaluation.analysis.people.voters import Checks
 from leaderboard.models import Question, Vote
 from leaderboard.models.people.questions import Kind
 from leaderboard.people.returns import Return

@@ -16,10 +16,10 @@ import numpy as np
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.statistics.people.strengths import believed, strengths
-from evaluation.statistics.people.usable import Asked, human_life
-from evaluation.statistics.people.voters import Belief, Checks
-from evaluation.statistics.standings import chain_of_numbers
+from evaluation.analysis.people.strengths import believed, strengths
+from evaluation.analysis.people.usable import Asked, human_life
+from evaluation.analysis.people.voters import Belief, Checks
+from evaluation.analysis.standings import chain_of_numbers
 from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, Vote, Voter
 from leaderboard.models.people.questions import Kind, votable_runs
 from leaderboard.people import agreement, ballot_pictures, pairs_to_ask

@@ -19,8 +19,8 @@ import numpy as np
 from django.db import transaction
 from django.db.models import Count, Max
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
 from leaderboard.models.people.questions import Kind, votable_runs, votable_trips
 from leaderboard.people.returns import headline, kept_after

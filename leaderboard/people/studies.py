@@ -12,7 +12,7 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from leaderboard import queue
+from leaderboard import job_queue
 from leaderboard.models import Question, Study, Suite, Voter
 from leaderboard.models.entries import new_token
 from leaderboard.models.people.questions import Kind, votable_trips
@@ -162,7 +162,7 @@ def parquet(study: Study) -> str | None:
     name = parquet_name(study)
     if default_storage.exists(name):
         return name
-    queue.enqueue(study.pk, queue.EXPORT_STUDY, queue.GPU)
+    job_queue.enqueue(study.pk, job_queue.EXPORT_STUDY, job_queue.GPU)
     return None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.analysis.events import ChainResult
+from evaluation.analysis.experiments.numbers import experiment_numbers
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order
-from evaluation.statistics.events import ChainResult
-from evaluation.statistics.experiments.numbers import experiment_numbers
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.standings import chain_of_numbers
 from leaderboard.models import Chain, EditingModel, Experiment, ExperimentResult, Run
 from leaderboard.models.runs import RunState
 from leaderboard.standings.stored import core_case

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluation.statistics import stopping
-from evaluation.statistics.standings import ScoredTrip, measured_chain
+from evaluation.analysis import stopping
+from evaluation.analysis.standings import ScoredTrip, measured_chain
 from leaderboard.models import Calibration, Chain, MetricVersion, Score
 from leaderboard.models.runs import Outcome
 from leaderboard.standings.stored import core_case

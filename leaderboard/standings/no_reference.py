@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
 from evaluation.metrics import METRICS
 from evaluation.quality import judged_by_asking
-from evaluation.statistics.diagnostics.no_reference import QualityChain, no_reference_numbers
 from leaderboard.models import Chain, NoReferenceResult, Run
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.statistics.half_life import summary_and_values
-from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.racing import Look, look
+from evaluation.analysis.half_life import summary_and_values
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.racing import Look, look
 from leaderboard.models import Run
 from leaderboard.standings.stored import (
     kept_values,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Standing, Suite
 from leaderboard.models.board_records import BoardRecord
 from leaderboard.subscriptions.telling import tell_of_records

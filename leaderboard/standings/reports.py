@@ -14,15 +14,15 @@ import numpy as np
 from django.db.models import Max
 from django.utils import timezone
 
+from evaluation.analysis.case_values import CaseValues as CoreValues
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.diagnostics.robustness import Choice, retest, robustness
+from evaluation.analysis.events import ChainResult
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.power import power, suite_design
+from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order
-from evaluation.statistics.case_values import CaseValues as CoreValues
-from evaluation.statistics.covariance import Design
-from evaluation.statistics.diagnostics.robustness import Choice, retest, robustness
-from evaluation.statistics.events import ChainResult
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import DEFAULT_LEVEL
-from evaluation.statistics.power import power, suite_design
-from evaluation.statistics.standings import chain_of_numbers
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
 from leaderboard.standings.stored import core_case, suite_cases
 

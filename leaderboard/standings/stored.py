@@ -18,21 +18,21 @@ from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
 from django.utils import timezone
 
-from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.breakdown import CaseSummary, case_summaries_by_level
-from evaluation.statistics.events import CROSSINGS, event
-from evaluation.statistics.events import Case as CoreCase
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.ranking import rank_scope
-from evaluation.statistics.standings import (
+from evaluation.analysis.breakdown import CaseSummary, case_summaries_by_level
+from evaluation.analysis.events import CROSSINGS, event
+from evaluation.analysis.events import Case as CoreCase
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.ranking import rank_scope
+from evaluation.analysis.standings import (
     MeasuredChain,
     ScoredTrip,
     chain_numbers,
     is_complete,
     measured_chain,
 )
-from evaluation.statistics.standings import standings as computed
-from leaderboard import queue
+from evaluation.analysis.standings import standings as computed
+from evaluation.metrics import METRICS, metric_class
+from leaderboard import job_queue
 from leaderboard.models import (
     Calibration,
     Case,
@@ -137,7 +137,7 @@ def refresh_ranks(suite: Suite) -> None:
         for (metric, level), by_scope in groups.items():
             _rank(by_scope, cases, kept_values(metric, level, runs), now)
         record(suite, now)
-        queue.enqueue(suite.pk, queue.EXPORT, queue.GPU)
+        job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
 
 def _touch(suite: Suite, now: datetime) -> None:

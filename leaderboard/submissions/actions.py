@@ -10,8 +10,7 @@ from contextlib import suppress
 import structlog
 from django.db import transaction
 
-from evaluation import jobs
-from leaderboard import queue
+from leaderboard import job_queue, jobs
 from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.models.entries import new_token
 from leaderboard.models.runs import RunState
@@ -47,7 +46,7 @@ def test_again(submission: Submission) -> str:
             probe_attempts=0,
             probe_lease_until=None,
         )
-    queue.enqueue(submission.pk, queue.PROBE, queue.PROBES)
+    job_queue.enqueue(submission.pk, job_queue.PROBE, job_queue.PROBES)
     return "The endpoint is being tested again."
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import Q
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.models import Chain, Run, StoredImage, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.pages import model_page, strips

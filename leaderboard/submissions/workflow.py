@@ -14,8 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from evaluation import jobs
-from leaderboard import endpoints, queue
+from leaderboard import endpoints, job_queue, jobs
 from leaderboard.imports.models import free_slug
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
 from leaderboard.models.entries import SUBMISSION_MOVES
@@ -77,7 +76,7 @@ def save_once(submission: Submission) -> Submission:
     except IntegrityError:
         return Submission.objects.get(idempotency_key=submission.idempotency_key)
     notify_submitter(submission)
-    queue.enqueue(submission.pk, queue.PROBE, queue.PROBES)
+    job_queue.enqueue(submission.pk, job_queue.PROBE, job_queue.PROBES)
     return submission
 
 

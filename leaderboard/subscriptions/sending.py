@@ -14,9 +14,9 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from evaluation.errors import EditorError
-from evaluation.http.addresses import for_strangers
-from evaluation.http.guarded_client import GuardedClient
-from leaderboard import endpoints, queue
+from evaluation.net.addresses import for_strangers
+from evaluation.net.guarded_client import GuardedClient
+from leaderboard import endpoints, job_queue
 from leaderboard.links import absolute
 from leaderboard.models import Delivery, SecurityEvent, Subscription
 
@@ -44,7 +44,7 @@ def deliver_due() -> None:
     began = time.monotonic()
     for pk in list(due().values_list("pk", flat=True)[:MOST]):
         if time.monotonic() - began > JOB_SECONDS:
-            queue.enqueue(0, queue.DELIVER, queue.PROBES)
+            job_queue.enqueue(0, job_queue.DELIVER, job_queue.PROBES)
             return
         # Counted before it is tried: one that ends the process is given up, too.
         claim = {"next_at": timezone.now() + CLAIM, "attempts": F("attempts") + 1}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import Q
 from django.urls import reverse
 
-from leaderboard import formatting, queue
+from leaderboard import formatting, job_queue
 from leaderboard.models import BoardRecord, Delivery, Run, Submission, Subscription
 
 Kind = BoardRecord.Kind
@@ -108,4 +108,4 @@ def say_hello(subscription: Subscription) -> None:
 def _write(messages: Iterable[Delivery]) -> None:
     rows = Delivery.objects.bulk_create(messages, ignore_conflicts=True)
     if rows:
-        queue.enqueue(0, queue.DELIVER, queue.PROBES)
+        job_queue.enqueue(0, job_queue.DELIVER, job_queue.PROBES)

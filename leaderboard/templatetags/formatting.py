@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from django import template
 
-from evaluation.statistics import levels
+from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.models import PeopleStanding, Standing
 
 if TYPE_CHECKING:
-    from evaluation.statistics.comparison import Difference
+    from evaluation.analysis.comparison import Difference
 
 register = template.Library()
 register.filter("percent", formatting.percent)

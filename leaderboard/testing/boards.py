@@ -10,9 +10,9 @@ from typing import Any
 from django.utils import timezone
 from django.utils.text import slugify
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS
 from evaluation.metrics import METRICS, metric_class
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import DEFAULT_LEVEL, LEVELS
 from leaderboard.models import (
     Case,
     Chain,

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.content.suites import EditPair
-from leaderboard import standings
+from leaderboard import jobs, standings
 from leaderboard.exchange import bundles as site_bundles
 from leaderboard.models import Run, Suite
 from leaderboard.testing import factories

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from evaluation import jobs
 from evaluation.content.suites import Case
 from evaluation.content.suites import EditPair as CorePair
+from leaderboard import jobs
 from leaderboard.content import experiments
 from leaderboard.content.loading import store_suite
 from leaderboard.models import EditingModel, EditPair, Experiment, ExperimentArm, Run, Suite

@@ -16,12 +16,12 @@ from PIL import Image
 from evaluation.content import catalog, sources
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, encode_jpeg, encode_png
-from evaluation.jobs.score_job import TRIPS_PIXELS
-from evaluation.jobs.worker import preload
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import measure_trip
-from leaderboard import queue
+from leaderboard import job_queue
+from leaderboard.jobs.score_job import TRIPS_PIXELS
+from leaderboard.jobs.worker import preload
 
 SIZE = (2400, 1600)
 
@@ -34,7 +34,7 @@ def peak() -> int:
 
 def measure() -> dict[str, int]:
     """A source with a face, as many trips as a job takes at once, all metrics and witnesses."""
-    preload(queue.GPU)
+    preload(job_queue.GPU)
     found = {"imports": peak()}
     suite = catalog.suite("smoke")
     face = suite.picture_by_slug["woman-with-buns"]

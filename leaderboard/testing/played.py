@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.core.management import call_command
 from django.test import override_settings
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.testing import factories
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from evaluation import jobs
-from evaluation.jobs.play_job import PlayJob
-from evaluation.jobs.playing.events import ChainInPlay
-from evaluation.jobs.writer import RunWriter
 from evaluation.testing.editing_server import EditingServer, Reply
+from leaderboard import jobs
+from leaderboard.jobs.play_job import PlayJob
+from leaderboard.jobs.playing.events import ChainInPlay
+from leaderboard.jobs.writer import RunWriter
 from leaderboard.models import Chain, EditingModel, Run
 from leaderboard.testing import factories
 

@@ -20,7 +20,7 @@ SECRET = "u" * 64
 CALLS = 9
 
 BEGIN = f"""
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Suite
 from leaderboard.testing import factories
 suite = Suite.objects.filter(slug="upgrade").first() or factories.tiny_suite(1, trips=3, slug="upgrade")
@@ -31,7 +31,7 @@ run.refresh_from_db()
 print(run.state, run.edits_done)
 """
 GO_ON = """
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Run
 run = Run.objects.get(editing_model__slug="begun")
 Run.objects.filter(pk=run.pk).update(budget_calls=None)
@@ -41,7 +41,7 @@ jobs.play(run.pk)
 """
 TELL = """
 import json
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Run, Score, Trip
 found = []
 for run in Run.objects.order_by("pk"):

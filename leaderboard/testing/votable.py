@@ -8,8 +8,8 @@ import numpy as np
 from django.utils import timezone
 from PIL import Image
 
+from evaluation.analysis.levels import LEVELS
 from evaluation.images import Picture
-from evaluation.statistics.levels import LEVELS
 from leaderboard.models import (
     Chain,
     EditingModel,

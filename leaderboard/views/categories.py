@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics import levels
+from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery

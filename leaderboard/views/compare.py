@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics import levels
-from evaluation.statistics.comparison import Comparison
+from evaluation.analysis import levels
+from evaluation.analysis.comparison import Comparison
 from leaderboard import formatting
 from leaderboard.board import breakdowns, comparing
 from leaderboard.board.board_row import BoardRow, board_order, semantic_of

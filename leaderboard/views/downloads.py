@@ -17,9 +17,9 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.bundle.format import BundleError
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import score_files
 from leaderboard.board.query import BoardQuery
 from leaderboard.exchange import bundles, exports

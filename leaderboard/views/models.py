@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS, semantic_metrics
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.news import records_of
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing, Trip

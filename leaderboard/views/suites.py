@@ -13,11 +13,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import people
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.query import find_suite
 from leaderboard.board.rows import stamp, suites
 from leaderboard.models import Case, Run, Standing, Suite, SuitePicture, SuiteReport

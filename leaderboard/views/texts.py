@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import other_losses
 from evaluation.measuring.error_rates import ErrorTable
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import other_losses
 from leaderboard.board.rows import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page

@@ -40,7 +40,7 @@ class Draft:
     repeated: int = 0  # this many cases, spread over the suite, are played twice
     description: str = ""
     importance: int = 0  # a board opens on the most important suite that has results
-    stop_after: int = 0  # what runs begin with, see evaluation.statistics.stopping; 0: never
+    stop_after: int = 0  # what runs begin with, see evaluation.analysis.stopping; 0: never
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"

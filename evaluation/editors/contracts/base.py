@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from evaluation.errors import EditorError, Fault
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.http.reply import Reply
+from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.reply import Reply
 
 # Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
 PICTURE = f"picture-{secrets.token_hex(16)}"

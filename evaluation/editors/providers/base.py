@@ -36,10 +36,10 @@ from evaluation.editors.failures import (
 from evaluation.editors.payloads import KEPT_AT, decoded, from_base64, type_note
 from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import is_private
-from evaluation.http.hosted_client import Limits, Wire
-from evaluation.http.reply import Reply
 from evaluation.images import Picture, fit
+from evaluation.net.addresses import is_private
+from evaluation.net.hosted_client import Limits, Wire
+from evaluation.net.reply import Reply
 from evaluation.outside_json import parse_json
 from evaluation.packages import package_version
 

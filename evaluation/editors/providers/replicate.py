@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
 from evaluation.editors.payloads import data_uri
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
-from evaluation.http.reply import Reply
+from evaluation.net.reply import Reply
 
 # Replicate asks for an upload above this size.
 INLINE_BYTES = 256 * 1024

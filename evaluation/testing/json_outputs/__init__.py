@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema_rs
 from pydantic import TypeAdapter
 
-from evaluation.shell.printing import schema_id
-from evaluation.shell.schemas import OUTPUTS, SCHEMAS
+from evaluation.cli.printing import schema_id
+from evaluation.cli.schemas import OUTPUTS, SCHEMAS
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "docs/schemas"
 

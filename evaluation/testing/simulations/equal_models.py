@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from evaluation.statistics.covariance import CONFIDENCE, Design, t_quantile
-from evaluation.statistics.power import MODELS, MOST, Lifetimes, difference
-from evaluation.statistics.ranking import rank_board
+from evaluation.analysis.covariance import CONFIDENCE, Design, t_quantile
+from evaluation.analysis.power import MODELS, MOST, Lifetimes, difference
+from evaluation.analysis.ranking import rank_board
 
 #: The method's limits: coverage of the 95 % interval, boards that tell equal models apart.
 COVERAGE = (0.93, 0.98)

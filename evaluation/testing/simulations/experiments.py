@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.statistics.covariance import Design
-from evaluation.statistics.events import ChainResult
-from evaluation.statistics.experiments.numbers import ExperimentNumbers, experiment_numbers
-from evaluation.statistics.power import Lifetimes
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.events import ChainResult
+from evaluation.analysis.experiments.numbers import ExperimentNumbers, experiment_numbers
+from evaluation.analysis.power import Lifetimes
 from evaluation.testing.chains import halving
 
 #: The method's limit: experiments without an effect that claim one.

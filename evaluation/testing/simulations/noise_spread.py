@@ -13,13 +13,13 @@ from itertools import combinations
 import numpy as np
 from PIL import Image
 
+from evaluation.analysis.half_life import half_life
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Suite
 from evaluation.editors.reference import Noise
 from evaluation.images import without_low_bits
 from evaluation.measuring.scoring import Scorer
-from evaluation.statistics.half_life import half_life
-from evaluation.statistics.levels import DEFAULT_LEVEL
 
 SHARES = (1 / 10, 1 / 4, 1 / 2, 1)
 #: What a half-life may differ from its share of the trips by.

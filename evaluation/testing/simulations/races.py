@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evaluation.statistics.covariance import SEED, Design
-from evaluation.statistics.power import Lifetimes
-from evaluation.statistics.racing import Race, look, rounds_of
+from evaluation.analysis.covariance import SEED, Design
+from evaluation.analysis.power import Lifetimes
+from evaluation.analysis.racing import Race, look, rounds_of
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog
 from evaluation.errors import EditorError
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.http.reply import Reply
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.reply import Reply
 
 KEY = "sk-canary-0123456789abcdef"
 WORDS = st.sampled_from(

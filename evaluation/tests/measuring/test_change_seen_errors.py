@@ -82,7 +82,7 @@ def test_the_command_prints_the_table_in_words_and_as_json(monkeypatch, capsys):
     for name, rows_left in (("DRIFTS", one), ("DAMAGES", one), ("FALSE_FLIPS", untouched)):
         monkeypatch.setattr(errors, name, rows_left)
     few = replace(SMOKE, cases=SMOKE.cases[:1] + SMOKE.cases[-1:])
-    monkeypatch.setattr("evaluation.shell.commands.change_seen_errors.find_suite", lambda _: few)
+    monkeypatch.setattr("evaluation.cli.commands.change_seen_errors.find_suite", lambda _: few)
     assert main(["change-seen-errors", "--json"]) == 0
     told = checked("change-seen-errors", capsys.readouterr().out)
     assert told["suites"] == {"smoke": few.content_hash}

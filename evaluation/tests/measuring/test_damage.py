@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from evaluation.analysis.diagnostics.failure_labels import (
+    LABELS,
+    LEVELS,
+    failure_labels,
+    label_counts,
+)
+from evaluation.analysis.events import Event
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.change_seen_errors import as_jpeg, moved, noisy
 from evaluation.measuring.damage import damage
 from evaluation.measuring.trip_measures import TripMeasures, measure_trip
 from evaluation.metrics.base import CELLS
-from evaluation.statistics.diagnostics.failure_labels import (
-    LABELS,
-    LEVELS,
-    failure_labels,
-    label_counts,
-)
-from evaluation.statistics.events import Event
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
 
 SOURCE = as_image(ASTRONAUT)

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.analysis.racing import Race, RaceError, rounds_of
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import Verification
-from evaluation.editors import load_editor
-from evaluation.measuring.scoring import Scorer
-from evaluation.shell.commands.merge import merge
-from evaluation.shell.commands.report import write_report
-from evaluation.shell.commands.score import scored
-from evaluation.shell.player import Paused, Player
-from evaluation.shell.printing import CommandError
-from evaluation.shell.results import ranks
-from evaluation.shell.run_bundle import write_bundle
-from evaluation.shell.run_folder import RunFolder, RunFolderError
-from evaluation.shell.run_scores import read_scores
-from evaluation.shell.stopping.raced_run import (
+from evaluation.cli.commands.merge import merge
+from evaluation.cli.commands.report import write_report
+from evaluation.cli.commands.score import scored
+from evaluation.cli.player import Paused, Player
+from evaluation.cli.printing import CommandError
+from evaluation.cli.results import ranks
+from evaluation.cli.run_bundle import write_bundle
+from evaluation.cli.run_folder import RunFolder, RunFolderError
+from evaluation.cli.run_scores import read_scores
+from evaluation.cli.stopping.raced_run import (
     RacedRun,
     asked_race,
     begin_race,
@@ -31,8 +30,9 @@ from evaluation.shell.stopping.raced_run import (
     race_saved,
     race_told,
 )
-from evaluation.shell.stopping.rivals import Headline, Rivals
-from evaluation.statistics.racing import Race, RaceError, rounds_of
+from evaluation.cli.stopping.rivals import Headline, Rivals
+from evaluation.editors import load_editor
+from evaluation.measuring.scoring import Scorer
 from evaluation.testing.simulations.race_suite import race_suite
 
 METRICS = ["ssim"]

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from evaluation.statistics.covariance import Design
-from evaluation.statistics.events import Case
-from evaluation.statistics.racing import ALPHA, Race, RaceError, look, rounds_of, spending
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.events import Case
+from evaluation.analysis.racing import ALPHA, Race, RaceError, look, rounds_of, spending
 from evaluation.testing.simulations.races import board, simulate
 
 TRIPS = 20

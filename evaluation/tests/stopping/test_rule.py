@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.content import catalog
-from evaluation.measuring.trip_measures import TripMeasures
-from evaluation.statistics.case_values import case_values
-from evaluation.statistics.events import CONVERGED, KNOWN, Case, NotKnown, event
-from evaluation.statistics.levels import LEVELS
-from evaluation.statistics.standings import (
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.events import CONVERGED, KNOWN, Case, NotKnown, event
+from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.standings import (
     ScoredTrip,
     chain_numbers,
     chain_of_numbers,
@@ -21,7 +19,7 @@ from evaluation.statistics.standings import (
     measured_chain,
     standings,
 )
-from evaluation.statistics.stopping import (
+from evaluation.analysis.stopping import (
     edits_saved,
     has_converged,
     known_at,
@@ -29,6 +27,8 @@ from evaluation.statistics.stopping import (
     may_stop,
     stopped,
 )
+from evaluation.content import catalog
+from evaluation.measuring.trip_measures import TripMeasures
 from evaluation.testing.chains import chain, made_up_cases
 
 TRIPS, K = 20, 3

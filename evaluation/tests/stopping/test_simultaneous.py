@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.statistics.simultaneous import TILE, reach
+from evaluation.analysis.simultaneous import TILE, reach
 
 
 def every_pair(drawn, errors, least, confidence):

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.cli.commands.score import results_table, scored
+from evaluation.cli.player import Paused, Player
+from evaluation.cli.results import run_results
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.run_scores import read_scores
+from evaluation.cli.stopping.stopped_run import Rounds, saved
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
-from evaluation.shell.commands.score import results_table, scored
-from evaluation.shell.player import Paused, Player
-from evaluation.shell.results import run_results
-from evaluation.shell.run_folder import RunFolder
-from evaluation.shell.run_scores import read_scores
-from evaluation.shell.stopping.stopped_run import Rounds, saved
 
 SMOKE = catalog.suite("smoke")
 SUITE = dataclasses.replace(

@@ -24,11 +24,11 @@ from evaluation.editors.failures import (
     shorten,
 )
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.http.guarded_sockets import trusted_authorities
-from evaluation.http.hosted_client import Wire
-from evaluation.http.reply import Reply
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.guarded_sockets import trusted_authorities
+from evaluation.net.hosted_client import Wire
+from evaluation.net.reply import Reply
 from evaluation.outside_json import bounded, parse_json
 from evaluation.packages import package_version
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.utils import timezone
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
 from evaluation.errors import UserFacingError
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import DEFAULT_LEVEL, is_lost
 from leaderboard import formatting
 from leaderboard.board.board_row import BoardRow, board_order
 from leaderboard.board.filters import BoardFilters

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation.analysis.events import CAUSES
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.cli.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
 from evaluation.errors import UserFacingError
-from evaluation.shell.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
-from evaluation.statistics.events import CAUSES
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard.board.board_row import BoardRow
 
 GREY = "#8a9396"

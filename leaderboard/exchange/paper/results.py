@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from evaluation.analysis.events import CAUSES
 from evaluation.content.suites import ticks
 from evaluation.metrics import METRICS, in_order
-from evaluation.statistics.events import CAUSES
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.board_row import BoardRow

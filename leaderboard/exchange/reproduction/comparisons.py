@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.edit_types import TYPES
 from evaluation.metrics import HEADLINE
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.exchange.documents.blocks import Table
 from leaderboard.exchange.reproduction.facts import Facts

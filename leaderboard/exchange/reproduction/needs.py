@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from evaluation import jobs
 from evaluation.content.suites import find_suite
 from evaluation.editors import EditorError, load_editor
 from evaluation.estimate import Estimate
+from leaderboard import jobs
 from leaderboard.exchange.documents.blocks import Table
 from leaderboard.exchange.reproduction.facts import Facts, ReproductionError
 from leaderboard.models import EditingModel, Run, Suite

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.utils import timezone
 
-from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.analysis.half_life import METHOD_VERSION
 from leaderboard.exchange.documents import html, markdown
 from leaderboard.exchange.documents.blocks import Document, Paragraph, Section, Table, Verbatim
 from leaderboard.exchange.reproduction.facts import Facts, ReproductionError

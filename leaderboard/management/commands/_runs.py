@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.jobs import CannotMove
+from leaderboard.jobs import CannotMove
 from leaderboard.models import Run
 
 

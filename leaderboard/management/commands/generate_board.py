@@ -14,13 +14,13 @@ from django.db import transaction
 from django.utils import timezone
 from PIL import Image
 
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.levels import LEVELS
 from evaluation.content.suites import Case as CoreCase
 from evaluation.content.suites import EditPair as CorePair
 from evaluation.content.suites import SourcePicture
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.images import Picture
-from evaluation.statistics.half_life import METHOD_VERSION
-from evaluation.statistics.levels import LEVELS
 from leaderboard.content import loading
 from leaderboard.models import (
     Calibration,

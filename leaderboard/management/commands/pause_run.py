@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.management.commands._runs import RunsCommand
 from leaderboard.models import Run
 

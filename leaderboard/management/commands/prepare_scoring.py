@@ -65,7 +65,7 @@ class Command(BaseCommand):
             os.execv(sys.executable, [*again, *suite])  # noqa: S606 -- our own interpreter
         self._fetch_weights()
         if suite:
-            logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
+            logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)
             call_command("start_run", *suite, references=True, missing=True, verbosity=0)
         write(Stage.READY)
         self.stdout.write("convergebench: scoring is ready")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.management.commands._runs import RunsCommand
 from leaderboard.models import Run
 

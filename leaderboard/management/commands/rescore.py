@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from evaluation import jobs
 from evaluation.metrics import METRICS, metric_class
+from leaderboard import jobs
 from leaderboard.management.commands._runs import RunsCommand
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState

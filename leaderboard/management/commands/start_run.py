@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation import jobs
+from evaluation.analysis.stopping import MOST
 from evaluation.arms import DEFAULT, FLOOR, ArmError, Worded
 from evaluation.content.suites import find_suite
 from evaluation.editors import Editor, EditorError, load_editor
-from evaluation.statistics.stopping import MOST
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
 

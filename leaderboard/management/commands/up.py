@@ -81,7 +81,7 @@ class Command(BaseCommand):
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
         if self._play:
             # Valkey is not there yet; the workers look for runs when they start.
-            logging.getLogger("leaderboard.queue").setLevel(logging.ERROR)
+            logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
             )

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from evaluation.http.large_answers import give_memory_back
-from evaluation.jobs.worker import RunWorker, preload
+from evaluation.net.large_answers import give_memory_back
+from leaderboard.job_queue import EDITS, GPU, PROBES
+from leaderboard.jobs.worker import RunWorker, preload
 from leaderboard.operation.scoring_packages import wait_until_ready
-from leaderboard.queue import EDITS, GPU, PROBES
 
 WHEN_PREPARED = "--when-prepared"
 

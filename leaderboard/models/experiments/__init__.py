@@ -10,8 +10,8 @@ from django.db import models
 from django.urls import reverse
 
 from evaluation import arms as core
+from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.editors.sizes import TIERS
-from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.runs import Run
 from leaderboard.models.suites import Suite

@@ -12,11 +12,11 @@ import yaml
 from django.db import connection
 from django.db.models import Prefetch
 
+from evaluation.analysis.experiments import words
+from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import ticks
 from evaluation.metrics import in_order
-from evaluation.statistics.experiments import words
-from evaluation.statistics.half_life import METHOD_VERSION
 from leaderboard import formatting
 from leaderboard.board.rows import stamp as board_stamp
 from leaderboard.models import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import connection
 
+from evaluation.analysis.diagnostics.no_reference import FIRST, SOURCE, asked_trips, share
 from evaluation.quality import QUALITY, WORN, described, quality_in_order
-from evaluation.statistics.diagnostics.no_reference import FIRST, SOURCE, asked_trips, share
 from leaderboard import formatting
 from leaderboard.board.rows import stamp as board_stamp
 from leaderboard.models import Chain, NoReferenceResult, Run, StoredImage, Suite, Trip

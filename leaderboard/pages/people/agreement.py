@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE, METRICS
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import PeopleReport, StoredImage, Trip

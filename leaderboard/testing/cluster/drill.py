@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Call, EditingModel, Run, Score, Standing, Suite, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.testing import factories

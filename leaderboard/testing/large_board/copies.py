@@ -18,7 +18,7 @@ from django.core.management import call_command
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
-from evaluation.statistics.levels import LEVELS
+from evaluation.analysis.levels import LEVELS
 from leaderboard.management.commands.generate_board import rank
 from leaderboard.models import (
     CaseValues,

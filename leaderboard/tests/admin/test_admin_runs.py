@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Call, Run
 from leaderboard.models.runs import RunState
 from leaderboard.testing.factories import editing_model, tiny_suite

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from convergebench_site.logs import scrub
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.api.submission_schemas import LEFT_OUT, SubmissionIn
 from leaderboard.models import ApiToken, EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState

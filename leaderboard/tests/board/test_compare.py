@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from evaluation.statistics.case_values import case_values
-from evaluation.statistics.comparison import compare
-from evaluation.statistics.events import ChainResult
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.comparison import compare
+from evaluation.analysis.events import ChainResult
 from leaderboard.board import comparing
 from leaderboard.board.filters import BoardFilters
 from leaderboard.board.rows import board_rows, stamp

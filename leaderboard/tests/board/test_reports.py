@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from evaluation import jobs
-from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.analysis.half_life import METHOD_VERSION
+from leaderboard import jobs
 from leaderboard.models import Chain, Score, SuiteReport, Trip
 from leaderboard.models.runs import Outcome
 from leaderboard.standings import rebuild, refresh_ranks, reports

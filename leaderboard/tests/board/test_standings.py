@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evaluation.statistics.levels import LEVELS
+from evaluation.analysis.levels import LEVELS
 from leaderboard.models import (
     Chain,
     Run,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import BroughtRun, Run
 from leaderboard.testing import factories
 from leaderboard.testing.browser import PHONE, WIDE

@@ -12,14 +12,14 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import verify
-from evaluation.jobs import control
-from evaluation.jobs.play_job import PlayJob
 from evaluation.run_secret import chain_seeds
+from leaderboard import jobs
 from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.jobs import control
+from leaderboard.jobs.play_job import PlayJob
 from leaderboard.models import Case, Chain, EditPair, Run, StoredImage, Suite, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories

@@ -8,9 +8,9 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
-from evaluation import jobs
 from evaluation.arms import FIDELITY, Arm
 from evaluation.errors import UserFacingError
+from leaderboard import jobs
 from leaderboard.content import experiments
 from leaderboard.models import Chain, EditPair, Experiment, ExperimentResult, Run, Trip
 from leaderboard.testing import experiments as made

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from evaluation import jobs
 from evaluation.arms import FLOOR
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.played import QUICK, play

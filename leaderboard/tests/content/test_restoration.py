@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from evaluation import jobs
 from evaluation.__main__ import main
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL
@@ -16,8 +15,8 @@ from evaluation.content import catalog
 from evaluation.content.degradations import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.jobs.control import recount
-from leaderboard import standings
+from leaderboard import jobs, standings
+from leaderboard.jobs.control import recount
 from leaderboard.models import Call, Run, Suite, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.statistics.diagnostics.item_diagnostics import TOO_EASY, TOO_HARD
+from evaluation.analysis.diagnostics.item_diagnostics import TOO_EASY, TOO_HARD
 from leaderboard.content.suite_diagnostics import diagnose_suite
 from leaderboard.models import Run
 from leaderboard.testing import factories

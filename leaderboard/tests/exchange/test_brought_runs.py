@@ -16,12 +16,11 @@ from django.test import override_settings
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation import jobs
 from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
 from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
-from leaderboard import garbage, queue
+from leaderboard import garbage, jobs
 from leaderboard.exchange import bundles as site_bundles
 from leaderboard.models import BroughtRun, EditingModel, Run, Standing, StoredImage, Suite, Trip
 from leaderboard.testing import factories
@@ -298,7 +297,7 @@ def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(cli
 
 
 def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
     seen: list[dict[str, Any]] = []
     tell = BroughtRun.tell
 
@@ -318,8 +317,8 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     client, suite, packed, monkeypatch
 ):
     """A large bundle takes hours: nobody's run or upload waits for all of them."""
-    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
-    monkeypatch.setattr(queue, "should_leave", lambda *_, **__: True)
+    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: True)
     looked_at: list[str] = []
     trips = Verification._trips
 
@@ -339,7 +338,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     assert run.verified
     # Each once: what is finished is not looked at again.
     assert len(looked_at) == len(set(looked_at)) == 4
-    monkeypatch.setattr(queue, "should_leave", lambda *_, **__: False)
+    monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: False)
     run.delete()
     again = brought(client, packed, name="In One Piece").run
     assert run.provenance["bundle"]["checks"]["equal"] > 100
@@ -349,11 +348,13 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
 def test_what_was_wrong_before_the_worker_stopped_is_found_again(
     client, suite, packed, monkeypatch
 ):
-    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
     bring(client, altered(packed, scores, sealed=True))
     row = BroughtRun.objects.get()
     stops = iter([False] * 60 + [True])
-    monkeypatch.setattr("evaluation.jobs.uploads.run_job.asked_to_stop", lambda: next(stops, False))
+    monkeypatch.setattr(
+        "leaderboard.jobs.uploads.run_job.asked_to_stop", lambda: next(stops, False)
+    )
     jobs.check_brought_run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("waiting", 0)
@@ -447,7 +448,7 @@ def test_whoever_brought_it_withdraws_it(client, suite, packed):
 
 
 def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("evaluation.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
     bring(client, packed)
     row = BroughtRun.objects.get()
     tell = BroughtRun.tell

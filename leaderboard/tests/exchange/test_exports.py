@@ -12,8 +12,7 @@ from django.contrib.auth.models import User
 from django.core.files.storage import default_storage
 from django.urls import reverse
 
-from evaluation import jobs
-from leaderboard import score_files
+from leaderboard import jobs, score_files
 from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.submissions import actions

@@ -13,7 +13,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.statistics.half_life import METHOD_VERSION
+from evaluation.analysis.half_life import METHOD_VERSION
 from leaderboard.exchange.documents import html, latex, markdown
 from leaderboard.exchange.documents.blocks import Document, Section, Table, Verbatim
 from leaderboard.exchange.paper import writing

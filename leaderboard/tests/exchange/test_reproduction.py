@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation import jobs
 from evaluation.arms import Arm
 from evaluation.content import catalog
 from evaluation.editors import load_editor
 from evaluation.testing.fake_providers import FAKES, by_editor
+from leaderboard import jobs
 from leaderboard.exchange import edit_converge_bench
 from leaderboard.exchange.published_figures import import_figures
 from leaderboard.exchange.reproduction import facts, needs

@@ -8,12 +8,11 @@ import io
 import pytest
 from django.urls import reverse
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
 from evaluation.experiment_file import ExperimentFile
-from leaderboard import standings
+from leaderboard import jobs, standings
 from leaderboard.board.rows import runs_of
 from leaderboard.content import experiments
 from leaderboard.exchange import bundle_imports

@@ -13,10 +13,10 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from evaluation.http.addresses import Rules
-from evaluation.jobs import deliver
+from evaluation.net.addresses import Rules
 from evaluation.testing.hostile_server import HostileServer, response
 from evaluation.testing.resolvers import resolver
+from leaderboard.jobs import deliver
 from leaderboard.models import (
     Delivery,
     EditingModel,

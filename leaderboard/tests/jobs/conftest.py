@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.jobs import play_job
-from evaluation.jobs.playing import chain_player
 from evaluation.retries import Limits
 from evaluation.testing.editing_server import EditingServer
+from leaderboard.jobs import play_job
+from leaderboard.jobs.playing import chain_player
 
 
 @pytest.fixture

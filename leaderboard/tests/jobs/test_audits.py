@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
 from evaluation.errors import Fault
-from evaluation.jobs import control
-from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
+from leaderboard import jobs
 from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.jobs import control
+from leaderboard.jobs.play_job import PlayJob
 from leaderboard.models import Audit, Call, Chain, Run, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing.bundle_runs import altered, bundle_of

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Call, Chain, Run, StoredImage, Trip, bulk
 from leaderboard.testing import factories
 

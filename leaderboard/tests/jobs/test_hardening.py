@@ -11,9 +11,9 @@ from django.core.files.storage import default_storage
 from django.db import connection
 from django.utils import timezone
 
-from evaluation import jobs
 from evaluation.images import Picture
-from evaluation.jobs.pacing import Pacer
+from leaderboard import jobs
+from leaderboard.jobs.pacing import Pacer
 from leaderboard.models import Chain, Run, StoredImage, UploadedChain, Use
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories

@@ -10,13 +10,13 @@ from django.core.management import CommandError, call_command
 from django.http import StreamingHttpResponse
 from django.test import Client
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
-from evaluation.jobs import score_job
+from leaderboard import jobs
 from leaderboard.exchange.bundle_imports import import_bundle
 from leaderboard.exchange.bundles import write
+from leaderboard.jobs import score_job
 from leaderboard.models import Chain, NoReferenceResult, Run
 from leaderboard.testing.played import play
 

@@ -14,7 +14,6 @@ from django.core.files.storage import default_storage
 from django.db import connection
 from django.test import Client
 
-from evaluation import jobs
 from evaluation.content import catalog
 from evaluation.content.suites import Suite
 from evaluation.editors import load_editor
@@ -22,6 +21,7 @@ from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import Picture
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
 from evaluation.testing.fake_providers.server import Edit
+from leaderboard import jobs
 from leaderboard.content import loading
 from leaderboard.models import Call, EditingModel, Run, Trip
 from leaderboard.models.runs import RunState

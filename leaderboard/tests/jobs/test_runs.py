@@ -11,14 +11,14 @@ import pytest
 from django.utils import timezone
 from PIL import Image
 
-from evaluation import jobs
 from evaluation.editors import EDITORS, Answer, Editor
 from evaluation.errors import Fault
 from evaluation.images import Picture, encode_png
-from evaluation.jobs import pacing
-from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
+from leaderboard import jobs
+from leaderboard.jobs import pacing
+from leaderboard.jobs.play_job import PlayJob
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.testing import factories

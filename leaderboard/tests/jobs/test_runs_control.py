@@ -16,12 +16,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from evaluation import jobs
 from evaluation.editors import Fault
-from evaluation.jobs import writer
-from evaluation.jobs.play_job import PlayJob
-from evaluation.jobs.playing import events
 from evaluation.testing.editing_server import EditingServer
+from leaderboard import jobs
+from leaderboard.jobs import writer
+from leaderboard.jobs.play_job import PlayJob
+from leaderboard.jobs.playing import events
 from leaderboard.models import Call, Chain, EditingModel, Run, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories

@@ -17,15 +17,14 @@ from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from evaluation import jobs
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
-from evaluation.jobs import control, job_errors, leases, pacing, play_job, score_job, writer
-from evaluation.jobs.job_errors import retry_database
-from evaluation.jobs.play_job import PlayJob
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
-from leaderboard import garbage
+from leaderboard import garbage, jobs
+from leaderboard.jobs import control, job_errors, leases, pacing, play_job, score_job, writer
+from leaderboard.jobs.job_errors import retry_database
+from leaderboard.jobs.play_job import PlayJob
 from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing import factories

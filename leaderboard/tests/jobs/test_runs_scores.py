@@ -11,14 +11,14 @@ import pytest
 from django.core.files.storage import default_storage
 from django.utils import timezone
 
-from evaluation import jobs
-from evaluation.jobs import control, score_job
-from evaluation.jobs.score_job import ScoreJob
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.psnr import Psnr
 from evaluation.testing.editing_server import EditingServer
 from evaluation.witnesses import LOOKING, OF_YARDSTICKS, witness_class
+from leaderboard import jobs
+from leaderboard.jobs import control, score_job
+from leaderboard.jobs.score_job import ScoreJob
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories

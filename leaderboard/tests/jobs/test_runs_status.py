@@ -10,11 +10,10 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from evaluation import jobs
-from evaluation.jobs import pacing, provenance, writer
-from evaluation.jobs.playing.events import Alarm
 from evaluation.testing.editing_server import EditingServer
-from leaderboard import queue
+from leaderboard import job_queue, jobs
+from leaderboard.jobs import pacing, provenance, writer
+from leaderboard.jobs.playing.events import Alarm
 from leaderboard.models import Run, SecurityEvent
 from leaderboard.models.runs import RunState
 from leaderboard.pages import progress as run_progress
@@ -39,7 +38,7 @@ def test_progress_counts_what_is_left_in_few_queries(
     assert now["edits"]["done"] == 10
     assert 14 <= now["edits"]["left"] <= 24
     assert now["edits_per_minute"]
-    assert now["workers"] == {queue.EDITS: None, queue.GPU: None}  # no Redis here
+    assert now["workers"] == {job_queue.EDITS: None, job_queue.GPU: None}  # no Redis here
     assert not now["ended"]
 
 

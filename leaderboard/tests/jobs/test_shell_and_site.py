@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from evaluation import jobs
+from evaluation.cli.player import Player
+from evaluation.cli.run_folder import RunFolder
 from evaluation.editors import load_editor
 from evaluation.run_secret import new_secret
-from evaluation.shell.player import Player
-from evaluation.shell.run_folder import RunFolder
+from leaderboard import jobs
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Trip
 from leaderboard.testing import factories

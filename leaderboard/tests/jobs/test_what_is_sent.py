@@ -8,11 +8,11 @@ import struct
 
 import pytest
 
-from evaluation import jobs
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.images import Picture, clean_wire
 from evaluation.testing.endpoints import PATHS
 from evaluation.testing.hostile_server import HostileServer, Received, as_json, response
+from leaderboard import jobs
 from leaderboard.models import Run, Suite
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import played

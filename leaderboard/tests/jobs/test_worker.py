@@ -15,11 +15,10 @@ import redis
 from rq.exceptions import StopRequested
 from rq.job import Callback
 
-from evaluation import jobs
-from evaluation.jobs import forking
-from evaluation.jobs.worker import RunWorker
 from evaluation.testing.editing_server import EditingServer
-from leaderboard import queue
+from leaderboard import job_queue, jobs
+from leaderboard.jobs import forking
+from leaderboard.jobs.worker import RunWorker
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
@@ -78,7 +77,7 @@ def test_redis_may_be_emptied_and_restarted_in_mid_run(
     valkey.kill()
     workers.wait(lambda: len(server.calls) >= 24)  # the work goes on without it
     valkey.start()
-    workers.wait(lambda: queue.workers("edits") == 1)  # known as alive again
+    workers.wait(lambda: job_queue.workers("edits") == 1)  # known as alive again
     client.flushall()
     workers.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) == 48
@@ -153,7 +152,7 @@ def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer
     workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2", "CALLS_PER_PROCESS": "16"}
     workers.hire("edits", "first")
     workers.hire("edits", "second")
-    workers.wait(lambda: queue.workers("edits") == 2)
+    workers.wait(lambda: job_queue.workers("edits") == 2)
     run = started(server, trips=6)
     workers.wait(lambda: Chain.objects.in_flight().values("token").distinct().count() == 2)
     workers.wait(lambda: state(run) == RunState.SCORING)
@@ -267,9 +266,9 @@ def test_a_job_that_is_not_ours_is_refused_loudly_and_the_next_one_runs(
     edits = django_rq.get_queue("edits", commit_mode="auto")
     edits.enqueue_call("os.system", args=(f"touch {mark}",))
     edits.enqueue_call("os.umask", args=(0,))  # a number, as our own take
-    edits.enqueue_call("evaluation.jobs.play", args=(0,), on_failure=Callback("os.abort"))
-    edits.enqueue_call("evaluation.jobs.play", kwargs={"run_id": 1})
-    edits.enqueue_call("evaluation.jobs.worker.os.system", args=(f"touch {mark}",))
+    edits.enqueue_call("leaderboard.jobs.play", args=(0,), on_failure=Callback("os.abort"))
+    edits.enqueue_call("leaderboard.jobs.play", kwargs={"run_id": 1})
+    edits.enqueue_call("leaderboard.jobs.worker.os.system", args=(f"touch {mark}",))
     plain = redis.Redis(unix_socket_path=valkey.socket)
     plain.hset("rq:job:junk", mapping={"data": b"\x80\x04junk", "status": "nonsense"})
     plain.rpush("rq:queue:edits", "junk")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from evaluation import jobs
 from evaluation.testing.editing_server import EditingServer
+from leaderboard import jobs
 from leaderboard.models import Audit, Call, Run, Score, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories

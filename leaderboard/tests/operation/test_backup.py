@@ -15,8 +15,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from evaluation import jobs
 from evaluation.images import Picture
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage
 from leaderboard.models.runs import RunState
 from leaderboard.operation import packing

@@ -22,7 +22,7 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Call, Chain, Run
 from leaderboard.models.runs import ChainState, RunState
 from leaderboard.operation import figures

@@ -14,11 +14,10 @@ from django.core.management import CommandError, call_command
 from django.db.models import F
 from django.test import Client
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import Verification
-from leaderboard import garbage
+from leaderboard import garbage, jobs
 from leaderboard.models import Chain, Run, Standing, StoredImage, Trip
 from leaderboard.operation import packing
 from leaderboard.testing import bundle_runs, factories

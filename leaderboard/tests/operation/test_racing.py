@@ -8,9 +8,9 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation import jobs
-from evaluation.jobs import control, score_job
-from evaluation.statistics.racing import Race
+from evaluation.analysis.racing import Race
+from leaderboard import jobs
+from leaderboard.jobs import control, score_job
 from leaderboard.models import Chain, EditingModel, MetricVersion, Run, Score, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings import rebuild, refresh_ranks

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
 from leaderboard.testing.boards import make_run, make_suite

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import Verification
-from evaluation.jobs import score_job
 from evaluation.run_secret import new_secret
-from leaderboard import standings
+from leaderboard import jobs, standings
+from leaderboard.jobs import score_job
 from leaderboard.models import Audit, Chain, Run, Standing, Suite, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import bundle_runs, factories

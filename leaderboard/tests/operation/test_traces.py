@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from evaluation import jobs, traces
+from evaluation import traces
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.telemetry.collector import Collector
+from leaderboard import jobs
 from leaderboard.models import Call, Run, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories

@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from evaluation import jobs
 from evaluation.images import Picture
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, SourceImage, StoredImage, Trip, UploadedChain
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import jobs
 from evaluation.metrics import HEADLINE
+from leaderboard import jobs
 from leaderboard.models import Run, Standing, Submission, Suite
 from leaderboard.pages.review import Tried, Tries, open_against_sealed, tries
 from leaderboard.testing import factories

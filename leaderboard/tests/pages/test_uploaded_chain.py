@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from evaluation import jobs
 from evaluation.images import encode_jpeg, encode_png
+from leaderboard import jobs
 from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
 from leaderboard.pages import uploaded_chain
@@ -164,7 +164,7 @@ def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, 
     def broken(*_: object) -> None:
         raise ImportError("no module at /srv/secret/place")
 
-    monkeypatch.setattr("evaluation.jobs.uploads.chain_job.score_chain", broken)
+    monkeypatch.setattr("leaderboard.jobs.uploads.chain_job.score_chain", broken)
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
     page = client.get(answer.url).content.decode()
     assert "The fault is ours" in page
@@ -249,7 +249,7 @@ def test_a_chain_that_kills_its_worker_is_given_up(client, valkey, monkeypatch):
     def killed(*_: object) -> None:
         raise SystemExit  # as good as a kill: nothing below hears of it
 
-    monkeypatch.setattr("evaluation.jobs.uploads.chain_job.score_chain", killed)
+    monkeypatch.setattr("leaderboard.jobs.uploads.chain_job.score_chain", killed)
     for _ in range(3):
         with pytest.raises(SystemExit):
             jobs.score_uploaded_chain(chain.pk)

@@ -13,9 +13,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from evaluation import jobs
-from evaluation.statistics.people import ballots
-from leaderboard import queue
+from evaluation.analysis.people import ballots
+from leaderboard import job_queue, jobs
 from leaderboard.models import (
     PeopleReport,
     PeopleStanding,
@@ -276,7 +275,7 @@ def test_a_worker_counts_by_itself_and_the_command_at_once(
 ):
     with django_capture_on_commit_callbacks(execute=True):
         jobs.sweep()
-    waiting = queue._queue(queue.GPU).get_job_ids()
+    waiting = job_queue._queue(job_queue.GPU).get_job_ids()
     assert sum(name.startswith("count_votes-") for name in waiting) == 1
     cast("pair", voters=6, each=20)
     jobs.count_votes(0)

@@ -10,9 +10,9 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.urls import reverse
 
-from evaluation import jobs
 from evaluation.bundle import format as bundles
 from evaluation.bundle.votes import vote_checks
+from leaderboard import jobs
 from leaderboard.exchange import bundles as site_bundles
 from leaderboard.exchange import datasets
 from leaderboard.models import EditingModel, Question, Run, Study, Suite, Vote, Voter

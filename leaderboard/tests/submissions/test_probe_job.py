@@ -13,14 +13,13 @@ from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation import jobs
-from evaluation.http.addresses import Rules
-from evaluation.http.guarded_client import GuardedClient
-from evaluation.jobs import probe_job
 from evaluation.measuring.probe import probe_steps
+from evaluation.net.addresses import Rules
+from evaluation.net.guarded_client import GuardedClient
 from evaluation.testing.hostile_server import HostileServer, response
 from evaluation.testing.resolvers import resolver
-from leaderboard import endpoints, queue
+from leaderboard import endpoints, job_queue, jobs
+from leaderboard.jobs import probe_job
 from leaderboard.models import SecurityEvent, Submission, Suite, Use
 from leaderboard.submissions import actions
 from leaderboard.submissions.workflow import NotPossible, take_submission
@@ -162,7 +161,7 @@ def test_tests_are_on_a_lane_of_their_own(
         client.post(reverse("submit"), form_fields(suite))
     assert django_rq.get_queue("probes").get_job_ids()
     assert not django_rq.get_queue("edits").get_job_ids()
-    assert not queue.should_leave(1, queue.EDITS, turn_is_over=True)
+    assert not job_queue.should_leave(1, job_queue.EDITS, turn_is_over=True)
 
 
 @pytest.mark.django_db

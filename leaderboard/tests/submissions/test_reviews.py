@@ -11,7 +11,7 @@ from django.core import mail
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation import jobs
+from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Submission, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import actions, workflow

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from evaluation import jobs
-from leaderboard import endpoints
+from leaderboard import endpoints, jobs
 from leaderboard.models import EditingModel, SecurityEvent, Submission
 from leaderboard.submissions import actions, workflow
 from leaderboard.testing.submission_fields import CANARY, form_fields
@@ -141,9 +140,9 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
     assert "Waiting for a worker" in answer.content.decode()
     valkey.start()
     settings.LEASE_SECONDS = 0
-    from leaderboard import queue
+    from leaderboard import job_queue
 
-    queue._silent_until = 0
+    job_queue._silent_until = 0
     jobs.sweep()
     from django.db import connection
 

@@ -6,8 +6,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows, stamp

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics.experiments import words
+from evaluation.analysis.experiments import words
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.explore import experiments as pages
 from leaderboard.pages.explore.experiments import ExperimentView

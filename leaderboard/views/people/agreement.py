@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics.people import strengths, voters
+from evaluation.analysis.people import strengths, voters
 from leaderboard.board import rows
 from leaderboard.models import PeopleReport
 from leaderboard.page_cache import keep_page

@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import chain_files
 from evaluation.metrics import HEADLINE, METRICS
-from evaluation.statistics.levels import DEFAULT_LEVEL
 from leaderboard import formatting
 from leaderboard.models import UploadedChain
 from leaderboard.models.uploads import KEPT

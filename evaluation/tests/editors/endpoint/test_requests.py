@@ -20,8 +20,8 @@ from evaluation.editors.base import Beside, EditSettings
 from evaluation.editors.contracts import CONTRACTS, as_curl
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
-from evaluation.http.addresses import AddressRefused
 from evaluation.images import Picture, encode_jpeg
+from evaluation.net.addresses import AddressRefused
 from evaluation.testing.endpoints import EDITED, GOOD, KEY, PATHS, PICTURE, endpoint, failure
 from evaluation.testing.hostile_server import HostileServer, Received, as_json
 

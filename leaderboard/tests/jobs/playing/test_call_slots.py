@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.jobs import writer
-from evaluation.jobs.play_job import PlayJob, Share
-from evaluation.jobs.playing import events
-from evaluation.jobs.playing.call_slots import CallSlots, chains_per_call
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
+from leaderboard.jobs import writer
+from leaderboard.jobs.play_job import PlayJob, Share
+from leaderboard.jobs.playing import events
+from leaderboard.jobs.playing.call_slots import CallSlots, chains_per_call
 from leaderboard.models import Call, Chain, Run, StoredImage
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing.served_runs import interfere, played, started, works_of

@@ -1,0 +1,121 @@
+"""What the runs say of the cases: which are hard, which tell models apart, which are ill-posed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.analysis.case_values import carried
+from evaluation.analysis.events import COMPLETED, LOST, TOLERANCE, ChainResult, event
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.survival import Floats
+
+ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
+MIN_RUNS = 3  # "shared by all" means little of two
+MIN_RUNS_CORRELATED = 5
+JUMP = 0.1  # retention lost at trip 1
+UNUSUAL = 2.0  # times the run's own median jump: a poor model jumps on every case
+FLAT = 0.25  # of the jump: what may still move afterwards
+DOUBT = 0.01  # 300 cases give three false alarms
+
+
+@dataclass(frozen=True)
+class CaseDiagnosis:
+    """One case across runs.
+
+    `difficulty` = 1 - the mean share of usable trips. `discrimination` = correlation,
+    across runs, of this case with the run's mean over the other cases; None with
+    fewer than five runs or without spread. `jump` = the smallest loss at trip 1 of any
+    run. A flag proposes a look: "ill_posed" (an unusual jump at trip 1 with every run,
+    then flat), "misleading" (better models do worse here), "too_easy", "too_hard".
+    """
+
+    picture: str
+    pair: str
+    runs: int
+    difficulty: float
+    discrimination: float | None
+    jump: float
+    flags: tuple[str, ...]
+
+    @property
+    def quarantine(self) -> bool:
+        """Should the next version of the suite do without it?"""
+        return ILL_POSED in self.flags or MISLEADING in self.flags
+
+
+def diagnose(
+    runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
+) -> list[CaseDiagnosis]:
+    """Every case that was played to an end, the most doubtful first, then the hardest."""
+    played = [run for chains in runs.values() if (run := _by_case(chains))]
+    cases = sorted({case for run in played for case in run})
+    share = np.full((len(played), len(cases)), np.nan)
+    jump, after = share.copy(), share.copy()
+    for row, run in enumerate(played):
+        for column, case in enumerate(cases):
+            if chains := run.get(case):
+                curve = np.mean([carried(chain, trips) for chain in chains], axis=0)
+                times = [event(chain, trips, level).time for chain in chains]
+                share[row, column] = np.mean(times) / trips
+                jump[row, column] = 1 - curve[1]
+                # The zeros carried after a break are flat too, but say nothing of the pair.
+                whole = all(chain.outcome == COMPLETED for chain in chains)
+                after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
+    ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
+    found = []
+    for column, (picture, pair) in enumerate(cases):
+        there = ~np.isnan(share[:, column])
+        own = share[there, column]
+        rest = np.delete(share[there], column, axis=1)
+        correlation, misleading = _discrimination(own, rest)
+        flags = {
+            ILL_POSED: bool(ill_posed[column]),
+            MISLEADING: misleading,
+            TOO_EASY: own.size >= MIN_RUNS and bool((own == 1).all()),
+            TOO_HARD: own.size >= MIN_RUNS and bool((own == 0).all()),
+        }
+        found.append(
+            CaseDiagnosis(
+                picture=picture,
+                pair=pair,
+                runs=int(own.size),
+                difficulty=float(1 - own.mean()),
+                discrimination=correlation,
+                jump=float(np.nanmin(jump[:, column])),
+                flags=tuple(flag for flag, raised in flags.items() if raised),
+            )
+        )
+    return sorted(found, key=lambda c: (not c.quarantine, -c.difficulty, c.picture, c.pair))
+
+
+def _by_case(chains: Sequence[ChainResult]) -> dict[tuple[str, str], list[ChainResult]]:
+    cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)
+    for chain in chains:
+        if chain.outcome != LOST:
+            cases[chain.picture, chain.pair].append(chain)
+    return cases
+
+
+def _ill_posed(jump: Floats, after: Floats) -> Floats:
+    usual = np.nanmedian(jump, axis=1, keepdims=True)
+    there = ~np.isnan(jump)
+    sign = (jump >= JUMP) & (jump >= UNUSUAL * usual) & (after <= FLAT * jump)
+    return (sign | ~there).all(axis=0) & (there.sum(axis=0) >= MIN_RUNS)
+
+
+def _discrimination(own: Floats, rest: Floats) -> tuple[float | None, bool]:
+    from scipy.stats import pearsonr
+
+    known = ~np.isnan(rest).all(axis=1)
+    own, rest = own[known], rest[known]
+    if own.size < MIN_RUNS_CORRELATED:
+        return None, False
+    means = np.nanmean(rest, axis=1)
+    if min(np.ptp(own), np.ptp(means)) < TOLERANCE:
+        return None, False
+    result = pearsonr(own, means, alternative="less")
+    return float(result.statistic), bool(result.pvalue < DOUBT)

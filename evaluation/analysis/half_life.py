@@ -1,0 +1,181 @@
+"""Retention curves in; usable trips, half-life, AUC, mean curve and causes of the end out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evaluation.analysis.case_values import CaseValues, values_by_level
+from evaluation.analysis.events import (
+    CAUSES,
+    COMPLETED,
+    CONVERGED,
+    OUTCOMES,
+    ChainResult,
+    check,
+    events_of,
+)
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.survival import Floats, Survival
+
+METHOD_VERSION = "2"
+# Usable trips of N where the half-life is N itself, with room for a rounding.
+LONGEST = 0.5 / math.log(2) + 1e-12
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a set of chains says at one level; ready for JSON: no NaN, no infinity.
+
+    `usable_trips` None = nothing was measured. `auc` None, and `curve` from some trip on:
+    chains were stopped there, because their end was known. `half_life` None = longer than `trips`
+    ("> N"), `median` None = fewer than half of the cases ended. At n = 0..N: `curve` =
+    mean retention, `survival` = share of cases still usable, `incidence` = share ended by
+    each cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first
+    n. `causes` counts the chains that each cause ended, `outcomes` how chains ended within
+    `trips`; `reframed`, `recovered` and `change_not_seen` count the chains where it happened
+    at any trip. `change_seen` is the share of judged trips on which the change was seen,
+    `edits_made` and `edits_undone` those in which witnesses saw the thing asked for come
+    and go.
+    """
+
+    trips: int
+    level: float
+    cases: int
+    chains: int
+    usable_trips: float | None
+    half_life: float | None
+    median: float | None
+    auc: float | None
+    curve: tuple[float | None, ...]
+    survival: tuple[float | None, ...]
+    usable_by_trip: tuple[float | None, ...]
+    incidence: dict[str, tuple[float | None, ...]]
+    causes: dict[str, int]
+    outcomes: dict[str, int]
+    censored: int
+    reframed: int
+    recovered: int
+    change_not_seen: int
+    change_seen: float | None
+    edits_made: float | None = None
+    edits_undone: float | None = None
+
+
+def half_life(usable: float, trips: int) -> float | None:
+    """The half-life of the exponential decay that is usable for as long within `trips`.
+
+    Solves U = (h / ln 2)(1 - 2^(-N/h)); None where h > N: more than the suite can tell.
+    """
+    share = usable / trips
+    if share > LONGEST:
+        return None
+    if share < 1e-3:  # exp(-1000) is nothing
+        return max(0.0, usable) * math.log(2)
+    # x = N ln 2 / h solves 1 - exp(-x) = share * x. Newton from the right: 1/share is
+    # beyond the root and the curve is concave, so the steps never overshoot.
+    x = 1 / share
+    for _ in range(100):
+        step = (-math.expm1(-x) - share * x) / (math.exp(-x) - share)
+        x -= step
+        if abs(step) <= 1e-14 * x:
+            break
+    return min(trips * math.log(2) / x, float(trips))
+
+
+def shown_half_life(half_life: float | None, trips: int) -> str:
+    """As people read it: "7.3", or "> 20" where it is longer than the suite."""
+    return f"> {trips}" if half_life is None else f"{half_life:.1f}"
+
+
+def summarise(chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL) -> Summary:
+    """Usable trips, half-life, AUC, mean curve, causes and counts of these chains."""
+    return summary_and_values(chains, trips, level)[0]
+
+
+def summary_and_values(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> tuple[Summary, CaseValues]:
+    """The summary with the values of the cases it is the mean of."""
+    return summaries_and_values(chains, trips, [level])[0]
+
+
+def summaries_and_values(
+    chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
+) -> list[tuple[Summary, CaseValues]]:
+    """The same at each of these levels; what does not depend on the level is computed once."""
+    check(chains, trips)
+    events = [events_of(chains, trips, level) for level in levels]
+    there = [place for place, chain in enumerate(chains) if chain.played]
+    played = [chains[place] for place in there]
+    of_played = [[found[place] for place in there] for found in events]
+    values = values_by_level(played, of_played, trips)
+    survivals = Survival.by_level(played, of_played, trips)
+    about = _about(chains, trips)
+    numbers = np.arange(trips + 1.0)
+
+    def known(values: Floats) -> tuple[float | None, ...]:
+        if not played:
+            return (None,) * len(values)
+        return tuple(value if math.isfinite(value) else None for value in values.tolist())
+
+    none_ended = known(np.zeros(trips + 1))
+    found = []
+    for level, ends, own, survival in zip(levels, events, values, survivals, strict=True):
+        causes = Counter(end.cause for end in ends)
+        usable = known(survival.usable_trips(numbers))
+        summary = Summary(
+            trips=trips,
+            level=level,
+            usable_trips=usable[-1],
+            half_life=None if usable[-1] is None else half_life(usable[-1], trips),
+            median=survival.median if played else None,
+            auc=known(np.atleast_1d(own.design.mean(own.auc)))[0],
+            curve=known(own.design.mean(own.curve)),
+            survival=known(survival.at(numbers)),
+            usable_by_trip=usable,
+            incidence=dict.fromkeys(CAUSES, none_ended)
+            | {cause: known(by) for cause, by in survival.incidence(numbers).items()},
+            causes={cause: causes[cause] for cause in CAUSES},
+            censored=causes[None],
+            recovered=sum(end.recovered for end in ends),
+            **about,
+        )
+        found.append((summary, own))
+    return found
+
+
+def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
+    """Those fields of a summary that count chains and trips, whatever the level."""
+    ends = Counter(
+        c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
+        for c in chains
+    )
+
+    def share(flags: Iterable[Sequence[bool | None]]) -> float | None:
+        judged = [flag for of_chain in flags for flag in of_chain[:trips] if flag is not None]
+        return sum(judged) / len(judged) if judged else None
+
+    return {
+        "cases": len({chain.case for chain in chains}),
+        "chains": len(chains),
+        "outcomes": {outcome: ends[outcome] for outcome in OUTCOMES},
+        "reframed": sum(any(chain.reframed[:trips]) for chain in chains),
+        "change_not_seen": sum(False in chain.change_seen[:trips] for chain in chains),
+        "change_seen": share(chain.change_seen for chain in chains),
+        "edits_made": share(chain.edits_made for chain in chains),
+        "edits_undone": share(chain.edits_undone for chain in chains),
+    }
+
+
+def survival_steps(
+    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+) -> tuple[list[float], list[float]]:
+    """The whole survival curve for drawing: its times, and the share that is usable from each on."""
+    played = [chain for chain in chains if chain.played]
+    return Survival.of(played, events_of(played, trips, level), trips).steps()

@@ -1,0 +1,157 @@
+"""What a suite can tell apart, before anybody plays it: the difference it finds in 80 %.
+
+The model it is worked out under: the lifetime of a chain, in trips, is its model's times
+log-normal factors of the picture and of the pair that all models share (hard for one, hard
+for all), of the picture and of the pair for this model alone, and of the chain. What a
+model finds hard for itself decides how much a suite can tell; a spread of .2 to .3 on the
+log of the lifetime is usual, so both ends are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from evaluation.analysis.covariance import CONFIDENCE, SEED, Design, t_scale
+from evaluation.analysis.events import Case
+from evaluation.analysis.survival import Floats
+from evaluation.content.suites import Suite
+
+POWER = 0.8
+#: As many models as boards of these simulations have, all compared with one another.
+MODELS = 10
+BOARDS = 400
+DRAWS = 20_000
+#: Beyond this ratio of lifetimes no suite is worth playing.
+MOST = 100.0
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Standard deviations on the log of a chain's lifetime, and its median in trips.
+
+    `picture` and `pair` are shared by all models, `own_picture` and `own_pair` are each
+    model's own, `chain` is luck.
+    """
+
+    median: float
+    picture: float = 0.4
+    pair: float = 0.4
+    own_picture: float = 0.2
+    own_pair: float = 0.2
+    chain: float = 0.4
+
+    def drawn(
+        self, design: Design, random: np.random.Generator, models: int, boards: int = 1
+    ) -> Floats:
+        """Lifetimes by case, board and model."""
+
+        def factor(spread: float, groups: Sequence[str], *shape: int) -> Floats:
+            names, codes = np.unique(groups, return_inverse=True)
+            return random.normal(0, spread, (len(names), *shape))[codes]
+
+        pictures = [case.picture for case in design.cases]
+        pairs = [case.pair for case in design.cases]
+        logs = (
+            factor(self.picture, pictures, boards, 1)
+            + factor(self.pair, pairs, boards, 1)
+            + factor(self.own_picture, pictures, boards, models)
+            + factor(self.own_pair, pairs, boards, models)
+            + random.normal(0, self.chain, (len(pictures), boards, models))
+        )
+        return np.asarray(self.median * np.exp(logs))
+
+    def usable_trips(self, trips: int) -> float:
+        """The true usable trips of a model with such lifetimes, over all pictures and pairs."""
+        parts = (self.picture, self.pair, self.own_picture, self.own_pair, self.chain)
+        spread, normal = math.hypot(*parts), NormalDist()
+        end = math.log(trips / self.median) / spread
+        mean = self.median * math.exp(spread**2 / 2)
+        return mean * normal.cdf(end - spread) + trips * (1 - normal.cdf(end))
+
+
+@dataclass(frozen=True)
+class Power:
+    """The difference in usable trips that 80 % of boards show, at both ends of the usual.
+
+    None where a suite has too few pictures or pairs, or where no difference would do.
+    """
+
+    models_alike: float | None
+    models_differ: float | None
+
+
+def suite_cases(suite: Suite) -> list[Case]:
+    """The suite's cases as the statistics know them, in its order."""
+    return [
+        Case(
+            case.picture,
+            case.pair,
+            suite.pair_by_slug[case.pair].category,
+            suite.picture_by_slug[case.picture].kind,
+        )
+        for case in suite.cases
+    ]
+
+
+def suite_design(suite: Suite) -> Design:
+    """The cases of a suite as its results will be weighed."""
+    return Design(suite_cases(suite))
+
+
+def power(design: Design, trips: int) -> Power:
+    """What a suite with these cases and trips can tell apart."""
+    return Power(*(detectable(design, trips, own) for own in (0.2, 0.3)))
+
+
+def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
+    """The difference in usable trips of two models of a board that is found in 80 %.
+
+    Around 0.4 N, where lifetimes in trips spread most; `own` = what a model finds hard for
+    itself, the spread by picture and that by pair. Seeded: the same at any time.
+    """
+    if not design.enough:
+        return None
+    random = np.random.default_rng(SEED)
+    middle = Lifetimes(0.4 * trips, own_picture=own, own_pair=own)
+    lifetimes = middle.drawn(design, random, 2, BOARDS)
+    reach = _reach(design.freedom, models, random)
+
+    def found(ratio: float) -> bool:
+        better, worse = (
+            np.minimum(lifetimes[:, :, side] * factor, trips)
+            for side, factor in enumerate((math.sqrt(ratio), 1 / math.sqrt(ratio)))
+        )
+        apart = better - worse
+        sure = design.mean(apart) > reach * design.standard_errors(apart)
+        return bool(sure.mean() >= POWER)
+
+    low, high = 1.0, 1.1
+    while not found(high):
+        high *= 1.1
+        if high > MOST:
+            return None
+    for _ in range(20):
+        ratio = math.sqrt(low * high)
+        low, high = (low, ratio) if found(ratio) else (ratio, high)
+    return difference(middle, high, trips)
+
+
+def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
+    """How many usable trips are between two models around `middle` of this ratio of medians."""
+    one, two = (
+        replace(middle, median=middle.median * factor).usable_trips(trips)
+        for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
+    )
+    return one - two
+
+
+def _reach(freedom: int, models: int, random: np.random.Generator) -> float:
+    """How many standard errors a sure difference takes on a board of equal models."""
+    drawn = random.standard_normal((DRAWS, models))
+    largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)
+    return float(np.quantile(largest, CONFIDENCE))

@@ -1,0 +1,216 @@
+"""The board: intervals, shared ranks, rank sets, and how sure the first place is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.analysis.case_values import CaseValues
+from evaluation.analysis.covariance import (
+    CONFIDENCE,
+    SEED,
+    Design,
+    Interval,
+    t_quantile,
+)
+from evaluation.analysis.events import TOLERANCE, Case, ChainResult
+from evaluation.analysis.half_life import Summary, half_life, summary_and_values
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.simultaneous import reach
+from evaluation.analysis.survival import Floats
+
+DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Intervals of a run's numbers, pointwise for the curve; None where cases are too few."""
+
+    half_life: Interval | None = None
+    usable_trips: Interval | None = None
+    auc: Interval | None = None
+    curve: tuple[Interval | None, ...] | None = None
+
+    @classmethod
+    def of(cls, values: CaseValues) -> Bounds:
+        design, trips = values.design, values.trips
+        if not design.enough:
+            return cls()
+        columns = np.column_stack([values.usable, values.auc, values.curve])
+        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * design.standard_errors(columns)
+        (usable, auc, *curve) = design.mean(columns).tolist()
+        (by_usable, by_auc, *by) = reach.tolist()
+        of_usable = Interval(max(0.0, usable - by_usable), min(float(trips), usable + by_usable))
+        return cls(
+            half_life=of_half_life(of_usable, trips),
+            usable_trips=of_usable,
+            auc=_within(auc, by_auc, 0.0),
+            curve=tuple(_within(q, own, -math.inf) for q, own in zip(curve, by, strict=True)),
+        )
+
+
+def of_half_life(usable: Interval, trips: int) -> Interval:
+    """The half-life's interval: that of the usable trips, transformed."""
+    low, high = (bound if bound is not None else trips for bound in (usable.low, usable.high))
+    return Interval(half_life(low, trips), half_life(high, trips))
+
+
+def _within(value: float, reach: float, least: float) -> Interval | None:
+    if not math.isfinite(value + reach):
+        return None
+    return Interval(max(least, value - reach), min(1.0, value + reach))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks of the runs of a board, in the order the runs were given.
+
+    `sets` = the ranks that a run may have: 1 + how many are surely better ... M - how many
+    are surely worse, with 95 % for all runs at once. `shared` = the rank that is shown:
+    the lower end, but never a better one than that of a run before it on the board (whose
+    difference to the best may be the smaller one and yet the surer). `p_first` is None
+    where the cases are too few to tell anybody apart. `better[i, j]`: is i surely better
+    than j?
+    """
+
+    shared: tuple[int, ...]
+    sets: tuple[tuple[int, int], ...]
+    p_first: tuple[float | None, ...]
+    better: NDArray[np.bool_]
+
+
+def rank_board(
+    design: Design,
+    usable: Floats,
+    means: Sequence[float] | None = None,
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    confidence: float = CONFIDENCE,
+) -> Ranks:
+    """Rank the runs whose usable trips by case are the columns of `usable`.
+
+    `means` = the runs' usable trips where they are not just the means of their columns:
+    in a part of a suite where chains were lost. Of equals the first is before the others.
+    """
+    if np.isnan(usable).any():
+        raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
+    levels = design.mean(usable) if means is None else np.asarray(means, dtype=float)
+    count = len(levels)
+    if design.enough and count:
+        differences = levels[:, None] - levels
+        errors, sure, p_first = _compared(design, usable, levels, draws, seed, confidence)
+        better = differences > np.maximum(sure * errors, TOLERANCE)
+    else:
+        better, p_first = np.zeros((count, count), dtype=bool), [None] * count
+    low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
+    shared = np.empty(count, dtype=int)
+    order = np.argsort(-levels, kind="stable")
+    shared[order] = list(accumulate(low[order].tolist(), max))
+    return Ranks(
+        shared=tuple(shared.tolist()),
+        sets=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        p_first=tuple(p_first),
+        better=better,
+    )
+
+
+def rank_scope(
+    cases: Sequence[Case], stored: Floats, scope: str, means: Sequence[float] | None = None
+) -> Ranks:
+    """Rank runs in one part of a suite from what was kept of them.
+
+    `cases` = those of the suite, in its order, `stored` = `CaseValues.aligned(cases)` of each
+    run as a column, `means` = the usable trips that the runs' standings in this scope show.
+    Cases that no run has (the metric does not apply to them) are left out.
+    """
+    missing = np.asarray(np.isnan(stored).all(axis=1))
+    rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
+    return rank_board(Design([cases[n] for n in rows]), stored[rows], means)
+
+
+def _compared(
+    design: Design, usable: Floats, levels: Floats, draws: int, seed: int, confidence: float
+) -> tuple[Floats, float, list[float | None]]:
+    """Errors of all differences, how many of them a sure difference takes, and P(first)."""
+    shares = design.shares(usable)
+    # Not from variances and covariance: of runs that are all but equal a rounding would be left.
+    errors = np.array([np.sqrt(np.square(shares.T - own).sum(axis=1)) for own in shares.T])
+    drawn = design.draws(usable, draws, seed)
+    values = levels + drawn
+    first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
+    p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    return errors, reach(drawn, errors, TOLERANCE, confidence), p_first.tolist()
+
+
+@dataclass(frozen=True)
+class Placing:
+    """One run on the board; `rank` and what follows are None for an unfinished run."""
+
+    run: str
+    complete: bool
+    summary: Summary
+    bounds: Bounds
+    rank: int | None
+    rank_set: tuple[int, int] | None
+    p_first: float | None
+
+
+def board(
+    runs: Mapping[str, Sequence[ChainResult]],
+    trips: int,
+    level: float = DEFAULT_LEVEL,
+    *,
+    keys: Collection[tuple[str, str, int]] | None = None,
+) -> list[Placing]:
+    """All runs of a suite in the board's order: ranked ones first, then the unfinished.
+
+    `keys` = every (picture, pair, repeat) that the suite asks for and the metric applies
+    to; by default, what any of the runs has. A run that lacks one is not ranked.
+    """
+    if keys is not None:
+        asked = set(keys)
+        runs = {name: [c for c in chains if c.key in asked] for name, chains in runs.items()}
+        runs = {name: chains for name, chains in runs.items() if chains}
+    played = {name: {c.key for c in chains if c.played} for name, chains in runs.items()}
+    wanted = set(keys) if keys is not None else set().union(*played.values())
+    complete = {name for name in runs if wanted and wanted <= played[name]}
+    found = {name: summary_and_values(chains, trips, level) for name, chains in runs.items()}
+    order = sorted(runs, key=lambda name: (name not in complete, board_key(found[name][0]), name))
+    ranked = [name for name in order if name in complete]
+    ranks = {}
+    if ranked:
+        design = found[ranked[0]][1].design
+        table = np.column_stack([found[name][1].usable for name in ranked])
+        on_board = rank_board(design, table)
+        ranks = dict(
+            zip(
+                ranked,
+                zip(on_board.shared, on_board.sets, on_board.p_first, strict=True),
+                strict=True,
+            )
+        )
+    return [
+        Placing(
+            name,
+            name in complete,
+            found[name][0],
+            Bounds.of(found[name][1]),
+            *ranks.get(name, (None, None, None)),
+        )
+        for name in order
+    ]
+
+
+def board_key(summary: Any) -> float:
+    """Sorts a board: most usable trips first, unmeasured runs last.
+
+    Takes a Summary, or anything stored with its `usable_trips`.
+    """
+    return math.inf if summary.usable_trips is None else -summary.usable_trips

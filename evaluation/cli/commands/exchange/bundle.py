@@ -1,0 +1,85 @@
+"""`convergebench bundle RUN`: a run as one file that others can check, and a site takes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from evaluation.cli.audited_run import audit_findings
+from evaluation.cli.commands.score import new_scorer
+from evaluation.cli.printing import CommandError, note, say, say_json
+from evaluation.cli.run_bundle import write_bundle
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.run_scores import RunScores, read_scores
+from evaluation.content import catalog
+
+HELP = "pack a scored run into one file that others can check"
+DESCRIPTION = """\
+Packs a run that was played to its end and scored into one zip: suite, prompts, seeds,
+versions, hashes, scores, standings and pictures, in the format of the site's own
+bundles. `convergebench verify` recomputes every number of it, and a site takes it under
+"Bring a run". The run's secret is in it, since its seeds are checked by it; no key and
+no address of an endpoint is."""
+EPILOG = """\
+example:
+  convergebench bundle jpeg-smoke --out jpeg-smoke.zip
+  convergebench verify jpeg-smoke.zip"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `play`, scored")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
+    parser.add_argument(
+        "--no-pictures", action="store_true", help="numbers alone; a site does not take those"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was packed as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = RunFolder.open(args.run)
+    out = args.out or args.run.resolve().with_suffix(".zip")
+    if out.is_dir():
+        raise CommandError(f"{out} is a folder; name a file with --out")
+    document = packed(folder, out, pictures=not args.no_pictures)
+    known = {(s.slug, s.content_hash) for s in catalog.suites()}
+    whole = (folder.suite.slug, folder.suite.content_hash) in known
+    if args.json:
+        say_json(
+            "bundle",
+            {
+                "bundle": str(out),
+                "bytes": out.stat().st_size,
+                "digest": document["digest"],
+                "run": str(args.run),
+                "suite": folder.suite.slug,
+                "whole_suite": whole,
+                "chains": len(document["chains"]),
+                "pictures": document["pictures"],
+            },
+        )
+        return 0
+    if not whole:
+        note(
+            f"this run is of a part of {folder.suite.slug}, or of a suite of your own: anybody can "
+            "verify it, but no board has a place for it"
+        )
+    say(f"{out}: {out.stat().st_size:,} bytes, {len(document['chains'])} chains")
+    say(f"next: convergebench verify {out}")
+    return 0
+
+
+def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, Any]:
+    """Write the bundle of a run folder; returns its document."""
+    scores = scores_of(folder)
+    audited = any(chain.audits for chain in folder.chains.values())
+    findings = audit_findings(folder, new_scorer(",".join(scores.metrics))) if audited else {}
+    return write_bundle(folder, scores, out, findings=findings, pictures=pictures)
+
+
+def scores_of(folder: RunFolder) -> RunScores:
+    """The scores that lie in the folder; CommandError where there are none."""
+    scores = read_scores(folder)
+    if scores is None:
+        raise CommandError(f"{folder.path} is not scored: convergebench score {folder.path}")
+    return scores

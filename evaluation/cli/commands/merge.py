@@ -1,0 +1,116 @@
+"""`convergebench merge`: the shares of one run, played on several machines, as one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluation.cli.played_chain import PlayedChain
+from evaluation.cli.printing import CommandError, say, say_json
+from evaluation.cli.run_folder import RunFolder
+
+HELP = "make one run of the shares that several machines played"
+DESCRIPTION = """\
+Puts the chains of several run folders into a new one. They must be shares of the same
+run: of one suite, with one editor, its options and one secret (`play --shard I/N
+--secret HEX`). A chain that two of them played is taken from the one that played more
+of it; where both came to an end by different pictures, that is refused."""
+EPILOG = """\
+example:
+  convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
+SAME = ("editor", "options", "arm", "secret", "stop_after")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the new folder")
+    parser.add_argument("--json", action="store_true", help="print what was merged as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    shares = [RunFolder.open(path) for path in args.runs]
+    merged = merge(shares, args.out)
+    ended = sum(bool(chain.outcome) for chain in merged.chains.values())
+    if args.json:
+        say_json(
+            "merge",
+            {
+                "run": str(merged.path),
+                "runs": [str(share.path) for share in shares],
+                "chains": len(merged.chains),
+                "ended": ended,
+                "complete": merged.complete,
+            },
+        )
+        return 0
+    say(f"{merged.path}: {ended} of {len(merged.chains)} chains")
+    say(f"next: convergebench {'score' if merged.complete else 'play ... --out'} {merged.path}")
+    return 0
+
+
+def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
+    """A new run folder with all that the shares played; CommandError where they do not fit."""
+    first = shares[0]
+    for share in shares:
+        if share.race:
+            raise CommandError(f"{share.path} is raced: a race is one whole run, not shares of one")
+    for share in shares[1:]:
+        if share.suite.content_hash != first.suite.content_hash:
+            raise CommandError(f"{share.path} played another suite than {first.path}")
+        for name in SAME:
+            if share.header.get(name) != first.header.get(name):
+                raise CommandError(f"{share.path} is a run with another {name} than {first.path}")
+    taken = {slug: _taken(slug, shares) for slug in first.chains}
+    merged = RunFolder.create(
+        out,
+        first.suite,
+        editor=first.header["editor"],
+        options=first.header["options"],
+        secret=first.secret,
+        arm=first.arm,
+    )
+    for slug, share in taken.items():
+        if share.chains[slug].halves or share.chains[slug].outcome:
+            _copy(share.path / "chains" / slug, merged.path / "chains" / slug)
+    calls = sorted((call for share in shares for call in share.calls()), key=lambda c: str(c["at"]))
+    lines = "".join(json.dumps(call, ensure_ascii=False) + "\n" for call in calls)
+    (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
+    merged = RunFolder.open(out)
+    ends = [str(share.header.get("ended", "")) for share in shares]
+    for name in ("name", "slug", "stop_after", "provenance"):
+        if name in first.header:
+            merged.header[name] = first.header[name]
+    merged.header["begun"] = min(str(share.header["begun"]) for share in shares)
+    if all(ends):
+        merged.header["ended"] = max(ends)
+    merged.save()
+    return merged
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """The files of a chain; a link in it could lead to anything on this machine."""
+    to.mkdir(parents=True)
+    for file in sorted(folder.iterdir()):
+        if file.is_symlink() or not file.is_file():
+            raise CommandError(f"{file} is not a plain file: nothing is copied that a run has not")
+        shutil.copy2(file, to / file.name)
+
+
+def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
+    """The share that played most of a chain."""
+
+    def pictures(share: RunFolder) -> list[str]:
+        return [half.sha256 for half in share.chains[slug].halves]
+
+    def played(share: RunFolder) -> tuple[bool, int]:
+        chain: PlayedChain = share.chains[slug]
+        return bool(chain.outcome), len(chain.halves)
+
+    best = max(shares, key=played)
+    for share in shares:
+        if share.chains[slug].outcome and pictures(share) != pictures(best):
+            raise CommandError(f"{share.path} and {best.path} both played {slug}, differently")
+    return best

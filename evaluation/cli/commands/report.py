@@ -1,0 +1,156 @@
+"""`convergebench report`: one HTML page of one run, or of several side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evaluation.cli.commands.score import add_metrics, new_scorer, scored
+from evaluation.cli.played_chain import PlayedChain
+from evaluation.cli.printing import CommandError, say, say_json
+from evaluation.cli.report import Report, ReportedRun
+from evaluation.cli.report.huggingface import as_eval_results, as_model_index
+from evaluation.cli.report.markdown import as_markdown
+from evaluation.cli.results import ranks, run_results
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.run_scores import RunScores, read_scores
+from evaluation.measuring.scoring import Calibration, Scorer
+
+HELP = "write curves, half-lives and picture strips as one HTML page"
+DESCRIPTION = """\
+Writes a page that needs no other file, and its charts as PNG: retention curves,
+a half-life table with intervals, and strips of pictures. Several runs of the
+same suite are compared. Runs that were not scored are scored first."""
+EPILOG = """\
+examples:
+  convergebench report jpeg-75-smoke
+  convergebench report jpeg-75-smoke noise-3-5-smoke --out comparison
+  convergebench report jpeg-75-smoke --markdown
+  convergebench report jpeg-75-smoke --model-index"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
+    )
+    add_metrics(parser)
+    parser.add_argument(
+        "--markdown", action="store_true", help="print a table for a model card; write no page"
+    )
+    parser.add_argument(
+        "--model-index",
+        action="store_true",
+        help="print the results as YAML for the metadata of a Hugging Face model card",
+    )
+    parser.add_argument(
+        "--eval-results",
+        metavar="DATASET",
+        help="print one run as a .eval_results file, where the suite is this data set of the Hub",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print where the report is, and the ranks, as JSON"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    folders = [RunFolder.open(path) for path in args.runs]
+    scores = list(_scores(_of_one_suite(folders), args.metrics))
+    if args.markdown or args.model_index or args.eval_results:
+        say(_as_text(args, folders, scores))
+        return 0
+    out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
+    page = write_report(folders, scores, out)
+    if args.json:
+        charts = sorted(str(png) for png in out.glob("*.png"))
+        names = [str(folder.path) for folder in folders]
+        board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
+        say_json("report", {"page": str(page), "charts": charts, "ranks": board})
+    else:
+        say(str(page))
+    return 0
+
+
+def _as_text(
+    args: argparse.Namespace, folders: Sequence[RunFolder], scores: Sequence[RunScores]
+) -> str:
+    """The results as text for a model's page."""
+    suite = folders[0].suite
+    told = [reported(*found) for found in zip(folders, scores, strict=True)]
+    runs = {run.name: run.scores for run in Report(suite, told).runs}
+    if args.markdown:
+        return as_markdown(suite, runs)
+    for name, found in runs.items():
+        if found.race:
+            raise CommandError(
+                f"{name} is not a whole run ({found.race}): its numbers are not those of the suite"
+            )
+    if args.model_index:
+        return as_model_index(suite, runs)
+    if len(runs) > 1:
+        raise CommandError("--eval-results is of one run: a model has a file of its own")
+    ((name, found),) = runs.items()
+    if not run_results(suite, found):
+        raise CommandError("no metric says anything of this run: its sources are of one colour")
+    date = str(folders[0].header.get("ended") or "") or None
+    return as_eval_results(suite, name, found, args.eval_results, date)
+
+
+def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
+    suite = folders[0].suite
+    for folder in folders[1:]:
+        if folder.suite.content_hash != suite.content_hash:
+            raise CommandError(
+                f"{folder.path} played {folder.suite.slug} ({folder.suite.content_hash[:12]}), "
+                f"{folders[0].path} played {suite.slug} ({suite.content_hash[:12]}): "
+                "only runs of the same suite can be compared"
+            )
+    return folders
+
+
+def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out: Path) -> Path:
+    """One page of these runs of one suite; returns its path."""
+    for folder, found in zip(folders, scores, strict=True):
+        if not any(chain.outcome for chain in found.chains.values()):
+            raise CommandError(f"{folder.path} has no finished chain yet; play on first")
+    runs = [reported(*found) for found in zip(folders, scores, strict=True)]
+    return Report(folders[0].suite, runs).write(out)
+
+
+def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
+    """The scores of all that is played: those that are there, where they still hold."""
+    scorer: Scorer | None = None
+    calibrations: dict[str, Mapping[str, Calibration | None]] = {}
+    for folder in folders:
+        scores = read_scores(folder)
+        if scores is None or metrics or not _covers(scores, folder):
+            scorer = scorer or new_scorer(metrics)
+            scores = scored(folder, scorer, calibrations=calibrations)
+        yield scores
+
+
+def _covers(scores: RunScores, folder: RunFolder) -> bool:
+    return all(
+        slug in scores.chains
+        and scores.chains[slug].outcome == chain.outcome
+        and scores.chains[slug].restored == tuple(steps[-1].sha256 for steps in chain.trips)
+        for slug, chain in folder.chains.items()
+    )
+
+
+def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
+    """The run as its report needs it."""
+
+    def chain(slug: str) -> PlayedChain:
+        return folder.chains[slug]
+
+    return ReportedRun(
+        folder.name,
+        scores,
+        folder.header,
+        source=lambda slug: folder.source(chain(slug)),
+        trip=lambda slug, number: tuple(
+            folder.read(chain(slug), half) for half in chain(slug).trips[number - 1]
+        ),
+    )

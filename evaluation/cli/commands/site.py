@@ -1,0 +1,42 @@
+"""`convergebench site`: the leaderboard on this machine, as `make up` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from evaluation.cli.printing import CommandError
+
+HELP = "start the leaderboard on this machine"
+DESCRIPTION = """\
+Starts database, queue, web server and workers, loads the benchmark and plays the reference
+editors, in the foreground until Ctrl-C. It needs `pip install 'convergebench[site,worker]'`.
+Everything it makes lies in the data folder; PORT chooses another port than 8000."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="the data folder ($DATA_DIR, else ./var)"
+    )
+    parser.add_argument("--no-play", action="store_true", help="do not play the reference editors")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Becomes the site's own process."""
+    for package in ("django", "gunicorn", "supervisor", "torch"):
+        if importlib.util.find_spec(package) is None:
+            raise CommandError(
+                f"the site needs the Python package {package}, which is not installed: "
+                "pip install 'convergebench[site,worker]'"
+            )
+    data = args.data or Path(os.environ.get("DATA_DIR") or "var")
+    environment = os.environ | {
+        "DATA_DIR": str(data.expanduser().resolve()),
+        "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
+    }
+    command = [sys.executable, "-m", "django", "up", *(["--no-play"] if args.no_play else [])]
+    sys.stdout.flush()
+    os.execve(sys.executable, command, environment)  # noqa: S606 -- our own interpreter

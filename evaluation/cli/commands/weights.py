@@ -1,0 +1,90 @@
+"""`convergebench weights`: fetch what the networks need, once, and verify it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation import weights
+from evaluation.cli.printing import CommandError, note, progress, say, say_json, table
+from evaluation.metrics.picture import WholePicture
+
+HELP = "fetch and verify the weights of metrics, witnesses and editors"
+DESCRIPTION = """\
+Fetches the weights that are missing and verifies all of them. They lie in
+$CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric never
+runs on weights that were not verified; without them it is "not run"."""
+EPILOG = """\
+exit codes: 1 when something is missing that was named or that the headline metric needs.
+
+examples:
+  convergebench weights                          fetch what is missing
+  convergebench weights --check                  only say how things stand
+  convergebench weights lpips-alex --file FILE   from a file, with no network"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = ", ".join(weights.WEIGHTS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {names}")
+    parser.add_argument("--check", action="store_true", help="download nothing")
+    parser.add_argument("--file", type=Path, help="a local file to take them from")
+    parser.add_argument("--json", action="store_true", help="print how each stands, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when all that was named is there; where nothing was, when the headline can be computed."""
+    for name in args.names:
+        if name not in weights.WEIGHTS:
+            known = ", ".join(weights.WEIGHTS)
+            raise CommandError(f"there are no weights called {name!r}; there are {known}")
+    if args.file and len(args.names) != 1:
+        raise CommandError("--file needs the one name it is for")
+    if args.file and not args.file.is_file():
+        raise CommandError(f"there is no file {args.file}")
+    wanted = args.names or list(weights.WEIGHTS)
+    if not args.check:
+        for status in weights.status():
+            if status.name in wanted and not status.ready:
+                _fetch(status, args.file)
+    found = [status for status in weights.status() if status.name in wanted]
+    if args.json:
+        say_json("weights", {"weights": [{**vars(s), "file": str(s.file)} for s in found]})
+    else:
+        rows = [
+            [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]
+            for s in found
+        ]
+        say(table(["weights", "needed by", "size", "state"], rows))
+    needed = [s for s in found if args.names or s.needed_by in WholePicture.parts]
+    return 0 if all(status.ready for status in needed) else 1
+
+
+def _state(status: weights.Status) -> str:
+    if status.ready:
+        return f"verified, sha256 {(status.sha256 or '')[:12]}…, {status.file}"
+    return status.problem
+
+
+def _fetch(status: weights.Status, file: Path | None) -> None:
+    """Fetch with a bar; what went wrong is said, and the others are still tried."""
+    bar: tqdm[Any] | None = None
+
+    def told(stage: str, done: int, total: int | None) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = progress(total or 0, status.label, "B")
+            bar.unit, bar.unit_scale = "B", True
+        bar.total = total
+        bar.set_postfix_str(stage, refresh=False)
+        bar.update(done - bar.n)
+
+    try:
+        weights.fetch(status.name, file=file, progress=told)
+    except weights.WeightsError as error:
+        note(f"{status.label}: {error}")
+    finally:
+        if bar is not None:
+            bar.close()

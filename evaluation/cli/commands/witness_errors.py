@@ -1,0 +1,190 @@
+"""`convergebench witness-errors`: how often the witnesses err, on chains whose truth is known."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from evaluation.cli.commands.suites import find_suite
+from evaluation.cli.printing import CommandError, say, say_json, table
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.uploaded_chain import find_chain, read_picture, with_pair
+from evaluation.measuring.error_rates import ErrorRate, ErrorTable
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.witness_errors import MEASURES
+from evaluation.witnesses import WITNESSES, TripToJudge
+
+HELP = "measure how often the witnesses err, on chains whose truth is known"
+DESCRIPTION = """\
+Witnesses say whether an edit was made and undone. This command counts how often they
+are wrong: on folders in which every edit was made and undone, such as a run of the
+oracle, and on folders in which none was made, such as a run of an editor that draws a red
+ball whatever it is asked. A folder is a run, or one chain as for score-chain (with
+"object" in its manifest's pair, or --object)."""
+EPILOG = """\
+example:
+  convergebench witness-errors oracle-smoke --not-made red-ball-smoke"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--not-made",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="a folder in which no edit that was asked for was made; may be given again",
+    )
+    parser.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="judge drawn edits of this suite, and a red ball in their place, through wear",
+    )
+    parser.add_argument(
+        "--measure",
+        default="drawn",
+        metavar="WHAT",
+        help=f"of a suite, with commas between: {', '.join(MEASURES)} (drawn)",
+    )
+    parser.add_argument("--witness", metavar="NAMES", help="hear only these, with commas between")
+    parser.add_argument("--object", default="", help="what the edits of single chains are about")
+    parser.add_argument("--trips", type=int, default=1, help="of each chain are judged (1)")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="keep the rows in the table that the site shows, in the place of those they measure anew",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table; 0 whatever it says."""
+    scorer = Scorer(["identity"])  # it finds the face of a picture that nobody annotated
+    panel = scorer.panel
+    if args.witness:
+        panel.keep(_known(args.witness, WITNESSES))
+    suites: dict[str, str] = {}
+    rows: list[ErrorRate] = []
+    for made, folders in ((True, args.folders), (False, args.not_made)):
+        for folder in folders:
+            rows += _rates(scorer, folder, made, args, suites)
+    for name in args.suite:
+        suite = find_suite(name)
+        suites[suite.slug] = suite.content_hash
+        for what in _known(args.measure, MEASURES):
+            rows += [replace(rate, suite=suite.slug) for rate in MEASURES[what](panel, suite)]
+    measured = ErrorTable(suites, tuple(rows))
+    if args.store:
+        ErrorTable.stored("witness").with_new(measured).store("witness")
+    if args.json:
+        say_json("witness-errors", measured.to_dict() | {"not_run": panel.not_run})
+        return 0
+    say(
+        table(
+            ["witness", "looked for", "judged", "seen", "wrong", "which"],
+            [_row(rate) for rate in rows],
+        )
+    )
+    for name, why in panel.not_run.items():
+        say(f"{name} was not run: {why}")
+    return 0
+
+
+def _known(names: str, among: Collection[str]) -> list[str]:
+    """The names, all of which are known."""
+    asked = [name.strip() for name in names.split(",")]
+    for name in asked:
+        if name not in among:
+            raise CommandError(f"there is no {name!r}; there are {', '.join(among)}")
+    return asked
+
+
+def _row(rate: ErrorRate) -> list[str]:
+    few = ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")
+    return [rate.of, rate.what, str(rate.judged), str(rate.seen), f"{rate.rate:.0%}", few]
+
+
+def _rates(
+    scorer: Scorer, folder: Path, made: bool, args: argparse.Namespace, suites: dict[str, str]
+) -> list[ErrorRate]:
+    """By witness, thing and half: how often it was wrong in this folder."""
+    verdicts: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for slug, trip in _trips(folder, scorer, args, suites):
+        for heard in scorer.panel.hear(trip):
+            for half in ("made", "undone", "kept") if made else ("made",):
+                if heard.get(half) is None:
+                    continue
+                key = heard["witness"], f"{heard['thing']} {half}, {folder.name}"
+                verdicts[key][slug] = heard[half]
+    return [
+        ErrorRate(
+            of,
+            what,
+            made,
+            len(seen),
+            sum(seen.values()),
+            tuple(slug for slug, verdict in seen.items() if verdict is not made),
+        )
+        for (of, what), seen in sorted(verdicts.items())
+    ]
+
+
+def _trips(
+    folder: Path, scorer: Scorer, args: argparse.Namespace, suites: dict[str, str]
+) -> Iterator[tuple[str, TripToJudge]]:
+    """The first trips of every chain in the folder, by the chain's name and the trip's number."""
+    if not (folder / "run.json").is_file():
+        yield from _own_trips(folder, scorer, args)
+        return
+    run = RunFolder.open(folder)
+    suites[run.suite.slug] = run.suite.content_hash
+    for chain in run.chains.values():
+        source, pair = run.source(chain), run.pair(chain)
+        picture = run.suite.picture_by_slug[chain.picture]
+        before, subject = source, None
+        for number, halves in enumerate(islice(chain.trips, args.trips), start=1):
+            pictures = [before, *(run.read(chain, half) for half in halves)]
+            for move in pair.trip(number).moves:
+                own, edited = pair.of_move(number, move), pictures[move.edited]
+                first, last = pictures[move.before], move.returned
+                if not (subject and not pair.shape):
+                    subject = chain_subject(picture, first, edited, own)
+                yield (
+                    f"{chain.slug} {number}{move.letter}",
+                    TripToJudge(
+                        source,
+                        first,
+                        edited,
+                        None if last is None else pictures[last],
+                        own,
+                        subject,
+                    ),
+                )
+            before = pictures[-1]
+
+
+def _own_trips(
+    folder: Path, scorer: Scorer, args: argparse.Namespace
+) -> Iterator[tuple[str, TripToJudge]]:
+    chain = find_chain(folder)
+    pair = with_pair(chain.pair, {"object": args.object})
+    source = read_picture(chain.source)
+    before, face, subject = source, scorer.only_face(source), None
+    for number, (forward, backward) in enumerate(islice(chain.trips, args.trips), start=1):
+        returned = read_picture(backward)
+        if forward:
+            edited = read_picture(forward)
+            subject = subject or chain_subject(None, source, edited, pair, face)
+            yield (
+                f"{chain.name} {number}",
+                TripToJudge(source, before, edited, returned, pair, subject),
+            )
+        before = returned

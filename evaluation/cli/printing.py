@@ -1,0 +1,103 @@
+"""Tables, JSON and progress: numbers go to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation.errors import UserFacingError
+
+#: Of every `--json`: one more where a field goes or means something else.
+SCHEMA_VERSIONS = dict.fromkeys(
+    (
+        *("audit", "bundle", "change-seen-errors", "check-endpoint", "editors", "editor-options"),
+        *("experiment", "experiment-estimate", "import-scores"),
+        *("merge", "play", "play-models", "report", "run", "score", "score-chain", "score-chains"),
+        *("suites", "verify", "weights", "witness-errors"),
+    ),
+    1,
+)
+
+
+class CommandError(UserFacingError):
+    """What a person asked for cannot be done; the message says why."""
+
+
+def at_least_one(text: str) -> int:
+    """A count of an argument; argparse tells what is wrong, and the exit code is 2."""
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def dollars(text: str) -> float:
+    """An amount of an argument."""
+    if not 0 <= (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError("must be a number of dollars, 0 or more")
+    return value
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side; those that hold numbers are right-aligned."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(head), rule, *(line(row) for row in rows)])
+
+
+def _is_number(cell: str) -> bool:
+    plain = cell.strip("<>≈% ").partition(" ")[0].replace(",", "")
+    return (
+        plain in ("", "-", "–", "not", "identical", "worse")
+        or plain.lstrip("-").replace(".", "", 1).isdigit()
+    )
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, past any progress bar."""
+    tqdm.write(text, file=sys.stderr)
+
+
+def schema_id(name: str) -> str:
+    """What a `--json` of this name says of itself."""
+    return f"convergebench/{name}/{SCHEMA_VERSIONS[name]}"
+
+
+def say_json(name: str, data: Mapping[str, Any]) -> None:
+    """An object that says which schema it follows (evaluation.cli.schemas)."""
+    told = {"schema": schema_id(name), **data}
+    json.dump(told, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def progress(total: int, what: str, unit: str, initial: int = 0) -> tqdm[Any]:
+    """A bar with the time left, on standard error."""
+    return tqdm(
+        total=total,
+        initial=initial,
+        desc=what,
+        unit=unit,
+        file=sys.stderr,
+        dynamic_ncols=True,
+        smoothing=0.1,
+        # In a log file a line every half minute is enough.
+        mininterval=0.2 if sys.stderr.isatty() else 30,
+    )

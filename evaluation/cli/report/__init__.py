@@ -1,0 +1,401 @@
+"""A run, or several of one suite, as one HTML page that needs nothing else, with its charts."""
+
+from __future__ import annotations
+
+import base64
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evaluation import __version__
+from evaluation.analysis.breakdown import breakdown, case_summaries
+from evaluation.analysis.chain_scores import ChainScores
+from evaluation.analysis.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.analysis.events import COMPLETED, event
+from evaluation.analysis.half_life import Summary
+from evaluation.analysis.levels import life, lost
+from evaluation.analysis.ranking import Placing
+from evaluation.analysis.survival import Survival
+from evaluation.cli.report import charts
+from evaluation.cli.results import compared, interval_text, shown
+from evaluation.cli.run_scores import RunScores
+from evaluation.content.suites import Suite, ticks
+from evaluation.errors import UserFacingError
+from evaluation.images import Picture, thumbnail
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
+from evaluation.metrics import in_order, metric_class, semantic_metrics
+
+THUMBNAIL = 208
+STRIPS = 6
+#: A strip shows the first forward edit, then what came back.
+Strip = Mapping[str, Picture]
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """One run as the report needs it; `pictures(chain, trip)` gives (edited or None, restored)."""
+
+    name: str
+    scores: RunScores
+    header: Mapping[str, Any]
+    source: Any  # (chain slug) -> Picture
+    trip: Any  # (chain slug, number) -> (Picture | None, Picture)
+
+
+class Report:
+    """Builds the page; `write` puts it into a folder."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        runs: Sequence[ReportedRun],
+        experiment: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`experiment`: where the runs are arms of one, what is said of it."""
+        self.suite, self.runs, self.experiment = suite, _named_apart(runs), experiment
+
+    def write(self, folder: Path) -> Path:
+        """Writes index.html and the charts as PNG; returns the page's path."""
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, chart in self.drawn.items():
+            (folder / f"{name}.png").write_bytes(chart.png)
+        environment = Environment(
+            loader=PackageLoader("evaluation.cli.report", "."),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        page = environment.get_template("page.html").render(self.context())
+        (folder / "index.html").write_text(page, encoding="utf-8")
+        return folder / "index.html"
+
+    # What is told.
+
+    def context(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "life": life(),
+            "lost": lost(),
+            "suite": self.suite,
+            "title": self.title,
+            "runs": self.runs,
+            "experiment": self.experiment,
+            "metric": metric_class(self.metric),
+            "labels": {name: metric_class(name).label for name in self.metrics},
+            "raced": [(run.name, run.scores.race) for run in self.runs if run.scores.race],
+            "cards": self.cards() if len(self.runs) == 1 else [],
+            "board": self.board(),
+            "charts": self.drawn,
+            "ticks": ticks(self.suite.trips),
+            "by_tick": self.by_tick(),
+            "parts": self.parts(),
+            "strips": list(self.strips()),
+            "facts": self.facts(),
+        }
+
+    @property
+    def title(self) -> str:
+        if self.experiment:
+            return str(self.experiment["title"])
+        names = [run.name for run in self.runs]
+        what = names[0] if len(names) == 1 else f"{len(names)} editors"
+        return f"{what} on {self.suite.title}"
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The metrics that every run has, the headline first."""
+        shared = set.intersection(*(set(run.scores.metrics) for run in self.runs))
+        return in_order(shared)
+
+    @property
+    def metric(self) -> str:
+        """The first that says something of every run."""
+        if not self.placings:
+            raise UserFacingError(
+                "there is nothing to report: no metric says anything of these chains "
+                "(is a source of one colour?)"
+            )
+        return next(iter(self.placings))
+
+    @cached_property
+    def placings(self) -> dict[str, list[Placing]]:
+        """Every run by every shared metric, in the board's order."""
+        scores = {run.name: run.scores for run in self.runs}
+        found = {metric: compared(self.suite, scores, metric) for metric in self.metrics}
+        return {metric: placings for metric, placings in found.items() if placings}
+
+    def cards(self) -> list[tuple[str, str, str]]:
+        """The numbers of a single run: label, number, what it means."""
+        placing = self.placings[self.metric][0]
+        summary, trips = placing.summary, self.suite.trips
+        label = metric_class(self.metric).label
+        cards = [
+            (
+                f"{life()} ({label})",
+                shown(summary.half_life, trips),
+                _interval(interval_text(placing.bounds.half_life, trips), "trips"),
+            )
+        ]
+        for name in semantic_metrics():
+            if name in self.placings and name != self.metric:
+                other = self.placings[name][0]
+                cards.append(
+                    (
+                        f"Semantic {life().lower()} ({metric_class(name).label})",
+                        shown(other.summary.half_life, trips),
+                        _interval(interval_text(other.bounds.half_life, trips), "trips"),
+                    )
+                )
+                break
+        usable = summary.usable_trips
+        cards += [
+            ("Usable trips", "–" if usable is None else f"{usable:.1f}", f"of {trips}"),
+            ("Retention, first to last", _arrow(summary), f"after 1 and after {trips} trips"),
+            ("Change seen", _percent(summary.change_seen), "of the judged forward edits"),
+        ]
+        return cards
+
+    def board(self) -> list[dict[str, Any]]:
+        """One row per run."""
+        rows = []
+        for placing in self.placings[self.metric]:
+            others = [
+                next(p for p in placings if p.run == placing.run)
+                for name, placings in self.placings.items()
+                if name in semantic_metrics()
+            ]
+            summary, trips = placing.summary, self.suite.trips
+            broken = {
+                name: count
+                for name, count in summary.outcomes.items()
+                if count and name != COMPLETED
+            }
+            rows.append(
+                {
+                    "name": placing.run,
+                    "rank": placing.rank if placing.rank is not None else "–",
+                    "half_life": shown(summary.half_life, trips),
+                    "interval": interval_text(placing.bounds.half_life, trips),
+                    "semantic": shown(others[0].summary.half_life, trips) if others else "not run",
+                    "usable": _number(summary.usable_trips, 1),
+                    "auc": _number(summary.auc, 3),
+                    "change_seen": _percent(summary.change_seen),
+                    "outcomes": ", ".join(f"{count} {name}" for name, count in broken.items())
+                    or ("all completed" if placing.complete else "incomplete"),
+                    "regime": self._regime(placing.run),
+                    "colour": charts.COLOURS[self._index(placing.run) % len(charts.COLOURS)],
+                }
+            )
+        return rows
+
+    @cached_property
+    def drawn(self) -> dict[str, charts.Chart]:
+        found = {
+            "retention": charts.retention(
+                self._lines(self.metric), metric_class(self.metric).label
+            ),
+            "survival": charts.survival(self._lines(self.metric)),
+        }
+        if len(self.placings) > 1:  # small multiples of one would say the same again
+            lines = [(metric_class(name).label, self._lines(name)) for name in self.placings]
+            found["metrics"] = charts.by_metric(lines)
+        return found
+
+    def by_tick(self) -> list[dict[str, Any]]:
+        """Retention and JPEG equivalent at the trips people read, by run and metric."""
+        rows = []
+        for run in self.runs:
+            for name, placings in self.placings.items():
+                summary = next(p.summary for p in placings if p.run == run.name)
+                numbers = ticks(self.suite.trips)
+                rows.append(
+                    {
+                        "run": run.name,
+                        "metric": metric_class(name).label,
+                        "values": [_number(summary.curve[n], 3) for n in numbers],
+                        "jpeg": [self._jpeg(run, name, n) for n in numbers],
+                    }
+                )
+        return rows
+
+    def parts(self) -> list[dict[str, Any]]:
+        """By picture kind and edit category."""
+        rows: list[dict[str, Any]] = []
+        for run in self.runs:
+            chains = run.scores.results(self.suite, self.metric)
+            for scope, summary in breakdown(chains, self.suite.trips).items():
+                sort, _, name = scope.partition(":")
+                if sort in ("kind", "category"):
+                    rows.append(
+                        {
+                            "run": run.name,
+                            "sort": sort,
+                            "name": name,
+                            "cases": summary.cases,
+                            "half_life": shown(summary.half_life, self.suite.trips),
+                            "usable": _number(summary.usable_trips, 1),
+                            "change_seen": _percent(summary.change_seen),
+                        }
+                    )
+        return sorted(rows, key=lambda row: (row["sort"], row["name"], row["run"]))
+
+    # Strips.
+
+    def strips(self) -> Iterator[dict[str, Any]]:
+        """Some cases in pictures: for one run its worst, middle and best, else the same for all."""
+        chains = self.runs[0].scores.results(self.suite, self.metric)
+        cases = case_summaries(chains, self.suite.trips)
+        count = min(STRIPS if len(self.runs) == 1 else STRIPS // 2, len(cases))
+        spread = {round(i * (len(cases) - 1) / max(1, count - 1)) for i in range(count)}
+        for index in sorted(spread):
+            case = cases[index]
+            slug = f"{case.picture}--{case.pair}"
+            pair = self.suite.pair_by_slug[case.pair]
+            yield {
+                "title": self.suite.picture_by_slug[case.picture].title,
+                "forward": pair.forward,
+                "backward": pair.backward,
+                "shape": [s.prompt for trip in pair.cycle for s in trip.steps]
+                if pair.shape
+                else [],
+                "rows": [row for run in self.runs if (row := self._strip(run, slug))],
+            }
+
+    def _strip(self, run: ReportedRun, slug: str) -> dict[str, Any] | None:
+        chain = run.scores.chains.get(slug)
+        if chain is None:
+            return None
+        kept = run.scores.retention(chain, self.metric) or ()
+        cells = [_cell("source", run.source(slug), "")]
+        for number in (n for n in ticks(self.suite.trips) if n <= len(chain.trips)):
+            edited, *between, restored = run.trip(slug, number)
+            if number == 1 and edited is not None:
+                cells.append(_cell("edited", edited, _seen(chain, 1)))
+                cells += [_cell(f"step {k}", p, "") for k, p in enumerate(between, start=2) if p]
+            cells.append(_cell(f"after {number}", restored, _number(kept[number - 1], 2)))
+        ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
+        return {"run": run.name, "cells": cells, "ending": ending}
+
+    # Facts.
+
+    def facts(self) -> list[dict[str, Any]]:
+        """What the numbers depend on, by run."""
+        return [
+            {
+                "run": run.name,
+                "header": {
+                    name: value
+                    for name, value in run.header.items()
+                    if name in ("editor", "options", "arm", "secret", "begun", "ended", "folder")
+                    and value
+                },
+                "editor": run.header.get("provenance", {}).get("editor", {}),
+                "metrics": {
+                    metric_class(name).label: {k: v for k, v in about.items() if v}
+                    for name, about in run.scores.provenance["metrics"].items()
+                },
+                "not_run": run.scores.provenance["not_run"],
+                "packages": run.scores.provenance["packages"],
+                "signs": [
+                    f"{slug}: {sign}"
+                    for slug, chain in run.scores.chains.items()
+                    for sign in chain.signs[:2]
+                ][:12],
+            }
+            for run in self.runs
+        ]
+
+    def _lines(self, metric: str) -> list[charts.Line]:
+        """The runs in the order they were given, so that a run keeps its colour."""
+        by_run = {placing.run: placing for placing in self.placings[metric]}
+        return [
+            charts.Line(
+                run.name,
+                by_run[run.name].summary,
+                by_run[run.name].bounds,
+                self._survival(run, metric).steps(),
+            )
+            for run in self.runs
+        ]
+
+    def _survival(self, run: ReportedRun, metric: str) -> Survival:
+        trips = self.suite.trips
+        chains = [c for c in run.scores.results(self.suite, metric) if c.played]
+        return Survival.of(chains, [event(chain, trips) for chain in chains], trips)
+
+    def _index(self, name: str) -> int:
+        return [run.name for run in self.runs].index(name)
+
+    def _regime(self, name: str) -> str:
+        scores = self.runs[self._index(name)].scores
+        found = []
+        for chain in scores.chains.values():
+            if chain.trips:
+                kept = scores.retention(chain, self.metric)
+                steps = [trip.step for trip in chain.trips]
+                last = kept[-1] if kept else None
+                found.append(dynamics(steps, chain.trips[-1].from_source, last))
+        if not found:
+            return "–"
+        regimes = summarise_dynamics(found).regimes
+        return max(regimes, key=lambda regime: regimes[regime])
+
+    def _jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
+        """The JPEG quality that loses as much, in the median chain that came so far."""
+        found = []
+        for chain in run.scores.chains.values():
+            distances = chain.distances.get(metric)
+            calibration = run.scores.pictures[chain.picture].get(metric)
+            if distances and calibration and len(distances) >= number:
+                quality = jpeg_equivalent(distances[number - 1], calibration.ladder)
+                if quality is not None:
+                    found.append(quality)
+        if not found:
+            return "–"
+        median = statistics.median(found)
+        return "< 1" if median < 1 else f"{median:.0f}"
+
+
+def _named_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
+    """Two runs of one editor are told apart by a number."""
+    names: dict[str, int] = {}
+    apart = []
+    for run in runs:
+        names[run.name] = names.get(run.name, 0) + 1
+        number = names[run.name]
+        name = run.name if number == 1 else f"{run.name} ({number})"
+        apart.append(ReportedRun(name, run.scores, run.header, run.source, run.trip))
+    return apart
+
+
+def _cell(label: str, picture: Picture, note: str) -> dict[str, str]:
+    data = base64.b64encode(thumbnail(picture.image, THUMBNAIL)).decode()
+    return {"label": label, "note": note, "src": f"data:image/webp;base64,{data}"}
+
+
+def _seen(chain: ChainScores, number: int) -> str:
+    verdict = chain.trips[number - 1].change_seen
+    return "" if verdict is None else ("change seen" if verdict else "no change")
+
+
+def _arrow(summary: Summary) -> str:
+    return f"{_number(summary.curve[1], 2)} → {_number(summary.curve[-1], 2)}"
+
+
+def _interval(text: str, unit: str) -> str:
+    return f"{unit}, 95 %: {text}" if text != "-" else f"{unit}; too few pictures for an interval"
+
+
+def _number(value: float | None, digits: int) -> str:
+    # Adding 0 makes of a rounded -0.0 a plain 0.
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "not judged" if value is None else f"{value:.0%}"

@@ -1,0 +1,462 @@
+"""A run as a folder: what the shell plays into, scores, reports and hands on.
+
+    RUN/run.json                                  suite, editor, secret, versions; every chain
+    RUN/calls.jsonl                               every call, also those that failed
+    RUN/scores.json                               written by `convergebench score`
+    RUN/chains/CASE/chain.json                    the chain's edits as they are played
+    RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
+    RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
+    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, where it was audited
+
+Files are written aside and renamed, a picture before the line that names it, so
+whatever a crash leaves can be played on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from evaluation.analysis.racing import Race, RaceError, rounds_of
+from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
+from evaluation.audits.plan import Audit
+from evaluation.audits.touch import Touch
+from evaluation.cli.played_chain import PlayedAudit, PlayedChain, PlayedHalf
+from evaluation.content import sources
+from evaluation.content.chain_files import SOURCE, answer_name
+from evaluation.content.shapes import FORWARD
+from evaluation.content.suites import EditPair, SourcePicture, Suite, SuiteError
+from evaluation.editors.base import Answer, Refused, Turn
+from evaluation.errors import EditorError, UserFacingError
+from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
+from evaluation.outside_json import parse_strictly, read_json_file, storable
+from evaluation.retries import Attempt
+from evaluation.round_trips import Half, Position, history
+from evaluation.run_secret import new_secret
+
+FORMAT = 3
+#: A picture of a chain lies in the chain's own folder: folders come from others, too.
+FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
+
+
+_CHAIN = TypeAdapter(PlayedChain)
+
+
+class RunFolderError(UserFacingError):
+    """A run folder that cannot be used."""
+
+
+class RunFolder:
+    """A run on disk. Threads may add to different chains at once."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
+        self.path, self.header, self.suite = path, dict(header), suite
+        self.arm = Arm.from_dict(self.header.get("arm", {}))
+        self.race = Race.from_dict(self.header["race"]) if self.header.get("race") else None
+        if self.race:
+            looks = self.race.read_looks(self.header.get("race_looks", []))
+            self.header["race_looks"] = [look.to_dict() for look in looks]
+        self._writing = threading.Lock()
+        self.chains = self._read_chains()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        suite: Suite,
+        *,
+        editor: str,
+        options: Mapping[str, Any],
+        secret: str | None = None,
+        arm: Arm = DEFAULT,
+    ) -> Self:
+        """A new, empty run; RunFolderError where the folder holds something else."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunFolderError(f"{path} is there already and is not a run; choose another --out")
+        header = {
+            "format": FORMAT,
+            "editor": editor,
+            "options": dict(options),
+            "secret": secret or new_secret(),
+            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            "provenance": {},
+            "suite": suite.to_dict(),
+        }
+        if not arm.is_default:
+            header["arm"] = arm.to_dict()
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "run.json", header)
+        return cls(path, header, suite)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The run in the folder; RunFolderError says what is wrong with it."""
+        file = path / "run.json"
+        if not path.is_dir():
+            raise RunFolderError(f"there is no folder {path}")
+        if not file.is_file():
+            raise RunFolderError(
+                f"{path} is not a run folder: it has no run.json "
+                "(`convergebench play` makes one; for pictures alone use `score-chain`)"
+            )
+        header = _read_json(file)
+        if header.get("format") != FORMAT:
+            raise RunFolderError(f"{file} is not of format {FORMAT}")
+        for name, kind in (("editor", str), ("secret", str), ("options", dict)):
+            if not isinstance(header.get(name), kind):
+                raise RunFolderError(f"{file}: {name} is missing, or not of its kind")
+        try:
+            return cls(path, header, Suite.from_dict(header["suite"]))
+        except (SuiteError, ArmError, RaceError, KeyError, TypeError) as error:
+            raise RunFolderError(f"{file}: {error}") from error
+
+    @property
+    def name(self) -> str:
+        """What people call the run: its model, else its editor."""
+        return str(self.header.get("name") or self.header["editor"])
+
+    @property
+    def secret(self) -> str:
+        return str(self.header["secret"])
+
+    @cached_property
+    def rounds(self) -> dict[str, int]:
+        """The round in which each case of a raced run is played; empty where it is not raced."""
+        if self.race is None:
+            return {}
+        pairs = self.suite.pair_by_slug
+        cases = [(case.slug, pairs[case.pair].category) for case in self.suite.cases]
+        return rounds_of(cases, self.race.rounds, self.secret)
+
+    @property
+    def race_ended(self) -> str:
+        """What a race settled that ended early, in words; empty where it did not."""
+        looks = self.header.get("race_looks") or []
+        return self.race.ended(looks) if self.race and looks and self.race_stopped else ""
+
+    @property
+    def race_stopped(self) -> bool:
+        return bool(self.header.get("race_stopped"))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is asked for is played; of a race that ended early, its rounds."""
+        return all(chain.outcome for chain in self.chains.values())
+
+    @property
+    def edits_done(self) -> int:
+        """The edits that a model was asked for; what operators of ours made is none."""
+        return sum(self._asked_for(chain) for chain in self.chains.values())
+
+    def _asked_for(self, chain: PlayedChain) -> int:
+        by_us = bool(self.suite.pair_by_slug[chain.pair].degradation)
+        return sum(not (by_us and half.direction == FORWARD) for half in chain.halves)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Holds the folder for one process; at the end run.json tells every chain."""
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunFolderError(f"another process is playing in {self.path}") from None
+            # Somebody may have played on between our reading and our lock.
+            self.chains = self._read_chains()
+            try:
+                yield
+            finally:
+                self.save()
+
+    def save(self) -> None:
+        """Write run.json with every chain as it stands."""
+        header = {k: v for k, v in self.header.items() if k != "chains"}
+        chains = [asdict(chain) for chain in self.chains.values()]
+        write_json(self.path / "run.json", header | {"chains": chains})
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        """Keep something made of the run beside it."""
+        write_json(self.path / name, data)
+
+    # Pictures.
+
+    def source(self, chain: PlayedChain) -> Picture:
+        """The chain's source, checked against the suite, kept beside its answers."""
+        return self._sources(chain.picture)
+
+    def _sources(self, slug: str) -> Picture:
+        with self._writing:
+            if slug not in self._prepared:
+                wanted = self.suite.picture_by_slug[slug]
+                self._prepared[slug] = self._kept(slug, wanted) or Picture.from_image(
+                    sources.prepared(wanted, self.suite.size)
+                )
+            return self._prepared[slug]
+
+    @cached_property
+    def _prepared(self) -> dict[str, Picture]:
+        return {}
+
+    def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
+        """The source as a chain kept it: then scoring needs no package of pictures."""
+        for chain in self.chains.values():
+            file = self._folder(chain) / SOURCE
+            if chain.picture == slug and file.is_file():
+                picture = _read_picture(file)
+                if sources.pixel_sha256(picture.image) == wanted.sha256:
+                    return picture
+        return None
+
+    def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> Picture:
+        """An answer, checked against its hash."""
+        file = self._folder(chain) / half.file
+        picture = _read_picture(file)
+        if picture.sha256 != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return picture
+
+    def edits_left(self, chain: PlayedChain) -> int:
+        """How many edits the chain still lacks."""
+        return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
+
+    def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
+        """An answer as it arrived, checked against its hash and not decoded."""
+        file = self._folder(chain) / half.file
+        data = _read_bytes(file)
+        if hashlib.sha256(data).hexdigest() != half.sha256:
+            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+        return data
+
+    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
+        """What an audit sent."""
+        return _read_picture(self._folder(chain) / audit.sent)
+
+    def pair(self, chain: PlayedChain) -> EditPair:
+        """The chain's pair, in the words of the run's arm."""
+        return self.arm.worded(self.suite.pair_by_slug[chain.pair])
+
+    def position(self, chain: PlayedChain) -> Position:
+        """Where the chain goes on."""
+        open_steps = chain.open_steps
+        begun = len(chain.halves) - len(open_steps)
+        start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
+        number = chain.halves[begun - 1].number + 1 if begun else 1
+        *earlier, picture = start, *(self.read(chain, half) for half in open_steps)
+        return Position(picture, number, tuple(earlier), self._history(chain))
+
+    def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
+        """What was said before, where the run's chains are conversations."""
+        if self.arm.session != CONVERSATION:
+            return ()
+        answers = (self.read(chain, half) for half in chain.halves)
+        return history(self.source(chain), answers, self.pair(chain), self.arm)
+
+    # Playing.
+
+    def begin(self, chain: PlayedChain) -> None:
+        """Keep the source beside the answers to come."""
+        file = self._folder(chain) / SOURCE
+        if not file.is_file():
+            _write(file, self.source(chain).png())
+
+    def add(self, slug: str, half: Half) -> PlayedChain:
+        """Keep an answer: first its picture, then the line that names it."""
+        chain, picture = self.chains[slug], half.answer.picture
+        file = answer_name(half.number, half.direction, picture.mime)
+        _write(self._folder(chain) / file, picture.data)
+        played = PlayedHalf(
+            half.number,
+            half.direction,
+            file,
+            picture.sha256,
+            picture.mime,
+            picture.width,
+            picture.height,
+            half.seed,
+            round(half.answer.seconds, 3),
+            half.answer.cost,
+            dict(half.answer.notes),
+        )
+        return self._put(chain, halves=(*chain.halves, played))
+
+    def add_audit(
+        self,
+        slug: str,
+        audit: Audit,
+        touch: Touch,
+        seed: int,
+        ended: Answer | Refused | EditorError,
+    ) -> PlayedChain:
+        """Keep an audit: what was sent, and what came back."""
+        chain = self.chains[slug]
+        sent = f"A{audit.number}_sent.png"
+        _write(self._folder(chain) / sent, touch.sent.data)
+        played = PlayedAudit(audit.number, audit.kind, touch.words, seed, sent, "answered")
+        if isinstance(ended, Answer):
+            picture = ended.picture
+            file = f"A{audit.number}_answer.{EXTENSIONS[picture.mime]}"
+            _write(self._folder(chain) / file, picture.data)
+            played = replace(
+                played,
+                file=file,
+                sha256=picture.sha256,
+                seconds=round(ended.seconds, 3),
+                cost=ended.cost,
+            )
+        else:
+            played = replace(played, outcome="refused" if isinstance(ended, Refused) else "failed")
+        return self._put(chain, audits=(*chain.audits, played))
+
+    def end(self, slug: str, outcome: str, reason: str = "") -> PlayedChain:
+        return self._put(self.chains[slug], outcome=outcome, reason=reason)
+
+    def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
+        """One more line in calls.jsonl, also for a call that failed."""
+        ended = attempt.ended
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "chain": slug,
+            "number": position[0],
+            "direction": position[1],
+            "attempt": attempt.number,
+            "seconds": round(attempt.seconds, 3),
+            "ended": type(ended).__name__.lower(),
+            "cost": attempt.cost,
+        }
+        if isinstance(ended, Exception):
+            line["message"] = storable(str(ended))[:500]
+        with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call so far, in order, also those that failed."""
+        file = self.path / "calls.jsonl"
+        found = []
+        for line in file.read_bytes().splitlines() if file.is_file() else ():
+            with suppress(ValueError):  # a crash may cut the last line short
+                found.append(_call(parse_strictly(line.decode())))
+        return found
+
+    def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
+        changed = PlayedChain(**{**chain.__dict__, **changes})
+        write_json(self._folder(chain) / "chain.json", asdict(changed))
+        self.chains[chain.slug] = changed
+        return changed
+
+    def _read_chains(self) -> dict[str, PlayedChain]:
+        """Every chain that is asked for; of a race that ended early, of the rounds it played."""
+        asked = _asked(self.suite, self.arm)
+        if self.race_ended:
+            last = self.header["race_looks"][-1]["round"]
+            asked = (chain for chain in asked if self.rounds[chain.case] <= last)
+        return {chain.slug: self._read_chain(chain) for chain in asked}
+
+    def end_race(self) -> None:
+        """Leave what was not played: nothing of the run needs it any more."""
+        self.header["race_stopped"] = True
+        self.chains = self._read_chains()
+        self.save()
+
+    def _read_chain(self, asked: PlayedChain) -> PlayedChain:
+        file = self._folder(asked) / "chain.json"
+        if not file.is_file():
+            return asked
+        data = _read_json(file)
+        try:
+            PlayedChain.from_dict(data)  # no field that a chain has not
+            found = _CHAIN.validate_python(data)
+        except TypeError as error:
+            raise RunFolderError(f"{file}: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RunFolderError(f"{file}, {first['loc']}: {first['msg']}") from None
+        if found.slug != asked.slug:
+            raise RunFolderError(f"{file} is of another chain: {found.slug[:80]!r}")
+        for name in (*(h.file for h in found.halves), *(n for a in found.audits for n in a.files)):
+            if not FILE.fullmatch(name):
+                raise RunFolderError(f"{file}: {name[:80]!r} is not a picture of its folder")
+        return found
+
+    def _folder(self, chain: PlayedChain) -> Path:
+        return self.path / "chains" / chain.slug
+
+
+def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
+    """Every chain the suite asks for, none of them played yet."""
+    for case in suite.cases:
+        for repeat in range(arm.repeats_of(suite.repeats_of(case))):
+            yield PlayedChain(case.picture, case.pair, repeat)
+
+
+def _call(line: Any) -> dict[str, Any]:
+    """A line of calls.jsonl; ValueError where it is none."""
+    told = line if isinstance(line, dict) else {}
+    texts = [told.get(name) for name in ("at", "chain", "direction")]
+    cost = told.get("cost") or 0.0
+    sound = all(isinstance(text, str) for text in texts) and type(told.get("number")) is int
+    if not sound or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        raise ValueError("this is not a call")
+    return told
+
+
+def _read_bytes(file: Path) -> bytes:
+    """What is in a plain file: no link to something else on this machine, and not without end."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            raise RunFolderError(f"{file} is not there, or not a plain file")
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise RunFolderError(f"{file} has {size:,} bytes; the limit is {MAX_BYTES:,}")
+        return file.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error}") from error
+
+
+def _read_picture(file: Path) -> Picture:
+    try:
+        return Picture.from_bytes(_read_bytes(file))
+    except ImageError as error:
+        raise RunFolderError(f"{file}: {error}") from error
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        data = read_json_file(file)
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{file}: {error}") from error
+    if not isinstance(data, dict):
+        raise RunFolderError(f"{file}: expected an object")
+    return data
+
+
+def write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """The data as a file, written aside and renamed."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    _write(file, (text + "\n").encode())
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Aside, then renamed: a reader sees the old file or the new one, never a part."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

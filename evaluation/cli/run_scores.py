@@ -1,0 +1,296 @@
+"""The scores of a run as plain data: everything curves, tables and reports are made of."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+
+from evaluation.analysis.chain_scores import ChainScores, TripPictures, score_chain
+from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
+from evaluation.analysis.events import OUTCOMES, Case, ChainResult
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.arms import DEFAULT, Arm
+from evaluation.cli.calibration_cache import calibrated
+from evaluation.cli.played_chain import PlayedChain, chain_slug
+from evaluation.cli.player import called_at, trace_of
+from evaluation.cli.run_folder import RunFolder
+from evaluation.content.suites import Case as SuiteCase
+from evaluation.content.suites import Suite
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Calibration, Scorer, retention
+from evaluation.measuring.steps import ReadStep, compare_orders
+from evaluation.measuring.subject import chain_subject
+from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
+from evaluation.metrics import METRICS
+from evaluation.outside_json import read_json_file
+from evaluation.quality import judged_by_asking
+
+FORMAT = 3
+#: What was told of a run beside what scoring finds.
+KEPT = ("judge", "score_files")
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """A run's chains by slug, and each picture's calibration by metric."""
+
+    suite: str  # the suite's content hash
+    provenance: Mapping[str, Any]
+    pictures: Mapping[str, Mapping[str, Calibration | None]]
+    chains: Mapping[str, ChainScores]
+    #: Pictures of two shapes laid beside each other (evaluation.measuring.steps).
+    orders: tuple[Mapping[str, Any], ...] = ()
+    method: str = METHOD_VERSION
+    repeats: int = 0  # how often each case was played, where that is not as the suite says
+    race: str = ""  # what a race settled that ended early, in words: the run lacks cases
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The scores in `data`; ValueError where it is something else."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise ValueError(f"these are not scores of format {FORMAT}")
+        try:
+            pictures = {
+                slug: {
+                    name: c and Calibration(c["blank"], {int(q): d for q, d in c["ladder"].items()})
+                    for name, c in calibrations.items()
+                }
+                for slug, calibrations in data["pictures"].items()
+            }
+            chains = {slug: ChainScores.from_dict(row) for slug, row in data["chains"].items()}
+            told = (data["suite"], data["provenance"], pictures, chains)
+            orders = tuple(data.get("orders", ()))
+            race = str(data.get("race", ""))[:500]
+            return cls(*told, orders, data["method"], data.get("repeats", 0), race)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"these scores do not fit: {error}") from error
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that were run."""
+        return list(self.provenance["metrics"])
+
+    @property
+    def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
+        """The no-reference metrics, those of score files too, as each was run."""
+        told = self.provenance.get("quality", {})
+        ran = {name: values for name, values in told.items() if "missing" not in values}
+        return ran | self.provenance.get("score_files", {}) | judged_by_asking(self.provenance)
+
+    def no_reference(self, suite: Suite) -> dict[str, Any]:
+        """What no-reference metrics say of the returns, by metric."""
+        chains = []
+        for chain in self.chains.values():
+            found = (self.retention(chain, name) for name in METRICS if name in self.metrics)
+            kept = next((values for values in found if values is not None), ())
+            case = f"{chain.picture}--{chain.pair}"
+            chains.append(QualityChain(case, chain.quality, kept))
+        return no_reference_numbers(chains, suite.trips, self.quality_metrics)
+
+    def retention(self, chain: ChainScores, metric: str) -> tuple[float, ...] | None:
+        """Q(1..n) of a chain; None where the metric was not run on it."""
+        calibration = self.pictures[chain.picture].get(metric)
+        distances = chain.distances.get(metric)
+        if calibration is None or distances is None:
+            return None
+        values = [retention(distance, calibration.blank) for distance in distances]
+        return None if None in values else tuple(q for q in values if q is not None)
+
+    def results(self, suite: Suite, metric: str) -> list[ChainResult]:
+        """The chains that have an outcome, as half-lives and ranks are made of them."""
+        found = []
+        for chain in self.chains.values():
+            if not chain.outcome:
+                continue
+            pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
+            case = Case(chain.picture, chain.pair, pair.category, kind)
+            calibration = self.pictures[chain.picture].get(metric)
+            measured = chain.measured(case, metric, calibration, suite.trips)
+            if measured:
+                found.append(measured.result)
+        return found
+
+
+_SCORES = TypeAdapter(RunScores)
+#: Of the provenance: each metric with what is told of it, and what a judge was.
+_METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str, Any])
+
+
+def read_scores(folder: RunFolder) -> RunScores | None:
+    """The scores that lie in the folder; None where there are none of use."""
+    try:
+        data = read_json_file(folder.path / "scores.json")
+        RunScores.from_dict(data)  # no field that scores have not
+        scores = _SCORES.validate_python({name: data[name] for name in data if name != "format"})
+        for name in ("metrics", "quality", "score_files"):
+            _METRICS.validate_python(scores.provenance.get(name, {}))
+        _JUDGE.validate_python(scores.provenance.get("judge", {}))
+    except (OSError, ValueError):
+        return None
+    return scores if _are_of(scores, folder.suite) else None
+
+
+def _are_of(scores: RunScores, suite: Suite) -> bool:
+    """Whether these are scores of this suite, each chain with as many values as trips."""
+    told = scores.suite == suite.content_hash and "metrics" in scores.provenance
+    return told and all(
+        chain.pair in suite.pair_by_slug
+        and chain.picture in suite.picture_by_slug
+        and chain.picture in scores.pictures
+        and chain.outcome in ("", *OUTCOMES)
+        and all(
+            v is None or (len(v) == len(chain.trips) and all(0 <= d < math.inf for d in v))
+            for v in chain.distances.values()
+        )
+        for chain in scores.chains.values()
+    )
+
+
+def score_run(
+    folder: RunFolder,
+    scorer: Scorer,
+    before: RunScores | None = None,
+    on_trip: Callable[[int], None] = lambda trips: None,
+    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
+    on_chain: Callable[[RunScores], None] = lambda scores: None,
+    *,
+    begun: bool = False,
+) -> RunScores:
+    """The scores of all that is played; what `before` has and still holds is not done again.
+
+    With `begun`, sources of chains that nobody has begun are left alone too.
+
+    `calibrations` is filled by picture; with the same scorer it serves the next run too.
+    `on_chain` gets all scores so far after every chain, so that they can be kept.
+    """
+    provenance = scorer.provenance()
+    calibrations = {} if calibrations is None else calibrations
+    # What a judge said of chains stays with them, as do the values of score files.
+    judged_by = {k: v for k, v in before.provenance.items() if k in KEPT} if before else {}
+    imported = _imported(before) if before else {}
+    if before and (before.provenance != provenance | judged_by or before.method != METHOD_VERSION):
+        before = None  # curves never mix versions
+        judged_by.pop("judge", None)
+    pictures: dict[str, Mapping[str, Calibration | None]] = {}
+    chains: dict[str, ChainScores] = {}
+    waiting: list[PlayedChain] = []
+    trace = trace_of(folder)
+
+    def so_far() -> RunScores:
+        there = {
+            slug: _with_imported(chains[slug], imported.get(slug))
+            for slug in folder.chains
+            if slug in chains
+        }
+        verdicts = judged(there, folder.suite, folder.arm)
+        told = provenance | judged_by
+        return RunScores(
+            folder.suite.content_hash,
+            told,
+            dict(pictures),
+            verdicts,
+            repeats=folder.arm.repeats,
+            race=folder.race_ended,
+        )
+
+    for chain in folder.chains.values():
+        if begun and not chain.halves and not chain.outcome:
+            continue
+        known = before.chains.get(chain.slug) if before else None
+        restored = tuple(steps[-1].sha256 for steps in chain.trips)
+        if before and known and known.restored == restored:
+            chains[chain.slug] = replace(known, outcome=chain.outcome)
+            pictures.setdefault(chain.picture, before.pictures[chain.picture])
+            on_trip(len(restored))
+        else:
+            waiting.append(chain)
+    # By picture, so that a source's features are computed once.
+    for chain in sorted(waiting, key=lambda chain: chain.picture):
+        source, wanted = folder.source(chain), folder.suite.picture_by_slug[chain.picture]
+        if chain.picture not in pictures:
+            key = wanted.sha256
+            if key not in calibrations:
+                calibrations[key] = calibrated(scorer, source, chain_subject(wanted))
+            pictures[chain.picture] = calibrations[key]
+        trips = _trips(folder, chain, on_trip)
+        known = before.chains.get(chain.slug) if before else None
+        began = time.time()
+        scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
+        trace.scored(chain.slug, began, time.time(), 1, len(chain.trips))
+        chains[chain.slug] = replace(
+            scored,
+            picture=chain.picture,
+            repeat=chain.repeat,
+            outcome=chain.outcome,
+        )
+        on_chain(so_far())
+    ended = {slug: chain.outcome for slug, chain in before.chains.items()} if before else {}
+    news = any(ended.get(slug) != chain.outcome for slug, chain in folder.chains.items())
+    if folder.complete and (news or waiting) and (made := folder.calls()):
+        trace.run(called_at(made[0]), time.time(), chains=len(folder.chains))
+    return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
+
+
+def _imported(before: RunScores) -> dict[str, ChainScores]:
+    """The chains with nothing but what came in score files."""
+    names = before.provenance.get("score_files", {})
+    return {
+        slug: replace(chain, quality={n: v for n, v in chain.quality.items() if n in names})
+        for slug, chain in before.chains.items()
+    }
+
+
+def _with_imported(chain: ChainScores, known: ChainScores | None) -> ChainScores:
+    """The chain with the values of score files, where it still has the pictures they are of."""
+    if known is None or chain.restored[: len(known.restored)] != known.restored:
+        return chain
+    return replace(chain, quality={**chain.quality, **known.quality})
+
+
+def _reader(folder: RunFolder) -> ReadStep:
+    """Reads a picture of a chain by its trip and its place in it."""
+
+    def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
+        chain = folder.chains[chain_slug(case.slug, repeat)]
+        if len(chain.trips) < number:
+            return None
+        return folder.read(chain, chain.trips[number - 1][place - 1])
+
+    return read
+
+
+def judged(
+    chains: Mapping[str, ChainScores], suite: Suite, arm: Arm = DEFAULT
+) -> dict[str, ChainScores]:
+    """The chains with the verdicts that only the whole run can give: those on global edits."""
+
+    def of(change: str) -> dict[str, ChainScores]:
+        pairs = {slug: arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
+        return {slug: c for slug, c in chains.items() if pairs[c.pair].change == change}
+
+    drift = identity_drift(t.change_measure for c in of("none").values() for t in c.trips)
+
+    def judge(trip: TripMeasures) -> TripMeasures:
+        verdict = judge_global(trip.change_measure, drift)
+        return replace(trip, change_seen=verdict.seen, change_measure=verdict.measure)
+
+    return dict(chains) | {
+        slug: replace(chain, trips=tuple(judge(trip) for trip in chain.trips))
+        for slug, chain in of("global").items()
+    }
+
+
+def _trips(
+    folder: RunFolder, chain: PlayedChain, on_trip: Callable[[int], None]
+) -> Iterator[TripPictures]:
+    for steps in chain.trips:
+        yield tuple(folder.read(chain, half) for half in steps)
+        on_trip(1)

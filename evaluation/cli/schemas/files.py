@@ -1,0 +1,79 @@
+"""The files of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evaluation.analysis.chain_scores import ChainScores
+from evaluation.cli.played_chain import PlayedChain
+from evaluation.measuring.scoring import Calibration
+
+__all__ = ["CallLine", "PlayedChain", "RunFile", "ScoresFile"]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunFile(Strict):
+    """RUN/run.json: who played which suite, and every chain."""
+
+    format: Literal[3]
+    editor: str = Field(description="A registered editor, or the place of an own one.")
+    options: dict[str, Any] = Field(description="As given; a key is never among them.")
+    secret: str = Field(description="Seeds, order and audits are drawn by it.")
+    begun: str
+    ended: str | None = None
+    name: str | None = None
+    slug: str | None = None
+    stop_after: int = Field(0, description="Trips played on after a chain's end is known; 0: all.")
+    race: dict[str, Any] = Field({}, description="What ends it early; empty: it is not raced.")
+    race_looks: list[dict[str, Any]] = Field([], description="What each look of a race found.")
+    race_stopped: bool = Field(
+        False, description="A race that ended early: it lacks cases and is not ranked."
+    )
+    arm: dict[str, Any] = Field({}, description="How it was played, where not the suite's own way.")
+    provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
+    suite: dict[str, Any] = Field(description="The whole suite file.")
+    chains: list[PlayedChain] = Field([], description="Once playing has ended or paused.")
+
+
+class ScoresFile(Strict):
+    """RUN/scores.json: distances and measures of every chain, and each picture's calibration."""
+
+    format: Literal[3]
+    suite: str = Field(description="The content hash of the suite.")
+    method: str
+    provenance: dict[str, Any] = Field(description="Metrics, witnesses and packages by version.")
+    pictures: Mapping[str, Mapping[str, Calibration | None]]
+    chains: Mapping[str, ChainScores]
+    orders: list[dict[str, Any]] = Field(
+        [], description="Pictures of two chain shapes where both should show the same."
+    )
+    race: str = Field(
+        "",
+        description="What a race settled that ended early: the run lacks cases, and has no rank.",
+    )
+    repeats: int = Field(
+        0, description="Of every case, where the run's arm says so; 0: the suite's."
+    )
+
+
+class CallLine(Strict):
+    """A line of RUN/calls.jsonl: one call to the editor, also one that failed."""
+
+    at: str
+    chain: str
+    number: int
+    direction: str = Field(
+        pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
+        description="Forward and backward are the first and last step of a trip, 2-B one between.",
+    )
+    attempt: int
+    seconds: float
+    ended: str = Field(description='"answer", "refused", or the kind of error.')
+    cost: float | None
+    message: str = Field("", description="What the error says.")

@@ -1,0 +1,75 @@
+"""Banana100's question of one run: who notices that pictures wear out?"""
+
+import pytest
+
+from evaluation.analysis.diagnostics.no_reference import (
+    QualityChain,
+    asked_trips,
+    no_reference_numbers,
+    share,
+)
+
+PINNED = {"brisque": {"version": "1"}, "musiq": {"version": "2", "file": "f" * 64}}
+
+
+def chains():
+    """BRISQUE (lower is better) praises the first two and sees the third; MUSIQ sees all."""
+    kept = (0.8, 0.6, 0.4, 0.2, 0.1)
+    return [
+        QualityChain("a", {"brisque": (30, 25, 20, 15, 10, 0), "musiq": (60, 9, 8, 7, 6, 5)}, kept),
+        QualityChain(
+            "b", {"brisque": (30, 29, 28, 27, 26, 27), "musiq": (60, 9, 8, 7, 6, 5)}, kept
+        ),
+        QualityChain("c", {"brisque": (30, 40, 50, 60, 70, 60), "musiq": (60,)}, kept),
+        QualityChain("d", {"brisque": (None, 40, 50, 60, 70, 60)}, kept),
+        QualityChain("e", {"brisque": (30, 31)}, (0.9,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trips", "asked"), [(3, [3]), (5, [5]), (8, [5, 8]), (20, [5, 10, 20]), (50, [5, 10, 20, 50])]
+)
+def test_the_trips_of_the_paper_are_asked_where_the_suite_has_them(trips, asked):
+    assert asked_trips(trips) == asked
+
+
+def test_returns_are_counted_against_the_source_and_against_the_first_return():
+    found = no_reference_numbers(chains(), 5, PINNED)
+    last = found["brisque"]["trips"]["5"]
+    # Neither the chain whose source has no value nor the one that broke is counted.
+    assert last["source"] == {"returns": 3, "worse": 1, "better": 2, "gap": 0.6667}
+    assert last["first"] == {"returns": 4, "worse": 2, "better": 2, "gap": -2.1667}
+    assert (last["better_cases"], last["worse_cases"]) == (["a", "b"], ["c"])
+    assert share(last["source"]) == pytest.approx(1 / 3)
+    assert found["musiq"]["trips"]["5"]["source"]["worse"] == 2
+    assert (found["musiq"]["imported"], found["brisque"]["imported"]) == (True, False)
+
+
+def test_curves_lay_what_is_gained_beside_what_is_lost():
+    found = no_reference_numbers(chains(), 5, PINNED)["brisque"]
+    assert found["value"][0] == 30
+    assert found["gained"][0] == found["lost"][0] == 0
+    assert found["lost"] == [0, 0.175, 0.4, 0.6, 0.8, 0.9]
+    assert found["gained"][5] == 0.6667  # hundredths of the range from 0 to 150
+
+
+def test_a_metric_that_was_not_run_is_not_there():
+    assert no_reference_numbers(chains(), 5, {}) == {}
+    assert no_reference_numbers(chains(), 5, {"niqe": {"version": "1"}}) == {}
+    assert share({"returns": 0, "worse": 0}) is None
+
+
+def test_a_model_that_is_asked_outright_is_laid_against_what_was_kept():
+    told = [
+        QualityChain("a", {"worn": (0, 0, 0, 1)}, (0.9, 0.6, 0.2)),
+        QualityChain("b", {"worn": (1, 0, None, 0)}, (0.9, 0.6, 0.1)),
+    ]
+    found = no_reference_numbers(told, 3, {"worn": {"version": "1"}})["worn"]
+    assert found["value"][0] == 0.5  # half of the sources are called worn: false alarms
+    assert [(row["asked"], row["worn"]) for row in found["by_kept"]] == [
+        (2, 0),
+        (1, 0),
+        (0, 0),
+        (2, 1),
+    ]
+    assert found["trips"]["3"]["source"]["worse"] == 1

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.diagnostics.robustness import kendall_tau, retest, robustness
+from evaluation.analysis.half_life import summarise
+from evaluation.testing.chains import CATEGORIES, KINDS, run_of, spread_times
+
+HEADLINE = ("picture", 0.5)
+
+
+@pytest.fixture
+def runs():
+    """Five models of growing strength, on the same cases."""
+    random = np.random.default_rng(0)
+    common = spread_times(12, random, case=0.2)
+    return {
+        f"run-{m}": run_of(common * 1.3**m * np.exp(random.normal(0, 0.1, common.shape)))
+        for m in range(5)
+    }
+
+
+def found_by(runs, others=None):
+    boards = {
+        ("picture", level): {name: case_values(run, 20, level) for name, run in runs.items()}
+        for level in (0.5, 0.75)
+    }
+    for metric, chains in (others or {}).items():
+        boards[metric, 0.5] = {name: case_values(run, 20) for name, run in chains.items()}
+    by_trip = {name: summarise(run, 20).usable_by_trip for name, run in runs.items()}
+    found = robustness(boards, HEADLINE, by_trip)
+    json.dumps([asdict(agreement) for agreement in found], allow_nan=False)
+    return {(agreement.about, agreement.choice): agreement for agreement in found}
+
+
+def test_every_choice_has_its_agreement_with_the_boards_order(runs):
+    found = found_by(runs, {"ssim": runs})
+    assert {about for about, _ in found} == {
+        *("metric", "level", "trips", "category", "kind", "pair")
+    }
+    assert {c for about, c in found if about == "category"} == set(CATEGORIES)
+    assert {c for about, c in found if about == "kind"} == set(KINDS)
+    assert [c for about, c in found if about == "trips"] == [str(n) for n in range(1, 20)]
+    assert {c for about, c in found if about == "pair"} == {c.pair for c in runs["run-0"]}
+    assert found["metric", "ssim"].tau == found["trips", "19"].tau == 1
+    assert all(agreement.runs == 5 for agreement in found.values())
+
+
+def test_a_metric_that_turns_the_order_round_is_found_out(runs):
+    turned = dict(zip(runs, reversed(runs.values()), strict=True))
+    assert found_by(runs, {"ssim": turned})["metric", "ssim"].tau == -1
+
+
+def test_an_order_that_one_category_makes_turns_round_without_it():
+    lasts = {"flips": {"objects": 2.0, "geometric": 19.0}, "things": {"objects": 6.0}}
+    runs = {
+        name: run_of(np.tile([own.get(category, 2.0) for category in CATEGORIES], (12, 1)))
+        for name, own in lasts.items()
+    }
+    found = found_by(runs)
+    assert found["category", "geometric"].tau == -1
+    assert found["category", "objects"].tau == found["category", "replication"].tau == 1
+
+
+def test_short_suites_are_what_playing_fewer_trips_gives(runs):
+    found = found_by(runs)
+    order = {name: summarise(run, 20).usable_trips for name, run in runs.items()}
+    for trips in (1, 5, 12):
+        shorter = {name: summarise(run, trips).usable_trips for name, run in runs.items()}
+        assert found["trips", str(trips)].tau == kendall_tau(order, shorter)
+
+
+def test_only_runs_that_both_have_count(runs):
+    some = {name: runs[name] for name in ("run-0", "run-3")}
+    found = found_by(runs, {"identity": some, "clip": {"run-0": runs["run-0"]}})
+    assert (found["metric", "identity"].runs, found["metric", "identity"].tau) == (2, 1)
+    assert (found["metric", "clip"].runs, found["metric", "clip"].tau) == (1, None)
+
+
+def test_ties_and_lone_runs_have_no_order():
+    assert kendall_tau({"a": 1.0}, {"a": 2.0}) is None
+    assert kendall_tau({"a": 1.0, "b": 1.0 + 1e-13}, {"a": 2.0, "b": 1.0}) is None
+    assert kendall_tau({"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 2.0, "c": 3.0}) == (
+        pytest.approx(1 / 3)
+    )
+
+
+def test_a_suite_of_one_category_is_not_left_with_nothing(runs):
+    one = {
+        name: [replace(c, category="only", kind="face") for c in run] for name, run in runs.items()
+    }
+    assert not [about for about, _ in found_by(one) if about in ("category", "kind")]
+
+
+def repeated(spread, cases=12, models=4, again=12):
+    random = np.random.default_rng(1)
+    common = spread_times(cases, random)[:, :, None]
+    runs = {}
+    for m in range(models):
+        luck = np.exp(random.normal(0, spread, (cases, 3, 2)))
+        run = run_of(common * 1.2**m * luck, repeats=2)
+        kept = {f"picture-{i:03}" for i in range(again)}
+        runs[f"run-{m}"] = [c for c in run if c.repeat == 0 or c.picture in kept]
+    return runs
+
+
+def test_playing_again_keeps_the_order_where_luck_is_small():
+    same = retest(repeated(0.0), 20)
+    assert (same.repeats, same.cases, same.runs, same.tau) == (2, 36, 4, 1)
+    assert same.difference == pytest.approx(0)
+    assert retest(repeated(0.8), 20).difference > 0.3
+
+
+def test_only_cases_that_were_played_again_are_a_test():
+    third = retest(repeated(0.2, again=4), 20)
+    assert third.cases == 12
+    assert retest({"a": run_of(spread_times(9, np.random.default_rng(0)))}, 20) is None
+    assert retest({}, 20) is None

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation.analysis.breakdown import (
+    breakdown,
+    case_summaries,
+    case_summaries_by_level,
+    scopes,
+)
+from evaluation.analysis.half_life import summarise
+from evaluation.analysis.levels import LEVELS
+from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
+
+
+def test_every_chain_is_in_all_its_category_its_kind_and_its_pair():
+    run = run_of(spread_times(9, np.random.default_rng(0)))
+    parts = scopes(run)
+    assert len(parts["all"]) == len(run)
+    for axis in ("category", "kind", "pair"):
+        assert sum(len(part) for name, part in parts.items() if name.startswith(axis)) == len(run)
+    assert {f"category:{c}" for c in CATEGORIES} | {f"kind:{k}" for k in KINDS} < set(parts)
+
+
+def test_each_part_is_summarised_for_itself():
+    good = [halving(15, picture=f"p{i}", category="geometric", pair="flip") for i in range(4)]
+    poor = [halving(3, picture=f"p{i}") for i in range(4)]
+    found = breakdown([*good, *poor], 20)
+    assert found["category:geometric"] == summarise(good, 20) == found["pair:flip"]
+    assert found["pair:hat"].usable_trips == pytest.approx(3)
+    assert found["all"].cases == found["kind:face"].cases == 8
+
+
+def test_cases_come_worst_first_with_their_repeats_together():
+    run = [
+        halving(9, picture="middling"),
+        chain(outcome="refused", picture="worst"),
+        *(halving(15, picture="best", repeat=r) for r in range(3)),
+        chain(outcome="lost", picture="unplayed"),
+    ]
+    found = case_summaries(run, 20)
+    assert [case.picture for case in found] == ["worst", "middling", "best"]
+    assert [case.usable_trips for case in found] == pytest.approx([0, 9, 15])
+
+
+def test_a_case_has_the_numbers_of_a_summary_of_its_own():
+    torn = [halving(time, picture="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
+    lost = [chain(0.9, outcome="lost", picture="lost")]
+    run = [*torn, *lost, *(halving(9, picture=f"p{i}") for i in range(3))]
+    by_level = case_summaries_by_level(run, 20, LEVELS)
+    for level in LEVELS:
+        assert by_level[level] == case_summaries(run, 20, level)
+        cases = {case.picture: case for case in by_level[level]}
+        for picture, part in (("torn", torn), ("lost", lost)):
+            alone = summarise(part, 20, level)
+            assert (cases[picture].usable_trips, cases[picture].auc) == (
+                alone.usable_trips,
+                alone.auc,
+            )

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.comparison import compare
+from evaluation.analysis.half_life import summarise
+from evaluation.testing.chains import chain, run_of, spread_times
+
+
+@pytest.fixture
+def times():
+    return spread_times(30, np.random.default_rng(0))
+
+
+def compared(first, second, trips=20):
+    return compare(case_values(first, trips), case_values(second, trips))
+
+
+def constant(*retention, count=12, **fields):
+    return [chain(*retention, picture=f"p{i}", pair=f"q{i}", **fields) for i in range(count)]
+
+
+def test_only_shared_cases_are_compared(times):
+    first, second = run_of(times), run_of(times / 2)
+    extra = chain(outcome="failed", picture="only here")
+    found = compared([*first, extra], second[3:])
+    assert (found.cases, found.pictures, found.pairs) == (87, 29, 24)
+    alone = summarise(first[3:], 20)
+    assert found.first.usable_trips == pytest.approx(alone.usable_trips)
+    assert found.first.half_life == pytest.approx(alone.half_life)
+    assert found.first.auc == pytest.approx(alone.auc)
+    with pytest.raises(ValueError, match="no case in common"):
+        compared(first, [extra])
+
+
+def test_runs_of_suites_of_different_lengths_are_not_compared(times):
+    run = run_of(times)
+    with pytest.raises(ValueError, match="20 trips, the other 10"):
+        compare(case_values(run, 20), case_values(run, 10))
+
+
+def test_a_clear_difference_needs_no_more_cases(times):
+    found = compared(run_of(times), run_of(times / 2))
+    assert found.separated
+    assert found.p_ahead == pytest.approx(1, abs=1e-6)
+    assert found.half_life.estimate > 0
+    assert found.half_life.interval.low > 0
+    assert found.half_life.more_cases == found.usable_trips.more_cases == found.auc.more_cases == 0
+
+
+def test_turning_the_comparison_round_turns_the_signs(times):
+    first, second = run_of(times), run_of(spread_times(30, np.random.default_rng(9)))
+    one, two = compared(first, second), compared(second, first)
+    for name in ("usable_trips", "half_life", "auc"):
+        a, b = getattr(one, name), getattr(two, name)
+        assert a.estimate == pytest.approx(-b.estimate)
+        assert a.interval.low == pytest.approx(-b.interval.high)
+        assert a.more_cases == b.more_cases
+    assert one.p_ahead == pytest.approx(1 - two.p_ahead)
+    assert one.separated == two.separated
+
+
+def test_the_interval_is_students_around_the_paired_difference(times):
+    first, second = case_values(run_of(times), 20), case_values(run_of(times * 0.9), 20)
+    found = compare(first, second)
+    design = first.design
+    error = design.standard_errors((first.usable - second.usable)[:, None])[0]
+    reach = stats.t.ppf(0.975, design.freedom) * error
+    assert found.usable_trips.interval.high == pytest.approx(found.usable_trips.estimate + reach)
+    expected = stats.t.cdf(found.usable_trips.estimate / error, design.freedom)
+    assert found.p_ahead == pytest.approx(expected)
+
+
+def test_pairing_sees_what_two_intervals_apart_do_not():
+    """A tenth less on every case, on cases that are very different."""
+    times = spread_times(30, np.random.default_rng(0), picture=0.6, case=0.6)
+    found = compared(run_of(times), run_of(times * 0.9))
+    assert found.separated
+    assert found.usable_trips.estimate < 1
+
+
+def test_twins_cannot_be_separated_by_any_number_of_cases(times):
+    found = compared(run_of(times), run_of(times))
+    assert (found.separated, found.p_ahead) == (False, 0.5)
+    assert found.usable_trips.estimate == 0
+    assert found.usable_trips.more_cases is None
+
+
+def test_the_number_of_cases_it_asks_for_does_separate():
+    """A small true difference: what 20 pictures leave open, the answer's number shows."""
+    random = np.random.default_rng(4)
+
+    def pair_of_runs(pictures):
+        """Every case with a pair of its own: more cases are more of everything."""
+        common = spread_times(pictures, random, case=0.2)
+        luck = [spread_times(pictures, random, median=1, picture=0, case=0.3) for _ in "ab"]
+        runs = run_of(common * luck[0] * 1.12), run_of(common * luck[1])
+        return tuple([replace(c, pair=f"{c.pair}-{c.picture}") for c in run] for run in runs)
+
+    found = compared(*pair_of_runs(20))
+    while found.usable_trips.more_cases in (0, None) or found.usable_trips.estimate < 0.5:
+        found = compared(*pair_of_runs(20))
+    pictures = 20 + found.usable_trips.more_cases // 3 + 1
+    shown = [compared(*pair_of_runs(pictures)).usable_trips.more_cases == 0 for _ in range(20)]
+    assert sum(shown) >= 10
+
+
+def test_a_half_life_beyond_the_suite_counts_as_n_and_json_takes_it():
+    perfect, broken = constant(*[1.0] * 20), constant(*[1.0] * 5, outcome="failed")
+    found = compared(perfect, broken)
+    assert found.usable_trips.estimate == 15
+    assert found.first.half_life is None
+    assert found.half_life.estimate == pytest.approx(20 - found.second.half_life)
+    assert found.separated
+    json.dumps(asdict(found), allow_nan=False)
+    same = compared(perfect, perfect)
+    assert same.half_life.estimate == 0
+    json.dumps(asdict(same), allow_nan=False)
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.8, 0.97, 1.1, 3.0])
+def test_the_half_lifes_difference_is_sure_exactly_where_that_of_usable_trips_is(times, factor):
+    found = compared(run_of(times), run_of(times * factor))
+    half, usable = found.half_life, found.usable_trips
+    assert np.sign(half.interval.low) == np.sign(usable.interval.low)
+    assert np.sign(half.interval.high) == np.sign(usable.interval.high)
+    assert half.interval.low <= half.estimate <= half.interval.high
+
+
+def test_a_few_pictures_give_differences_without_intervals():
+    found = compared(constant(*[1.0] * 20, count=3), constant(outcome="failed", count=3))
+    assert found.usable_trips.estimate == 20
+    assert found.usable_trips.interval is found.usable_trips.more_cases is found.p_ahead is None
+    assert not found.separated
+
+
+def test_a_comparison_without_auc_says_so():
+    lost = constant(0.9, outcome="lost")
+    assert compared(lost, lost).auc is None

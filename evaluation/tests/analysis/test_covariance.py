@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evaluation.analysis.covariance import Design, t_probability, t_quantile
+from evaluation.analysis.events import Case
+from evaluation.testing.chains import made_up_cases
+
+
+@pytest.fixture
+def design():
+    return Design(made_up_cases(60, 20, 15, 4))
+
+
+@pytest.fixture
+def values(design):
+    return np.random.default_rng(0).normal(0, 1, (len(design.cases), 3))
+
+
+def covariance(design, values):
+    shares = design.shares(values)
+    return shares.T @ shares
+
+
+def by_hand(design, values):
+    """Both covariances, cluster by cluster as the method writes them."""
+    cases, columns = design.cases, values.shape[1]
+    categories = sorted({case.category for case in cases})
+    means = {
+        category: np.mean(
+            [v for case, v in zip(cases, values, strict=True) if case.category == category], axis=0
+        )
+        for category in categories
+    }
+    sizes = {c: sum(case.category == c for case in cases) for c in categories}
+    total = np.zeros((columns, columns))
+    for about, taken in (("picture", 1), ("pair", len(categories))):
+        names = {getattr(case, about) for case in cases}
+        found = np.zeros((columns, columns))
+        for name in names:
+            share = sum(
+                (v - means[case.category]) / sizes[case.category] / len(categories)
+                for case, v in zip(cases, values, strict=True)
+                if getattr(case, about) == name
+            )
+            found += np.outer(share, share)
+        total += found * len(names) / (len(names) - taken)
+    return total
+
+
+def test_the_covariance_is_the_methods_cluster_by_cluster(design, values):
+    assert covariance(design, values) == pytest.approx(by_hand(design, values))
+    assert design.standard_errors(values) == pytest.approx(
+        np.sqrt(np.diag(by_hand(design, values)))
+    )
+
+
+def test_one_pair_and_one_case_a_picture_is_the_textbooks_error_of_a_mean():
+    """Every case its own picture and pair, one category: the two parts are the same."""
+    design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k") for i in range(40)])
+    values = np.random.default_rng(1).normal(3, 2, (40, 1))
+    textbook = values.std(ddof=1) / np.sqrt(40)
+    assert design.standard_errors(values)[0] == pytest.approx(np.sqrt(2) * textbook)
+
+
+def test_degrees_of_freedom_are_counted_by_what_is_fewest(design):
+    assert (design.pictures, design.pairs, design.categories) == (20, 15, 4)
+    assert design.freedom == 11
+
+
+@pytest.mark.parametrize(
+    ("shape", "enough"),
+    [
+        ((24, 10, 12, 4), True),
+        ((24, 9, 12, 4), False),
+        ((24, 10, 11, 4), False),
+        ((40, 12, 24, 7), True),
+        ((40, 12, 24, 8), False),
+    ],
+)
+def test_an_interval_needs_ten_pictures_twelve_pairs_and_five_degrees_of_freedom(shape, enough):
+    assert Design(made_up_cases(*shape)).enough == enough
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 1000))
+def test_weights_sum_to_one_and_to_the_same_for_every_category(seed):
+    design = Design(made_up_cases(30, 11, 13, 5, seed))
+    shares = {}
+    for case, weight in zip(design.cases, design.weights, strict=True):
+        shares[case.category] = shares.get(case.category, 0) + weight
+    assert list(shares.values()) == pytest.approx([1 / 5] * 5)
+
+
+def test_the_order_of_the_cases_changes_nothing(design, values):
+    order = np.random.default_rng(2).permutation(len(design.cases))
+    shuffled = Design([design.cases[n] for n in order])
+    assert shuffled.mean(values[order]) == pytest.approx(design.mean(values))
+    assert covariance(shuffled, values[order]) == pytest.approx(covariance(design, values))
+    assert shuffled.draws(values[order], 50) == pytest.approx(design.draws(values, 50))
+
+
+def test_what_all_cases_of_a_category_share_adds_no_error(design, values):
+    category = np.array([[int(case.category[-1])] for case in design.cases])
+    assert covariance(design, values + 7.0 * category) == pytest.approx(covariance(design, values))
+
+
+def test_draws_have_the_covariance_of_a_multivariate_t(design, values):
+    drawn = design.draws(values, 200_000)
+    freedom = design.freedom
+    expected = covariance(design, values) * freedom / (freedom - 2)
+    assert np.cov(drawn.T) == pytest.approx(expected, rel=0.05, abs=0.05 * expected.max())
+    errors = design.standard_errors(values)
+    within = (np.abs(drawn) <= t_quantile(0.975, freedom) * errors).mean(axis=0)
+    assert within == pytest.approx([0.95] * 3, abs=0.003)
+    assert (design.draws(values, 10) == design.draws(values, 10)).all()
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 13, 28, 89, 300])
+def test_students_t_is_that_of_scipy(freedom):
+    for t in (-12.0, -2.5, -0.1, 0.0, 0.7, 3.0, 40.0):
+        assert t_probability(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), abs=1e-12)
+    for probability in (0.5, 0.8, 0.975, 0.9999):
+        expected = stats.t.ppf(probability, freedom)
+        assert t_quantile(probability, freedom) == pytest.approx(expected, rel=1e-9, abs=1e-9)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation.analysis.covariance import Design
+from evaluation.analysis.power import Lifetimes, detectable, power
+from evaluation.testing.chains import made_up_cases
+
+
+@pytest.fixture(scope="module")
+def design():
+    return Design(made_up_cases(300, 97, 36, 8))
+
+
+def test_a_suite_of_300_cases_finds_two_to_four_trips_of_twenty(design):
+    found = power(design, 20)
+    assert 1.5 < found.models_alike < 3
+    assert found.models_alike < found.models_differ < 4
+    assert power(design, 20) == found
+
+
+def test_more_cases_find_smaller_differences():
+    sizes = [(24, 10, 12, 4), (60, 20, 24, 4), (300, 97, 36, 4), (900, 300, 100, 4)]
+    found = [detectable(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
+    assert found == sorted(found, reverse=True)
+
+
+def test_more_models_on_a_board_need_larger_differences(design):
+    two, ten, thirty = (detectable(design, 20, 0.2, models) for models in (2, 10, 30))
+    assert two < ten < thirty
+
+
+def test_a_suite_without_pictures_or_pairs_enough_finds_nothing():
+    found = power(Design(made_up_cases(24, 9, 12, 4)), 20)
+    assert found.models_alike is found.models_differ is None
+
+
+def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():
+    design = Design(made_up_cases(60, 30, 30, 3))
+    lifetimes = Lifetimes(9.0)
+    drawn = np.minimum(lifetimes.drawn(design, np.random.default_rng(0), 1, 4000), 20)
+    assert drawn.mean() == pytest.approx(lifetimes.usable_trips(20), rel=0.005)
+
+
+def test_lifetimes_share_what_they_should():
+    """By picture and pair alone all models are alike; by their own they differ."""
+    design = Design(made_up_cases(60, 30, 30, 3))
+    shared = Lifetimes(9.0, own_picture=0, own_pair=0, chain=0)
+    drawn = shared.drawn(design, np.random.default_rng(0), 3)[:, 0]
+    assert (drawn == drawn[:, :1]).all()
+    of_picture = {}
+    alone = Lifetimes(9.0, picture=0, pair=0, own_picture=0.3, own_pair=0, chain=0)
+    for case, row in zip(
+        design.cases, alone.drawn(design, np.random.default_rng(0), 3)[:, 0], strict=True
+    ):
+        assert len(set(row)) == 3
+        assert (of_picture.setdefault(case.picture, row) == row).all()

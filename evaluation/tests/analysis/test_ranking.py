@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.covariance import Design, Interval, t_quantile
+from evaluation.analysis.half_life import half_life, summarise
+from evaluation.analysis.ranking import Bounds, board, rank_board, rank_scope
+from evaluation.testing.chains import chain, halving, made_up_cases, run_of, spread_times
+
+PICTURES = 30
+
+
+@pytest.fixture
+def times():
+    return spread_times(PICTURES, np.random.default_rng(0))
+
+
+@pytest.fixture
+def design():
+    return Design(made_up_cases(80, 25, 20, 4))
+
+
+def by_run(placings):
+    return {placing.run: placing for placing in placings}
+
+
+def constant(number, **fields):
+    """A run of one kind of chain on 12 pictures and as many pairs."""
+    return [chain(*number, picture=f"p{i:02}", pair=f"q{i:02}", **fields) for i in range(12)]
+
+
+# The board
+
+
+def test_a_clear_order_is_found_with_ranks_of_their_own(times):
+    runs = {"half": run_of(times / 2), "whole": run_of(times), "third": run_of(times / 4)}
+    placings = board(runs, 20)
+    assert [p.run for p in placings] == ["whole", "half", "third"]
+    assert [p.rank for p in placings] == [1, 2, 3]
+    assert [p.rank_set for p in placings] == [(1, 1), (2, 2), (3, 3)]
+    assert [p.p_first for p in placings] == [1, 0, 0]
+
+
+def test_twins_share_the_rank_and_the_first_place_and_the_next_rank_is_three(times):
+    runs = {"b": run_of(times), "a": run_of(times), "poor": run_of(times / 3)}
+    placings = board(runs, 20)
+    assert [(p.run, p.rank, p.p_first) for p in placings] == [
+        ("a", 1, 0.5),
+        ("b", 1, 0.5),
+        ("poor", 3, 0.0),
+    ]
+
+
+def test_the_order_is_by_usable_trips_whatever_the_median_says(times):
+    """Nine of ten cases of one last for 11 trips; of the other, six last for ever."""
+    steady = [
+        halving(11 if i % 10 else 1, picture=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)
+    ]
+    torn = [
+        chain(*[1.0 if i % 10 > 3 else 0.0] * 20, picture=f"p{i:02}", pair=f"q{i % 15}")
+        for i in range(30)
+    ]
+    placings = board({"steady": steady, "torn": torn}, 20)
+    assert [p.run for p in placings] == ["torn", "steady"]
+    assert placings[0].summary.median is None
+    assert placings[0].summary.usable_trips > placings[1].summary.usable_trips
+
+
+def test_a_run_that_lacks_a_case_is_listed_last_and_not_ranked(times):
+    best = run_of(times * 3)[:-1]
+    placings = board({"best": best, "slow": run_of(times), "fast": run_of(times / 3)}, 20)
+    assert [(p.run, p.complete, p.rank) for p in placings] == [
+        ("slow", True, 1),
+        ("fast", True, 2),
+        ("best", False, None),
+    ]
+    assert placings[-1].p_first is placings[-1].rank_set is None
+    assert placings[-1].bounds.usable_trips.low < placings[-1].summary.usable_trips
+
+
+def test_the_suite_decides_what_is_complete_not_the_runs(times):
+    run = run_of(times)
+    asked = {c.key for c in run}
+    assert board({"run": run}, 20, keys=asked)[0].rank == 1
+    assert board({"run": run}, 20, keys=asked | {("more", "hat", 0)})[0].rank is None
+    fewer = sorted(asked)[:60]
+    (placing,) = board({"run": run}, 20, keys=fewer)
+    assert placing.summary == summarise([c for c in run if c.key in fewer], 20)
+
+
+def test_a_case_lost_before_its_first_trip_is_lacking_a_later_loss_is_censored(times):
+    run = run_of(times)
+    place = {name: getattr(run[0], name) for name in ("picture", "pair", "category", "kind")}
+    unplayed = [chain(outcome="lost", **place), *run[1:]]
+    begun = [chain(0.9, outcome="lost", **place), *run[1:]]
+    placings = by_run(board({"run": run, "unplayed": unplayed, "begun": begun}, 20))
+    assert [placings[n].complete for n in ("run", "unplayed", "begun")] == [True, False, True]
+
+
+def test_the_yardsticks_have_the_ends_of_the_scale():
+    oracle = constant([1.0] * 20, change_seen=(True,) * 20)
+    no_op = constant([1.0] * 20, change_seen=(False,) * 20)
+    card = constant([0.0] * 20, outcome="completed", change_seen=(False,) * 20)
+    placings = board({"oracle": oracle, "no-op": no_op, "card": card}, 20)
+    assert [(p.run, p.summary.usable_trips, p.rank) for p in placings] == [
+        ("oracle", 20, 1),
+        ("card", 0, 2),
+        ("no-op", 0, 2),
+    ]
+    assert placings[0].bounds.half_life == Interval(None, None)
+    assert placings[1].bounds.half_life == Interval(0, 0)
+    assert [p.p_first for p in placings] == [1, 0, 0]
+
+
+def test_too_few_pictures_separate_nobody_and_have_no_interval():
+    good, bad = constant([1.0] * 20), constant([], outcome="failed")
+    few = board({"good": good[:11], "bad": bad[:11]}, 20)
+    assert [(p.run, p.rank, p.rank_set, p.p_first) for p in few] == [
+        ("good", 1, (1, 2), None),
+        ("bad", 1, (1, 2), None),
+    ]
+    assert few[0].bounds == Bounds()
+    enough = board({"good": good, "bad": bad}, 20)
+    assert [p.rank for p in enough] == [1, 2]
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_a_board_is_ready_for_json_and_the_same_again(times, loss):
+    runs = {f"run-{i}": run_of(times * (1 + i / 5), loss=loss, seed=i) for i in range(4)}
+    placings = board(runs, 20)
+    text = json.dumps([asdict(p) for p in placings], allow_nan=False)
+    again = board(dict(reversed(runs.items())), 20)
+    assert json.dumps([asdict(p) for p in again]) == text
+    for placing in placings:
+        assert placing.bounds.usable_trips.low <= placing.summary.usable_trips
+        assert placing.bounds.usable_trips.high >= placing.summary.usable_trips
+        assert len(placing.bounds.curve) == 21
+    if not loss:
+        assert sum(p.p_first for p in placings) == pytest.approx(1)
+
+
+def test_boards_of_nothing_are_empty_or_unranked():
+    assert board({}, 20) == []
+    lost = [chain(outcome="lost", picture=f"p{i}") for i in range(12)]
+    (placing,) = board({"lost": lost}, 20)
+    assert (placing.rank, placing.complete, placing.bounds) == (None, False, Bounds())
+    asked = {c.key for c in lost}
+    assert board({"lost": lost}, 20, keys=asked)[0].rank is None
+
+
+# Intervals
+
+
+def test_the_half_lifes_interval_is_that_of_the_usable_trips_transformed(times):
+    values = case_values(run_of(times), 20)
+    found = Bounds.of(values)
+    assert found.half_life.low == half_life(found.usable_trips.low, 20)
+    assert found.half_life.high == half_life(found.usable_trips.high, 20)
+    middle = float(values.design.mean(values.usable))
+    assert (found.usable_trips.low + found.usable_trips.high) / 2 == pytest.approx(middle)
+
+
+def test_intervals_stay_within_what_is_possible():
+    nearly = [
+        chain(*[1.0 if i else 0.4] * 20, picture=f"p{i:02}", pair=f"q{i:02}") for i in range(12)
+    ]
+    found = Bounds.of(case_values(nearly, 20))
+    assert found.usable_trips.high == 20
+    assert found.half_life.high is None
+    assert found.auc.high == 1
+    assert found.curve[0] == Interval(1, 1)
+
+
+# Ranks
+
+
+def test_ranks_go_down_group_by_group(design):
+    """The best and the second cannot be told apart, nor the third and the fourth."""
+    random = np.random.default_rng(1)
+    middles = np.array([10.0, 9.95, 5.0, 4.95])
+    ranks = rank_board(design, middles + random.normal(0, 0.5, (len(design.cases), 4)))
+    assert ranks.shared == (1, 1, 3, 3)
+    assert ranks.sets == ((1, 2), (1, 2), (3, 4), (3, 4))
+
+
+def test_no_rank_is_better_than_that_of_a_run_before_it(design):
+    """The second is surely worse than the first, the noisy third is not: it shares its rank."""
+    random = np.random.default_rng(1)
+    first = random.normal(10, 3, len(design.cases))
+    noise = random.normal(0, 4, len(design.cases))
+    noise -= design.mean(noise)
+    table = np.column_stack([first, first - 0.5, first - 0.6 + noise])
+    ranks = rank_board(design, table)
+    assert ranks.sets == ((1, 2), (2, 3), (1, 3))
+    assert ranks.shared == (1, 2, 2)
+    assert ranks.better.tolist() == [[False, True, False], [False] * 3, [False] * 3]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 8))
+def test_ranks_follow_the_order_and_lie_in_their_sets(seed, runs):
+    random = np.random.default_rng(seed)
+    design = Design(made_up_cases(30, 12, 14, 3, seed))
+    spread = random.uniform(0.01, 4, runs)
+    table = random.uniform(0, 10, runs) + random.normal(0, 1, (30, runs)) * spread
+    ranks = rank_board(design, table, draws=500)
+    order = np.argsort(-design.mean(table))
+    shared = np.array(ranks.shared)[order]
+    assert (np.diff(shared) >= 0).all()
+    assert shared[0] == 1
+    for position, (rank, run) in enumerate(zip(shared, order, strict=True), 1):
+        low, high = ranks.sets[run]
+        assert low <= rank <= position <= high
+    assert sum(ranks.p_first) == pytest.approx(1)
+
+
+def test_a_columns_place_changes_nothing(design):
+    random = np.random.default_rng(3)
+    table = random.normal(10, 2, (len(design.cases), 6)) + random.normal(0, 0.5, 6)
+    order = random.permutation(6)
+    one, two = rank_board(design, table), rank_board(design, table[:, order])
+    assert [one.sets[n] for n in order] == list(two.sets)
+    assert [one.p_first[n] for n in order] == pytest.approx(list(two.p_first))
+
+
+def test_means_from_elsewhere_decide_the_order(design):
+    """In a part of a suite where chains were lost the curve's own area is shown."""
+    table = np.random.default_rng(4).normal(10, 1, (len(design.cases), 2))
+    assert rank_board(design, table, [3.0, 9.0]).shared == (2, 1)
+    assert rank_board(design, table, [9.0, 3.0]).shared == (1, 2)
+
+
+def test_a_scope_leaves_out_cases_that_the_metric_does_not_apply_to(design):
+    random = np.random.default_rng(7)
+    stored = random.normal([5.0, 9.0], 1, (len(design.cases), 2))
+    faces = np.array([case.kind == "face" for case in design.cases])
+    stored[~faces] = np.nan
+    assert rank_scope(design.cases, stored, "all").sets == (
+        rank_scope(design.cases, stored, "kind:face").sets
+    )
+    assert rank_scope(design.cases, stored, "kind:scene").shared == (1, 1)
+    stored[np.flatnonzero(faces)[0], 0] = np.nan
+    with pytest.raises(ValueError, match="lacks a case"):
+        rank_scope(design.cases, stored, "all")
+
+
+def test_runs_that_are_all_but_equal_are_not_told_apart_by_a_rounding(design):
+    first = np.random.default_rng(8).normal(10, 3, len(design.cases))
+    again = (first * 3 + 1 - 1) / 3
+    ranks = rank_board(design, np.column_stack([first, again]))
+    assert (ranks.shared, ranks.p_first) == ((1, 1), (0.5, 0.5))
+
+
+def test_boards_of_one_and_of_none(design):
+    table = np.random.default_rng(5).normal(10, 1, (len(design.cases), 1))
+    alone = rank_board(design, table)
+    assert (alone.shared, alone.sets, alone.p_first) == ((1,), ((1, 1),), (1.0,))
+    assert rank_board(design, table[:, :0]).shared == ()
+
+
+def test_the_critical_value_of_two_runs_is_students_own(design):
+    """One difference alone needs no correction: the draws must find the t of the tables."""
+    random = np.random.default_rng(6)
+    apart = random.normal(0, 1, len(design.cases))
+    apart -= design.mean(apart)
+    error = design.standard_errors(apart[:, None])[0]
+    reach = t_quantile(0.975, design.freedom)
+    for factor, told in ((0.97, False), (1.03, True)):
+        table = np.column_stack([apart + factor * reach * error, np.zeros(len(apart))])
+        assert rank_board(design, table, draws=100_000).better[0, 1] == told

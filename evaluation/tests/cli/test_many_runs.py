@@ -1,0 +1,252 @@
+"""Several models, several machines, parts of a suite; and all steps in one command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.cli import calibration_cache
+from evaluation.cli.run_folder import RunFolder
+
+# Two cases that no witness looks at.
+PART = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,flip-horizontal"]
+FAST = ["--metrics", "psnr"]
+SECRET = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def told(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+# Parts of a suite.
+
+
+def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
+    assert main(["play", "--editor", "noop", *PART, "--json"]) == 0
+    assert told(capsys)["chains"] == 2
+    assert sorted(RunFolder.open(Path("noop-smoke")).chains) == [
+        "desert--flip-vertical",
+        "fruit--flip-horizontal",
+    ]
+    assert main(["play", "--editor", "noop", *PART, "--limit", "1", "--out", "one", "--json"]) == 0
+    assert told(capsys)["chains"] == 1
+    assert main(["play", "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
+    assert "no case of smoke is called 'horses'" in capsys.readouterr().err
+
+
+# Several machines.
+
+
+def share(number, capsys, *more):
+    play = ["play", "--editor", "noise", *PART, "--shard", f"{number}/2", "--secret", SECRET]
+    assert main([*play, *more]) == 0
+    capsys.readouterr()
+    return f"noise-smoke-{number}-of-2"
+
+
+def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsys):
+    shares = [share(number, capsys) for number in (1, 2)]
+    assert [RunFolder.open(Path(s)).edits_done for s in shares] == [2, 2]
+    assert main(["merge", *shares, "--out", "merged", "--json"]) == 0
+    assert told(capsys)["complete"]
+    assert main(["play", "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]) == 0
+    merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
+
+    def pictures(run):
+        return {slug: [h.sha256 for h in chain.halves] for slug, chain in run.chains.items()}
+
+    assert pictures(merged) == pictures(whole)
+    assert len(merged.calls()) == 4
+    assert main(["score", "merged", *FAST]) == 0
+    assert main(["play", "--editor", "noise", *PART, "--secret", SECRET, "--out", "merged"]) == 0
+
+
+def test_one_share_alone_can_be_played_on(capsys):
+    one = share(1, capsys)
+    assert main(["merge", one, "--out", "part"]) == 0
+    assert "1 of 2 chains" in capsys.readouterr().out
+    assert main(["play", "--editor", "noise", *PART, "--out", "part"]) == 0
+    assert RunFolder.open(Path("part")).complete
+
+
+def test_what_does_not_belong_together_is_not_merged(capsys):
+    one = share(1, capsys)
+    play = ["play", *PART, "--out"]
+    assert main([*play, "other-secret", "--editor", "noise"]) == 0
+    assert main([*play, "other-editor", "--editor", "noop", "--secret", SECRET]) == 0
+    assert main([*play, "trips", "--editor", "noise", "--secret", SECRET, "--trips", "2"]) == 0
+    for other, said in (
+        ("other-secret", "another secret"),
+        ("other-editor", "another editor"),
+        ("trips", "another suite"),
+        ("nowhere", "there is no folder"),
+    ):
+        assert main(["merge", one, other, "--out", "merged"]) == 1
+        assert said in capsys.readouterr().err
+    assert not Path("merged").exists()
+    assert main(["merge", one, "--out", one]) == 1
+
+
+def test_shares_need_one_secret_and_a_number_that_exists(capsys):
+    play = ["play", "--editor", "noop", *PART, "--shard"]
+    assert main([*play, "1/2"]) == 1
+    assert "--secret" in capsys.readouterr().err
+    for wrong in ("0/2", "3/2", "half", "1/0"):
+        with pytest.raises(SystemExit):
+            main([*play, wrong])
+
+
+# Several models, and all in one go.
+
+
+def test_one_command_plays_scores_and_compares_several_models(capsys):
+    run = ["run", "--models", "blank-card, oracle", *PART, "--out", "runs", *FAST]
+    assert main([*run, "--json"]) == 0
+    found = told(capsys)
+    assert [row["run"] for row in found["ranks"]] == ["runs/oracle-smoke", "runs/blank-card-smoke"]
+    assert Path(found["page"]).is_file()
+    assert [r["edits"] for r in found["runs"]] == [2, 4]
+    assert main(run) == 0
+    assert "rank" in capsys.readouterr().out
+    assert main(["report", "runs/blank-card-smoke", "runs/oracle-smoke", "--json"]) == 0
+    assert [row["rank"] for row in told(capsys)["ranks"]] == [row["rank"] for row in found["ranks"]]
+
+
+def test_a_model_that_pauses_does_not_stop_the_next(capsys):
+    play = ["play", "--models", "noise,noop", *PART, "--max-edits", "3"]
+    assert main([*play, "--json"]) == 3
+    assert [r["edits"] for r in told(capsys)["runs"]] == [3, 3]
+    assert main(["play", "--models", "noise,noop", *PART]) == 0
+    assert capsys.readouterr().out.count("2 completed") == 2
+
+
+def test_nobody_is_played_where_one_name_is_wrong(capsys):
+    assert main(["play", "--models", "noop,jpg", *PART]) == 1
+    assert "did you mean jpeg" in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
+def test_a_run_that_pauses_is_not_scored_and_goes_on(capsys):
+    run = ["run", "--editor", "noop", *PART, *FAST]
+    assert main([*run, "--max-edits", "1"]) == 3
+    assert not Path("noop-smoke/scores.json").exists()
+    assert main(run) == 0
+    assert Path("noop-smoke/report/index.html").is_file()
+    assert "usable trips" in capsys.readouterr().out
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("quality=300", "the option quality of jpeg should be less than or equal to 100, not 300"),
+        ("quality=0", "greater than or equal to 1"),
+        ("quality=high", "should be a valid integer"),
+        ("qualty=3", "jpeg has no option 'qualty'; there are: quality"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(option, said, capsys):
+    assert main(["play", "--editor", "jpeg", *PART, "--option", option]) == 1
+    assert said in capsys.readouterr().err
+    assert not Path("jpeg-smoke").exists()
+
+
+def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys):
+    assert main(["editors", "jpeg", "--json"]) == 0
+    (quality,) = told(capsys)["options"]
+    assert quality == {
+        "name": "quality",
+        "type": "int",
+        "required": False,
+        "default": 75,
+        "least": 1,
+        "most": 100,
+    }
+    assert main(["editors", "endpoint", "--json"]) == 0
+    assert {"url", "contract", "api_key"} <= {o["name"] for o in told(capsys)["options"]}
+    assert main(["editors", "diffusers"]) == 0
+    said = capsys.readouterr().out
+    assert "checkpoint" in said
+    assert said.count("required") == 2
+    assert main(["editors", "noise-8", "--json"]) == 0
+    assert told(capsys)["options"][0]["default"] == 8
+    assert main(["editors", "nobody"]) == 1
+    Path("own.py").write_text("class Mine:\n    def __init__(self, steps: int = 4): pass\n")
+    assert main(["editors", "own.py:Mine"]) == 0
+    assert "steps" in capsys.readouterr().out
+
+
+def test_every_editor_tells_its_options(capsys):
+    assert main(["editors", "--json"]) == 0
+    for entry in told(capsys)["editors"]:
+        assert main(["editors", entry["name"], "--json"]) == 0
+        assert isinstance(told(capsys)["options"], list)
+
+
+# Calibrations are kept.
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    folder = tmp_path / "calibrations"
+    monkeypatch.setenv("CONVERGEBENCH_CALIBRATIONS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def played(capsys):
+    assert main(["play", "--editor", "noise", *PART, "--out", "run"]) == 0
+    return ["score", "run", "--again", "--json"]
+
+
+def scores(arguments, capsys, metrics="psnr"):
+    capsys.readouterr()
+    assert main([*arguments, "--metrics", metrics]) == 0
+    return told(capsys)["scores"]["pictures"]
+
+
+def test_calibrations_are_read_where_they_are_kept_and_computed_where_they_are_broken(
+    kept, played, capsys
+):
+    first = scores(played, capsys)
+    files = sorted(kept.iterdir())
+    assert len(files) == 2
+    whole = files[0].read_text()
+    changed = json.loads(whole)
+    changed["psnr"]["ladder"]["95"] = 0.123
+    files[0].write_text(json.dumps(changed))
+    assert "0.123" in json.dumps(scores(played, capsys))
+    not_a_number = whole.replace('"blank": ', '"blank": NaN, "was": ', 1)
+    for broken in ("", "[]", '{"psnr": {"blank": "x"}}', not_a_number):
+        files[0].write_text(broken)
+        assert scores(played, capsys) == first
+    assert sorted(kept.iterdir()) == files
+
+
+def test_other_metrics_and_other_versions_have_calibrations_of_their_own(
+    kept, played, capsys, monkeypatch
+):
+    scores(played, capsys)
+    scores(played, capsys, "psnr,ssim")
+    assert len(list(kept.iterdir())) == 4
+    monkeypatch.setattr("evaluation.metrics.psnr.Psnr.version", "another")
+    scores(played, capsys)
+    assert len(list(kept.iterdir())) == 6
+
+
+def test_only_so_many_are_kept_and_a_folder_that_cannot_be_written_does_no_harm(
+    kept, played, capsys, monkeypatch
+):
+    monkeypatch.setattr(calibration_cache, "MOST", 1)
+    first = scores(played, capsys)
+    assert len(list(kept.iterdir())) == 1
+    monkeypatch.setenv("CONVERGEBENCH_CALIBRATIONS", "/proc/nowhere")
+    assert scores(played, capsys) == first

@@ -1,0 +1,164 @@
+"""Every `--json` and every file of a run is what its published schema says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.__main__ import COMMANDS, main, parser
+from evaluation.cli.commands.exchange.schema import texts
+from evaluation.cli.schemas import FILES, OUTPUTS, SCHEMAS
+from evaluation.example_server import Handler
+from evaluation.testing.json_outputs import PUBLISHED, checked
+from evaluation.testing.local_server import LocalServer
+
+FAST = ["--metrics", "psnr,ssim,piqe"]
+SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
+#: Where else the long ones are held against theirs.
+ELSEWHERE = {
+    "audit": "test_audit_command",
+    "change-seen-errors": "test_change_seen_errors",
+    "experiment": "test_experiment",
+    "experiment-estimate": "test_experiment",
+    "witness-errors": "test_witness_errors",
+}
+SEEN = set(ELSEWHERE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def somewhere(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("schemas"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(somewhere):
+    assert main(["play", "--editor", "jpeg", *SMALL, "--out", "run"]) == 0
+    assert main(["score", "run", *FAST]) == 0
+    return Path("run")
+
+
+def told(capsys, name, *arguments, code=0):
+    capsys.readouterr()
+    assert main([*map(str, arguments), "--json"]) == code
+    SEEN.add(name)
+    return checked(name, capsys.readouterr().out)
+
+
+def test_what_is_published_is_what_the_code_says():
+    published = {file.name: file.read_text() for file in PUBLISHED.iterdir()}
+    assert published == texts(), "run: convergebench schema --out docs/schemas"
+
+
+def test_the_schemas_are_listed_printed_and_written(capsys, tmp_path):
+    assert main(["schema"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in SCHEMAS)
+    assert main(["schema", "scores.json"]) == 0
+    assert json.loads(capsys.readouterr().out)["properties"]["format"]["const"] == 3
+    assert main(["schema", "--out", str(tmp_path / "out")]) == 0
+    assert len(list((tmp_path / "out").iterdir())) == len(SCHEMAS)
+    assert main(["schema", "nothing"]) == 1
+    assert "there is no schema 'nothing'" in capsys.readouterr().err
+
+
+def test_lists_are_wrapped(capsys):
+    assert len(told(capsys, "suites", "suites")["suites"]) > 3
+    assert told(capsys, "editors", "editors", "--ready")["editors"]
+    assert told(capsys, "editor-options", "editors", "jpeg")["options"][0]["name"] == "quality"
+    capsys.readouterr()
+    main(["weights", "--check", "--json"])
+    SEEN.add("weights")
+    assert checked("weights", capsys.readouterr().out)["weights"]
+
+
+def test_playing_tells_what_was_played_and_spent_also_when_it_paused(capsys):
+    play = ["play", "--editor", "jpeg", *SMALL, "--out", "paused"]
+    paused = told(capsys, "play", *play, "--max-edits", "1", "--parallel", "1", code=3)
+    assert (paused["edits"], paused["spent"]) == (1, 0)
+    assert "--max-edits 1" in paused["paused"]
+    assert told(capsys, "play", *play)["outcomes"] == {"completed": 2}
+    models = ["--models", "jpeg,noop", *SMALL, "--out", "many"]
+    assert len(told(capsys, "play-models", "play", *models)["runs"]) == 2
+    again = ["run", "--editor", "noop", *SMALL, *FAST, "--out", "again"]
+    ended = told(capsys, "play-models", *again, "--max-edits", "1", "--parallel", "1", code=3)
+    assert ended["runs"][0]["paused"]
+    assert told(capsys, "run", *again)["ranks"][0]["metric"] == "ssim"
+
+
+def test_scores_reports_merges_and_bundles(run, capsys):
+    assert told(capsys, "score", "score", run, *FAST)["complete"]
+    ranks = told(capsys, "report", "report", run, "--out", "page")["ranks"]
+    assert [row["run"] for row in ranks] == ["run"]
+    assert told(capsys, "merge", "merge", run, "--out", "merged")["complete"]
+    assert told(capsys, "bundle", "bundle", run, "--out", "run.zip")["pictures"]
+    assert told(capsys, "verify", "verify", "run.zip")["verified"] is True
+
+
+def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
+    rows = "case,trip,metric,value,version\n"
+    for case, value in (("desert--flip-vertical", 50), ("fruit--flip-horizontal", 70)):
+        rows += f"{case},0,musiq,60,1\n{case},1,musiq,{value},1\n"
+    Path("musiq.csv").write_text(rows)
+    before = (run / "scores.json").read_text()
+    taken = told(capsys, "import-scores", "import-scores", "musiq.csv", run)
+    assert (taken["metrics"], taken["values"]) == (["musiq"], 4)
+    last = taken["no_reference"]["musiq"]["trips"]["1"]
+    assert (last["source"]["worse"], last["better_cases"]) == (1, ["fruit--flip-horizontal"])
+    # Scored again, they stay; and whoever checks the bundle hears that they came from elsewhere.
+    assert "musiq" in told(capsys, "score", "score", run, *FAST, "--again")["no_reference"]
+    assert main(["bundle", str(run), "--out", "imported.zip"]) == 0
+    verified = told(capsys, "verify", "verify", "imported.zip")
+    assert (verified["different"], verified["verified"]) == (0, None)
+    assert any("score file" in check["detail"] for check in verified["checks"])
+    now = (run / "scores.json").read_text()
+    Path("musiq.csv").write_text(rows + "nowhere--hat,1,musiq,1,1\n")
+    assert main(["import-scores", "musiq.csv", str(run)]) == 1
+    assert "musiq.csv, line 6, case: the run has no picture nowhere--hat" in capsys.readouterr().err
+    assert (run / "scores.json").read_text() == now  # nothing half-written
+    (run / "scores.json").write_text(before)
+
+
+def test_own_chains_one_and_many(run, capsys):
+    chain = run / "chains/desert--flip-vertical"
+    assert told(capsys, "score-chain", "score-chain", chain, *FAST, "--no-report")["trips"]
+    many = told(capsys, "score-chains", "score-chain", run / "chains", *FAST, "--no-report")
+    assert len(many["runs"]) == 1
+
+
+def test_an_endpoint(capsys):
+    with LocalServer(Handler) as server:
+        address = f"{server.url}/v1"
+        assert told(capsys, "check-endpoint", "check-endpoint", address, "--allow-local")["ok"]
+
+
+def test_the_files_of_a_run(run):
+    checked("run.json", (run / "run.json").read_text())
+    checked("scores.json", (run / "scores.json").read_text())
+    for file in (run / "chains").glob("*/chain.json"):
+        checked("chain.json", file.read_text())
+    for line in (run / "calls.jsonl").read_text().splitlines():
+        checked("calls.jsonl", line)
+
+
+def test_a_field_that_nobody_tells_of_is_found(run):
+    data = json.loads((run / "scores.json").read_text())
+    with pytest.raises(ValueError, match="Extra inputs"):
+        checked("scores.json", json.dumps(data | {"surprise": 1}))
+    del data["method"]
+    with pytest.raises(Exception, match="method"):
+        checked("scores.json", json.dumps(data))
+
+
+def test_every_command_with_json_was_held_against_its_schema():
+    """The last one here: it looks at what those above did."""
+    whole = parser()
+    subparsers = next(a for a in whole._actions if a.dest == "command").choices
+    with_json = {
+        name for name, one in subparsers.items() if any(a.dest == "json" for a in one._actions)
+    }
+    assert with_json <= {*OUTPUTS, "score-chain"}
+    assert COMMANDS.keys() >= with_json
+    assert OUTPUTS.keys() - SEEN == set()
+    assert FILES.keys() == {"run.json", "scores.json", "chain.json", "calls.jsonl", "bundle.json"}

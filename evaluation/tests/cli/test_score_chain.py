@@ -1,0 +1,127 @@
+"""What `score-chain` tells of a chain by the measures that end it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from evaluation.__main__ import main
+from evaluation.analysis.events import CAUSES
+from evaluation.metrics import load_metric
+from evaluation.testing.fake_providers.judge import KEY, FakeJudge
+
+
+@pytest.fixture
+def told(hat_chain, capsys):
+    if missing := load_metric("picture").missing():
+        pytest.skip("; ".join(missing))
+    arguments = ["score-chain", str(hat_chain.folder), "--no-report", "--json"]
+    assert main([*arguments, "--metrics", "picture,lpips,place,colour,identity"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_trip_says_by_what_least_is_kept_and_where(told):
+    metrics = told["metrics"]
+    assert list(metrics) == ["picture", "lpips", "place", "colour", "identity"]
+    for number, trip in enumerate(told["trips"]):
+        kept = {
+            name: metrics[name]["retention"][number]
+            for name in ("lpips", "place", "colour", "identity")
+            if metrics[name]["retention"]
+        }
+        assert trip["because"] == min(kept, key=kept.__getitem__)
+        assert metrics["picture"]["retention"][number] == pytest.approx(min(kept.values()))
+        left, top, right, bottom, least = trip["worst_place"]
+        assert 0 <= left < right <= 1
+        assert 0 <= top < bottom <= 1
+        assert least == pytest.approx(kept["place"], abs=1e-5)
+        assert trip["undo"] < 1  # the hat was somewhere
+
+
+def test_every_metric_says_when_the_chain_ended_and_by_what(told):
+    for metric in told["metrics"].values():
+        assert metric["event"] is None or metric["event"]["cause"] in (*CAUSES, None)
+    kept = told["metrics"]["picture"]["retention"]
+    crossed = [n for n, q in enumerate(kept) if q <= 0.5]
+    event = told["metrics"]["picture"]["event"]
+    if crossed:
+        because = told["trips"][crossed[0]]["because"]
+        assert event["cause"] == {"lpips": "whole"}.get(because, because)
+        assert crossed[0] < event["time"] <= crossed[0] + 1
+    else:
+        assert event == {"time": 3.0, "cause": None, "recovered": False}
+    assert told["metrics"]["place"]["event"]["cause"] in ("place", None)
+
+
+@pytest.fixture
+def small_chain(tmp_path):
+    """Two trips in which a patch comes and goes."""
+    folder = tmp_path / "chain"
+    folder.mkdir()
+    bare = Image.linear_gradient("L").convert("RGB").resize((64, 48))
+    bare.save(folder / "I0_source.png")
+    for number in (1, 2):
+        edited = bare.copy()
+        ImageDraw.Draw(edited).rectangle((10, 4, 34, 20), fill=(200, 30, 30))
+        edited.save(folder / f"I{number}_forward.png")
+        bare.point(lambda v, n=number: v + n).save(folder / f"I{number}_backward.png")
+    return folder
+
+
+@pytest.fixture
+def judge(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    with FakeJudge() as fake:
+        yield fake
+
+
+def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, judge, capsys):
+    asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1", "--json"]
+    command = [*asked, "--metrics", "psnr", "--no-report", "--object", "hat"]
+    for folder, trips in (
+        (small_chain, lambda told: told["trips"]),
+        (
+            small_chain.parent,
+            lambda told: [
+                trip
+                for run in told["runs"].values()
+                for chain in run["scores"]["chains"].values()
+                for trip in chain["trips"]
+            ],
+        ),
+    ):
+        assert main(["score-chain", str(folder), *command]) == 0
+        told = json.loads(capsys.readouterr().out)
+        said = [
+            [one["made"] for one in trip["evidence"] if one["witness"] == "judge"]
+            for trip in trips(told)
+        ]
+        assert said == [[True, None], [True]]  # the rubric says neither
+        assert KEY not in json.dumps(told)
+        assert Path(folder / "judge.jsonl").is_file()
+    before = len(judge.asked)
+    assert main(["score-chain", str(small_chain), *command]) == 0
+    assert len(judge.asked) == before
+
+
+def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, monkeypatch):
+    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    judge.always = "down"
+    asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1"]
+    assert main(["score-chain", str(small_chain), *asked, "--metrics", "psnr", "--no-report"]) == 0
+    told = capsys.readouterr()
+    assert "not asked any more" in told.err
+    assert KEY not in told.err
+    assert "PSNR" in told.out
+
+
+def test_a_pair_of_the_benchmark_can_be_named(small_chain, capsys):
+    command = ["score-chain", str(small_chain), "--metrics", "psnr", "--no-report", "--json"]
+    assert main([*command, "--pair", "flip-vertical"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["trips"][0]["change_seen"] is False  # a patch is no flip
+    assert any(one["witness"] == "geometry" for one in told["trips"][0]["evidence"])
+    assert main([*command, "--pair", "glases"]) != 0
+    assert "glasses" in capsys.readouterr().err

@@ -1,0 +1,498 @@
+"""`convergebench` from the shell: what people type, what they get, and how it fails."""
+
+import dataclasses
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from evaluation.__main__ import COMMANDS, main
+from evaluation.cli.player import Player
+from evaluation.cli.results import run_results
+from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.run_scores import RunScores, score_run
+from evaluation.content import catalog
+from evaluation.content.suites import Case
+from evaluation.editors import load_editor
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Scorer
+from evaluation.metrics import load_metric
+
+SMOKE = catalog.suite("smoke")
+FAST = "psnr,ssim"
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def suite_file(tmp_path_factory):
+    """Three cases on two pictures, three trips."""
+    cases = (
+        Case("books", "clock"),
+        Case("books", "rotate-180"),
+        Case("fruit", "flip-horizontal"),  # a face would be looked at by four networks
+    )
+    suite = dataclasses.replace(SMOKE, slug="mini", trips=3, cases=cases)
+    file = tmp_path_factory.mktemp("suite") / "mini.json"
+    file.write_text(json.dumps(suite.to_dict()))
+    return file
+
+
+@pytest.fixture(scope="module")
+def played(suite_file, tmp_path_factory):
+    """A run folder of the JPEG editor on the small suite."""
+    out = tmp_path_factory.mktemp("played") / "jpeg"
+    assert main(["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", str(out)]) == 0
+    return out
+
+
+def copied(played, name="run"):
+    shutil.copytree(played, name)
+    return Path(name)
+
+
+# The yardsticks (method §9).
+
+
+@pytest.fixture(scope="module")
+def yardsticks(tmp_path_factory):
+    """Every reference editor on six cases, one per picture: scores by editor."""
+    wanted = ("glasses", "red-ball", "flip-vertical", "clock", "bird", "flip-horizontal")
+    cases = tuple(case for case in SMOKE.cases if case.pair in wanted)
+    suite = dataclasses.replace(SMOKE, trips=4, cases=cases)
+    names = ["psnr", "ssim"]
+    if not load_metric("lpips").missing():
+        names.append("lpips")
+    scorer, found, calibrations = Scorer(names), {}, {}
+    scorer.panel.keep(())
+    for name in ("oracle", "noop", "blank-card", "thumbnail", "jpeg", "noise", "resample", "colour-drift"):  # fmt: skip
+        folder = RunFolder.create(
+            tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}
+        )
+        with folder.playing():
+            Player(folder, load_editor(name)).play()
+        found[name] = run_results(suite, score_run(folder, scorer, calibrations=calibrations))
+    return found
+
+
+@pytest.mark.slow
+def test_the_oracle_keeps_everything(yardsticks):
+    for result in yardsticks["oracle"].values():
+        assert result.summary.half_life is None
+        assert result.summary.usable_trips == pytest.approx(4)
+        assert result.summary.curve == pytest.approx([1] * 5, abs=1e-6)
+        assert result.summary.change_seen == 1
+
+
+@pytest.mark.parametrize("name", ["noop", "blank-card"])
+def test_the_no_op_and_the_blank_card_are_caught(name, yardsticks):
+    for result in yardsticks[name].values():
+        assert result.summary.half_life == 0
+        assert result.summary.usable_trips == 0
+    outcomes = next(iter(yardsticks["blank-card"].values())).summary.outcomes
+    assert outcomes["blank"] == 6
+
+
+@pytest.mark.parametrize("name", ["noise", "resample"])
+def test_noise_and_resampling_lose_the_picture_step_by_step(name, yardsticks):
+    for metric, result in yardsticks[name].items():
+        curve = result.summary.curve
+        assert all(after < before for before, after in pairwise(curve)), metric
+        assert result.summary.change_seen == 1
+
+
+def test_the_yardsticks_come_in_their_known_order(yardsticks):
+    def area(name):
+        return next(iter(yardsticks[name].values())).summary.auc
+
+    assert area("oracle") > area("jpeg") > area("thumbnail") > area("blank-card")
+    assert area("oracle") > area("noise") > area("thumbnail")
+    assert area("oracle") > area("resample") > area("thumbnail")
+
+
+# play, score, report.
+
+
+def test_play_score_and_report_in_a_row(played, capsys):
+    run = copied(played)
+    assert main(["score", str(run), "--metrics", FAST]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"PSNR +> 3", said)
+    assert "3 cases, 3 chains of 3 trips" in said
+    assert main(["report", str(run), "--json"]) == 0
+    where = json.loads(capsys.readouterr().out)
+    page = Path(where["page"]).read_text()
+    assert {Path(png).name for png in where["charts"]} == {
+        "metrics.png",
+        "retention.png",
+        "survival.png",
+    }
+    # It needs nothing else: no address but the names of XML's vocabularies.
+    text = re.sub(r"data:image/webp;base64,[^\"]+", "", page)
+    addresses = set(re.findall(r"(?:https?:)?//[^\s\"'<>)]+", text))
+    assert all("w3.org" in a or "purl.org" in a or "creativecommons.org" in a for a in addresses)
+    assert page.count("data:image/webp;base64,") >= 3 * 5
+
+
+def test_scoring_again_computes_only_what_is_new(played, capsys, monkeypatch):
+    run = copied(played)
+    assert main(["score", str(run), "--metrics", FAST, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(Scorer, "score", None)  # would fail if it were called
+    assert main(["score", str(run), "--metrics", FAST, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert json.loads(json.dumps(RunScores.from_dict(first["scores"]).to_dict())) == first["scores"]
+
+
+def test_other_metrics_are_not_mixed_with_the_scores_that_are_there(played, capsys):
+    run = copied(played)
+    assert main(["score", str(run), "--metrics", "psnr", "--json"]) == 0
+    assert main(["score", str(run), "--metrics", "psnr,ssim", "--json"]) == 0
+    assert set(json.loads((run / "scores.json").read_text())["provenance"]["metrics"]) == {
+        "psnr",
+        "ssim",
+    }
+
+
+def test_runs_of_one_suite_are_compared_and_hostile_names_are_escaped(played, suite_file, capsys):
+    run = copied(played)
+    file = run / "run.json"
+    header = json.loads(file.read_text())
+    file.write_text(json.dumps(header | {"name": "<script>alert(1)</script>"}))
+    assert main(["play", "--editor", "noise", "--suite", str(suite_file), "--out", "noise"]) == 0
+    assert main(["report", str(run), "noise", str(run), "--metrics", "psnr", "--out", "both"]) == 0
+    page = Path("both/index.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; (2)" in page
+    assert "Rank" in page
+
+
+def test_runs_of_other_suites_are_not_compared(played, capsys):
+    assert main(["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "1"]) == 0
+    assert main(["report", str(played), "jpeg-smoke"]) == 1
+    assert "only runs of the same suite can be compared" in capsys.readouterr().err
+
+
+def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, capsys):
+    run = copied(played)
+    before = (run / "calls.jsonl").read_bytes()
+    arguments = ["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", str(run)]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"] == {"completed": 3}
+    assert (run / "calls.jsonl").read_bytes() == before
+    for other, message in (
+        (["--secret", "5"], "is a run with secret"),
+        (["--option", "quality=5"], "is a run with options {}"),
+        (["--trips", "2"], "choose another --out"),
+    ):
+        assert main([*arguments, *other]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_an_option_reaches_the_editor(suite_file, capsys):
+    arguments = ["play", "--suite", str(suite_file), "--trips", "1", "--editor", "jpeg"]
+    assert main([*arguments, "--option", "quality=5", "--out", "low"]) == 0
+    header = json.loads(Path("low/run.json").read_text())
+    assert header["options"] == {"quality": 5}
+    assert header["provenance"]["editor"]["quality"] == 5
+
+
+# Lists.
+
+
+@pytest.mark.parametrize("command", ["editors", "suites", "weights"])
+def test_lists_are_tables_for_people_and_json_for_programs(command, capsys):
+    arguments = [command, "--check"] if command == "weights" else [command]
+    assert main(arguments) in (0, 1)
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+    main([*arguments, "--json"])
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_every_editing_model_and_editor_is_listed_with_what_it_lacks(capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    main(["editors", "--json"])
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["editors"]}
+    assert {row["slug"] for row in catalog.editing_models()} <= set(listed)
+    assert listed["jpeg-75"]["missing"] == listed["jpeg"]["missing"] == []
+    assert "OPENAI_API_KEY" in listed["gpt-image-2"]["missing"][0]
+    main(["editors", "--json", "--ready"])
+    ready = json.loads(capsys.readouterr().out)["editors"]
+    assert all(not entry["missing"] for entry in ready)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
+def test_help_says_what_a_command_is_for(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    assert len(capsys.readouterr().out) > 300
+
+
+# What goes wrong is said in one line.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["play", "--editor", "jpg", "--suite", "smoke"], "did you mean jpeg"),
+        (["play", "--editor", "zzzzzz", "--suite", "smoke"], "`convergebench editors` lists all"),
+        (["play", "--editor", "jpeg", "--suite", "smoky"], "there is no suite 'smoky'"),
+        (["play", "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
+        (["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "99"], "only shortens"),
+        (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x"], "NAME=VALUE"),
+        (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
+        (["play", "--editor", "gpt-image-2", "--suite", "smoke"], "OPENAI_API_KEY"),
+        (["score", "nowhere"], "there is no folder nowhere"),
+        (["score", "."], "is not a run folder"),
+        (["report", "nowhere"], "there is no folder nowhere"),
+        (["score-chain", "nowhere"], "there is no folder nowhere"),
+        (["score-chain", "."], "holds no picture"),
+        (["weights", "nothing"], "there are no weights called"),
+        (["weights", "--file", "x"], "--file needs the one name"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(arguments) == 1
+    said = capsys.readouterr().err.strip().splitlines()
+    assert message in said[-1]
+    assert said[-1].startswith("convergebench: ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--trips=0", "--trips=-1", "--trips=two", "--parallel=0", "--budget=-1", "--price=inf"],
+)
+def test_a_number_out_of_range_is_a_wrong_argument(wrong, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["play", "--editor", "jpeg", "--suite", "smoke", wrong])
+    assert stop.value.code == 2
+    assert wrong.partition("=")[0] in capsys.readouterr().err
+
+
+def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
+    assert main(["score", str(played), "--metrics", "lpisp"]) == 1
+    assert "there is no metric 'lpisp'; there are picture, lpips, place" in capsys.readouterr().err
+
+
+def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    play = ["play", "--editor", "gpt-image-2", "--suite", "smoke"]
+    assert main(play) == 1
+    said = capsys.readouterr().err
+    assert "224 edits, about $14.56" in said
+    assert "--yes" in said
+    assert "budget" not in said
+    assert main([*play, "--budget", "5"]) == 1
+    assert "the budget of $5.00 does not reach that far" in capsys.readouterr().err
+    assert main([*play, "--budget", "15"]) == 1
+    assert "budget" not in capsys.readouterr().err
+
+
+def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    play = ["play", "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
+    assert main(play) == 1
+    said = capsys.readouterr().err
+    assert "no budget can hold" in said
+    assert "--price" in said
+    assert "--max-edits" in said
+    for out, price in {"one": ["--price", "0.05"], "two": ["--option", "price=0.05"]}.items():
+        assert main([*play, *price, "--out", out]) == 1
+        said = capsys.readouterr().err
+        assert "224 edits, about $11.20" in said
+        assert "does not reach that far" in said
+
+
+def test_a_paused_run_says_as_json_what_was_played_and_spent(suite_file, capsys):
+    play = ["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", "run", "--json"]
+    assert main([*play, "--max-edits", "4"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (told["edits"], told["spent"]) == (4, 0)
+    assert "--max-edits 4 is reached" in told["paused"]
+    assert main(play) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["edits"], told["paused"]) == (18, "")
+
+
+def test_a_kill_while_scoring_loses_at_most_one_chain(played):
+    run = copied(played)
+    score = [sys.executable, "-m", "evaluation", "score", str(run), "--metrics", FAST]
+    process = subprocess.Popen(score, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (run / "scores.json").is_file():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    kept = json.loads((run / "scores.json").read_text())["chains"]
+    assert kept
+    assert main(["score", str(run), "--metrics", FAST]) == 0
+    after = json.loads((run / "scores.json").read_text())["chains"]
+    assert len(after) == 3
+    assert {slug: after[slug] for slug in kept} == kept
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m evaluation editors | head -1"
+    here = Path(__file__).resolve().parents[3]
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=here)
+    assert done.stderr == ""
+
+
+def test_the_core_needs_neither_django_nor_torch():
+    script = (
+        "import sys, evaluation.__main__ as shell\n"
+        "shell.parser()\n"
+        "import evaluation.cli.run_scores, evaluation.cli.report, evaluation.cli.player, evaluation.content.catalog\n"
+        "from evaluation.editors import load_editor, EDITORS\n"
+        "load_editor('oracle'); load_editor('latent')\n"
+        "heavy = {'django', 'torch', 'cv2', 'diffusers', 'matplotlib', 'lpips', 'leaderboard'}\n"
+        "print(heavy & set(sys.modules))"
+    )
+    here = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=here)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+# score-chain.
+
+
+def write_chain(folder, names):
+    """A picture that wears away, under these names."""
+    folder.mkdir(exist_ok=True)
+    random = np.random.default_rng(0)
+    image = Image.fromarray(random.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize((96, 64))
+    for step, name in enumerate(names):
+        worn = image.filter(ImageFilter.GaussianBlur(step / 2))
+        (folder / name).write_bytes(Picture.from_image(worn).data)
+    return folder
+
+
+def scored(folder, capsys, *more):
+    assert main(["score-chain", str(folder), "--metrics", FAST, "--json", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+NAMES = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_forward.png", "I2_backward.png"]
+
+
+def test_a_chain_is_scored_by_name_and_reported(tmp_path, capsys):
+    data = scored(write_chain(tmp_path / "mine", NAMES), capsys)
+    psnr = data["metrics"]["psnr"]
+    assert len(psnr["distances"]) == len(psnr["retention"]) == 2
+    assert 1 > psnr["retention"][0] > psnr["retention"][1]
+    assert psnr["event"]["cause"] == "not_made"
+    assert psnr["event"]["time"] == 0
+    assert data["trips"][0]["change_seen"] is False
+    assert Path(data["report"]).is_file()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["I0_source.png", "I1_backward.png", "I2_backward.png"],
+        ["i0_SOURCE.png", "I01_backward.png", "I2_Backward.png", "notes.txt.png"],
+        ["1.png", "2.png", "10.png"],
+        ["a-first.png", "b.png", "c.png"],
+    ],
+)
+def test_forward_pictures_may_be_missing_and_names_may_be_any(names, tmp_path, capsys):
+    data = scored(write_chain(tmp_path / "mine", names), capsys, "--no-report")
+    kept = data["metrics"]["psnr"]["retention"]
+    assert len(kept) == 2
+    assert kept[0] > kept[1]
+    assert data["trips"][0]["change_seen"] is None
+    assert data["report"] is None
+
+
+def test_sorted_pictures_may_be_edited_and_restored_in_turn(tmp_path, capsys):
+    folder = write_chain(tmp_path / "mine", [f"{n}.png" for n in range(5)])
+    data = scored(folder, capsys, "--no-report", "--in-turn")
+    assert len(data["trips"]) == 2
+    assert data["trips"][0]["change_seen"] is False
+
+
+def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
+    folder = write_chain(tmp_path / "mine", ["x.png", "y.png", "z.png"])
+    manifest = {
+        "model": "Mine",
+        "source": "x.png",
+        "trips": [{"forward": "y.png", "backward": "z.png"}],
+        "pair": {"operator": "flip_horizontal", "forward": "Flip it."},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    data = scored(folder, capsys)
+    assert data["name"] == "Mine"
+    assert "to_truth" in data["trips"][0]["change_measure"]
+    assert "Flip it." in Path(data["report"]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
+        (["I0_source.png", "I1_forward.png"], "nothing came back"),
+        (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
+        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same picture"),
+        (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
+        (["only.png"], "at least one return"),
+    ],
+)
+def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys):
+    assert main(["score-chain", str(write_chain(tmp_path / "mine", names))]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("{", "manifest.json"),
+        ("[]", "expected"),
+        ('{"trips": []}', "expected"),
+        ('{"trips": [{"forward": "x.png"}], "source": "x.png"}', "trip 1 names no"),
+        ('{"trips": ["x.png"]}', 'no "source"'),
+        ('{"trips": ["/etc/passwd"], "source": "x.png"}', "lies outside"),
+        ('{"trips": ["../x.png"], "source": "x.png"}', "lies outside"),
+        ('{"trips": ["gone.png"], "source": "x.png"}', "no file gone.png"),
+        ('{"trips": ["x.png"], "source": "x.png", "pair": {"operator": "twist"}}', "'twist'"),
+        ('{"trips": ["x.png"], "source": "x.png", "pair": {"change": "exact"}}', "needs its"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused_in_words(manifest, message, tmp_path, capsys):
+    folder = write_chain(tmp_path / "mine", ["x.png"])
+    (folder / "manifest.json").write_text(manifest)
+    assert main(["score-chain", str(folder)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path, capsys):
+    folder = write_chain(tmp_path / "mine", ["I0_source.png"])
+    (folder / "I1_backward.png").write_bytes(b"not a picture")
+    assert main(["score-chain", str(folder), "--metrics", "psnr"]) == 1
+    assert "I1_backward.png: not a PNG, JPEG or WebP" in capsys.readouterr().err
+
+
+def test_the_chain_of_an_editor_is_scored(hat_chain, capsys, tmp_path):
+    folder = shutil.copytree(hat_chain.folder, tmp_path / "hat")
+    data = scored(folder, capsys)
+    assert [trip["change_seen"] for trip in data["trips"]] == [True, True, True]
+    kept = data["metrics"]["psnr"]["retention"]
+    assert kept[0] > kept[1] > kept[2]
+    assert (kept[0], kept[2]) == pytest.approx(hat_chain.kept, abs=0.02)
+    assert data["metrics"]["ssim"]["event"]["time"] == pytest.approx(hat_chain.ends, abs=0.3)
+    assert Path(data["report"]).is_file()

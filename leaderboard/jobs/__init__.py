@@ -1,0 +1,94 @@
+"""RQ glue: the only room of the harness that knows the site.
+
+The database says what there is to do; Redis only wakes workers. A job takes the number
+of a row and does whatever the database says is left to do; it is safe to call twice, at
+once, or after a crash. RQ calls the jobs by the names they have here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from leaderboard import garbage, score_files
+from leaderboard.jobs.control import (
+    CannotMove,
+    cancel,
+    enqueue,
+    pause,
+    play_again,
+    recover,
+    resume,
+    score_again,
+    start,
+)
+from leaderboard.jobs.play_job import play
+from leaderboard.jobs.probe_job import probe
+from leaderboard.jobs.recovery import recover_pictures, sweep
+from leaderboard.jobs.score_job import score
+from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
+from leaderboard.jobs.uploads.run_job import check as check_brought_run
+from leaderboard.models import Study, Suite
+from leaderboard.operation import packing
+from leaderboard.people import ballot_pictures, counting, studies
+from leaderboard.standings import reports
+from leaderboard.subscriptions import sending
+
+__all__ = [
+    "CannotMove",
+    "cancel",
+    "check_brought_run",
+    "collect_garbage",
+    "count_votes",
+    "deliver",
+    "enqueue",
+    "export",
+    "export_study",
+    "pause",
+    "play",
+    "play_again",
+    "probe",
+    "recover",
+    "recover_pictures",
+    "resume",
+    "score",
+    "score_again",
+    "score_uploaded_chain",
+    "start",
+    "sweep",
+]
+
+
+def collect_garbage(_: int) -> None:
+    """Remove pictures without a reference and files without a row, once they are a day old.
+
+    What is kept of runs that ended long ago is packed in the same night.
+    """
+    garbage.collect(timedelta(days=1))
+    for run in packing.due():
+        packing.pack_run(run)
+    ballot_pictures.forget()
+
+
+def count_votes(_: int) -> None:
+    """Work out what people's votes say, and choose what to ask next."""
+    counting.count()
+
+
+def deliver(_: int) -> None:
+    """Send what subscribers are to hear and is due."""
+    sending.deliver_due()
+
+
+def export_study(study_id: int) -> None:
+    """Write a study's votes as a file."""
+    study = Study.objects.filter(pk=study_id).first()
+    if study is not None:
+        studies.write_parquet(study)
+
+
+def export(suite_id: int) -> None:
+    """Write what is said of a suite's whole board, and its public scores as a file."""
+    suite = Suite.objects.filter(pk=suite_id).first()
+    if suite is not None:
+        reports.write(suite)
+        score_files.write(suite)

@@ -1,0 +1,385 @@
+"""Start, pause, resume, cancel, play again, score again: what people do to a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.core.mail import mail_admins
+from django.db import transaction
+from django.db.models import Case, Count, F, Q, Sum, When
+from django.db.models.functions import Least
+
+from evaluation.analysis.events import STOPPED
+from evaluation.analysis.racing import Race, rounds_of
+from evaluation.analysis.stopping import edits_saved
+from evaluation.arms import DEFAULT, Arm
+from evaluation.audits.plan import Audit as PlannedAudit
+from evaluation.audits.plan import plan
+from evaluation.editors import Editor, editor_class, load_editor
+from evaluation.errors import UserFacingError
+from evaluation.run_secret import drawn, new_secret, shuffled
+from leaderboard import endpoints, job_queue, standings
+from leaderboard.models import (
+    Audit,
+    Call,
+    Chain,
+    EditingModel,
+    Pace,
+    Run,
+    Suite,
+    Trip,
+    TripStep,
+)
+from leaderboard.models.runs import ChainState, Outcome, RunState, after
+
+log = structlog.get_logger(__name__)
+
+#: Reasons of a pause that are not an editor's fault, with what people read.
+REASONS = {
+    "person": "Paused by an administrator",
+    "budget": "The budget is used up",
+    "storage": "Pictures cannot be stored",
+    "metric_version": "The metrics changed during the run",
+    "internal": "An error of ours",
+}
+#: Ends worth another try. A refusal or a blank picture is the model's answer: it stays.
+PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
+
+
+class CannotMove(UserFacingError):
+    """The run is in a state from which this is not possible."""
+
+
+@transaction.atomic
+def start(
+    editing_model: EditingModel,
+    suite: Suite,
+    *,
+    secret: str | None = None,
+    stop_after: int | None = None,
+    budget_calls: int | None = None,
+    budget_usd: Decimal | None = None,
+    arm: Arm = DEFAULT,
+    race: Race | None = None,
+) -> Run:
+    """A new run with all its chains, queued. It starts when a worker hears of it.
+
+    Without `stop_after` chains are stopped as the suite says; yardsticks, which are the scale
+    of the curves and cost nothing, are played to the end. An `arm` of an experiment is settled
+    already; it is never ranked, so nobody audits it. A `race` is played in rounds, and ends
+    when what it asks of the model's rank is settled.
+    """
+    if not suite.is_frozen:
+        raise CannotMove(f"{suite} is a draft; freeze it first.")
+    if suite.sealed and not arm.is_default:
+        raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
+    if race and (editing_model.is_reference or not arm.is_default):
+        raise CannotMove("A yardstick or an arm is never ranked: there is nothing to race for.")
+    secret = secret or new_secret()
+    if stop_after is None:
+        stop_after = 0 if editing_model.is_reference else suite.stop_after
+    audits = _planned(secret, editing_model, suite, stop_after) if arm.is_default else []
+    asked = [
+        (case, repeat)
+        for case in suite.cases.all()
+        for repeat in range(arm.repeats_of(case.repeats))
+    ]
+    cases = {case.slug: case.category for case, _ in asked}
+    rounds = rounds_of(list(cases.items()), race.rounds, secret) if race else {}
+    run = Run.objects.create(
+        editing_model=editing_model,
+        suite=suite,
+        secret=secret,
+        arm=arm.to_dict(),
+        arm_digest=arm.digest,
+        stop_after=stop_after,
+        race=race.to_dict() if race else {},
+        race_round=1 if race else 0,
+        budget_calls=budget_calls,
+        budget_usd=budget_usd,
+        chains_total=len(asked),
+        edits_total=sum(case.edits for case, _ in asked) + len(audits),
+    )
+    # They are played in the order of their keys, and that must not tell which case it is.
+    order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
+    chains = Chain.objects.bulk_create(
+        [
+            Chain(run=run, case=case, repeat=repeat, round=rounds.get(case.slug, 0))
+            for case, repeat in order
+        ],
+        batch_size=500,
+    )
+    by_name = {(chain.case.slug, chain.repeat): chain for chain in chains}
+    Audit.objects.bulk_create(
+        Audit(chain=by_name[audit.case, audit.repeat], number=audit.number, kind=audit.kind)
+        for audit in audits
+    )
+    enqueue(run)
+    return run
+
+
+def _planned(
+    secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
+) -> list[PlannedAudit]:
+    """The audits that the secret draws; yardsticks have none."""
+    if not settings.AUDITS or editing_model.is_reference:
+        return []
+    return plan(secret, suite.core, settings.AUDITS, stop_after)
+
+
+def round_is_scored(run: Run) -> bool:
+    """Whether a raced run has played and scored all of its round, and might end with it."""
+    run.refresh_from_db(fields=["state", "race_round"])
+    race, now = run.core_race, run.chains.filter(round__lte=run.race_round)
+    if race is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
+        return False
+    left = run.race_round < race.rounds
+    return left and not (now.unplayed().exists() or now.unscored().exists())
+
+
+@transaction.atomic
+def advance_race(run: Run) -> None:
+    """End a raced run whose rank is settled by what is scored, or begin its next round.
+
+    Safe to call at any time, by several workers at once: of those that see the last score of a
+    round, one looks.
+    """
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    if not round_is_scored(run):
+        return
+    if found := standings.race_look(run):
+        run.race_looks = [*run.race_looks, found.to_dict()]
+    if found and found.settled:
+        left = run.chains.filter(round__gt=run.race_round)
+        audits = Audit.objects.filter(chain__in=left).count()
+        edits = [chain.case.edits for chain in left.select_related("case")]
+        left.delete()  # they were never begun
+        run.race_stopped, run.race_saved = True, audits + sum(edits)
+        run.chains_total -= len(edits)
+        run.edits_total -= run.race_saved
+    else:
+        run.race_round += 1
+    names = ["race_looks", "race_round", "race_stopped", "race_saved"]
+    run.save(update_fields=[*names, "chains_total", "edits_total"])
+    if run.race_stopped:
+        run.move(RunState.SCORING)
+    log.info("race", run=run.pk, round=run.race_round, stopped=run.race_stopped)
+    enqueue(run)
+
+
+def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
+    """Stop making calls; what is in flight is still kept. Without `seconds` a person resumes it."""
+    text = (text or REASONS.get(reason, reason))[:500]
+    resume_at = None if seconds is None else after(seconds)
+    moved = run.move(RunState.PAUSED, reason=reason, reason_text=text, resume_at=resume_at)
+    if moved:
+        log.warning("run paused", run=run.pk, reason=reason, text=text, resume_at=run.resume_at)
+        if resume_at is None and reason != "person":
+            mail_admins(f"Run {run.pk} needs you: {reason}", f"{run}\n{text}", fail_silently=True)
+    return moved
+
+
+def resume(run: Run) -> None:
+    """Go on where the run stopped."""
+    if not run.move(RunState.QUEUED):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
+    # Whoever resumes by hand knows that the endpoint is well, or wants to see.
+    Pace.objects.filter(editing_model=run.editing_model.peers[0]).update(
+        blocked_until=None, failures_in_a_row=0
+    )
+    enqueue(run)
+
+
+def cancel(run: Run) -> None:
+    """End the run now, also in the middle of an edit. What was finished is kept."""
+    if not run.move(RunState.CANCELLED, reason="", reason_text=""):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be cancelled.")
+
+
+@transaction.atomic
+def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
+    """Queue the chains that ended in these ways; they go on from their last good return.
+
+    So do chains that were stopped because their end was known, and by today's scores is not.
+    """
+    # Of two who press at once one waits here, and then finds nothing left to do.
+    run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
+    too_early = Q(outcome=Outcome.KNOWN, known_at=None)
+    again = run.chains.filter(Q(outcome__in=outcomes) | too_early, state=ChainState.PLAYED)
+    keys = list(again.values_list("pk", flat=True))
+    if not keys:
+        return 0
+    is_told = run.finished_at is not None  # also while it is scored again
+    if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
+    # A half trip may hold the very picture that ended the chain.
+    for rows in (Trip.objects, TripStep.objects):
+        rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
+    _plan_again(run, keys, is_told)
+    again = Chain.objects.filter(pk__in=keys)
+    again.update(state=ChainState.WAITING, outcome="", outcome_text="")
+    recount(run)
+    if run.state in (RunState.SCORING, RunState.PAUSED):
+        run.move(RunState.PLAYING) or run.move(RunState.QUEUED)
+    enqueue(run)
+    return len(keys)
+
+
+def recover(run: Run) -> None:
+    """Have a worker look for pictures of the run that are gone from storage, and see to them."""
+    if not run.is_ended:
+        raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own pictures.")
+    job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
+
+
+@transaction.atomic
+def play_from(run: Run, numbers: Mapping[int, int]) -> int:
+    """Play chains of an ended run again, each (by its key) from this trip on, as one that we lost."""
+    for chain, number in numbers.items():
+        for rows in (Trip.objects, TripStep.objects):
+            rows.filter(chain=chain, number__gte=number).delete()
+        run.chains.filter(pk=chain).update(
+            outcome=Outcome.LOST,
+            trips_played=number - 1,
+            trips_scored=Least("trips_scored", number - 1),
+            known_at=Case(When(known_at__lt=number, then=F("known_at"))),
+        )
+    return play_again(run, (Outcome.LOST,))
+
+
+def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
+    """Plan the audits of trips that these chains still have to play.
+
+    Who knows the secret that the run was drawn by knows where its audits are and what they do.
+    """
+    unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
+    if not is_told:
+        # One that was answered was made on an answer that is gone.
+        unplayed.update(
+            outcome=Audit.Outcome.PLANNED,
+            words="",
+            finding={},
+            **dict.fromkeys(("sent", "answer", "seed", "seconds")),
+        )
+        return
+    run.draw_anew()
+    before = unplayed.count()
+    unplayed.delete()
+    chains = {
+        (chain.case.slug, chain.repeat): chain
+        for chain in Chain.objects.filter(pk__in=keys).select_related("case")
+    }
+    made = Audit.objects.bulk_create(
+        Audit(chain=chain, number=audit.number, kind=audit.kind)
+        for audit in _planned(run.secret, run.editing_model, run.suite, run.stop_after)
+        if not run.arm_digest
+        if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
+    )
+    run.edits_total += len(made) - before
+    run.save(update_fields=["edits_total"])
+
+
+@transaction.atomic
+def score_again(run: Run) -> None:
+    """Score with the metrics as they are now. Scores of other versions stay beside the new ones."""
+    if run.state not in (RunState.FINISHED, RunState.PAUSED):
+        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
+    # Without their tokens, so that a job still at it cannot write scores of the old metrics.
+    run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
+    Audit.objects.filter(chain__run=run).update(finding={})
+    run.metrics, run.trips_scored = {}, 0
+    run.save(update_fields=["metrics", "trips_scored"])
+    run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
+    enqueue(run)
+
+
+@transaction.atomic
+def recount(run: Run) -> None:
+    """Set the run's counters by counting, where they were kept up by adding."""
+    # Whoever adds to them meanwhile waits for this row, and adds to the new ones.
+    Run.objects.select_for_update().only("pk").get(pk=run.pk)
+    ledger = Call.objects.filter(run=run).aggregate(
+        calls=Count("pk", filter=~Q(outcome=Call.OURS)),
+        ours=Count("pk", filter=Q(outcome=Call.OURS)),
+        spent=Sum("cost"),
+        edits=Count("pk", filter=Q(outcome=Call.ANSWERED)),
+        seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
+    )
+    chains = run.chains.aggregate(
+        done=Count("pk", filter=Q(state=ChainState.PLAYED)), scored=Sum("trips_scored")
+    )
+    run.calls, run.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
+    run.edit_seconds = ledger["seconds"] or 0.0
+    run.chains_done, run.trips_scored = chains["done"], chains["scored"] or 0
+    halves = Trip.objects.filter(chain__run=run).aggregate(
+        edited=Count("edited"), restored=Count("restored")
+    )
+    audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
+    between = TripStep.objects.filter(chain__run=run).count()
+    made = halves["edited"] + halves["restored"] + between + audits
+    run.edits_done = made - ledger["ours"]
+    stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
+    run.edits_saved = edits_saved(run.suite.trips, stopped)
+    fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]
+    run.save(update_fields=[*fields, "edits_saved"])
+
+
+#: Chains that a score job takes at a time, those of one size to be scored together; so many
+#: more are work for one worker more.
+CHAINS_EACH = 8
+
+
+def enqueue(run: Run) -> None:
+    """Tell the workers what the run needs now, if anything."""
+    enqueue_play(run)
+    if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
+        unscored = run.chains.free_to_score().count()
+        # A raced run that has all of its round waits for a look at it.
+        waits = run.race and not run.chains.unplayed().filter(round__lte=run.race_round).exists()
+        if unscored or waits or run.state == RunState.SCORING:
+            job_queue.enqueue(
+                run.pk, job_queue.SCORE, job_queue.GPU, copies=max(1, -(-unscored // CHAINS_EACH))
+            )
+
+
+def enqueue_play(run: Run) -> None:
+    """Tell the workers of chains that can be played now, if there are any."""
+    if run.state not in (RunState.QUEUED, RunState.PLAYING):
+        return
+    queue_name = queue_of(run.editing_model)
+    free = run.chains.free().ready().count()
+    room = min(free, Chain.objects.room(run.editing_model))
+    each = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
+    if room or not run.chains.unplayed().exists():
+        job_queue.enqueue(run.pk, job_queue.PLAY, queue_name, copies=max(1, -(-room // each)))
+
+
+def queue_of(editing_model: EditingModel) -> str:
+    """The queue that plays this model; an unknown editor's pause is written by `edits`."""
+    editor = editor_class(editing_model.editor)
+    return editor.queue if editor else job_queue.EDITS
+
+
+def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = None) -> Editor:
+    """The run's editor, made with its model's options and key."""
+    model = run.editing_model
+    options: dict[str, Any] = dict(model.options)
+    endpoints.check_key_goes_home(model.editor, options)
+    ours = {
+        "api_key": model.api_key.reveal() or None,
+        # Never from the row: a submission must not open our own network to itself.
+        **endpoints.rule_options(),
+        "group": drawn(run.secret, "group", run.pk).hex(),
+        "on_security_event": on_security_event,
+    }
+    taken: set[str] = set()
+    with suppress(TypeError):
+        taken = {field.name for field in dataclasses.fields(editor_class(model.editor))}  # type: ignore[arg-type]
+    options |= {name: value for name, value in ours.items() if name in taken and value is not None}
+    return load_editor(model.editor, **options)

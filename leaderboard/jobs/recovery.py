@@ -1,0 +1,129 @@
+"""Finds what no job waits for: work of dead workers, lost jobs, runs whose pause is over, and
+pictures that are gone from storage."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from hashlib import sha256
+
+import structlog
+from django.conf import settings
+from django.db.models.functions import Now
+
+from evaluation.editors import Editor
+from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.providers.base import HostedEditor
+from evaluation.errors import EditorError
+from leaderboard import garbage, job_queue, score_files
+from leaderboard.jobs import control
+from leaderboard.models import (
+    BroughtRun,
+    Chain,
+    Run,
+    StoredImage,
+    Submission,
+    Subscription,
+    Trip,
+    TripStep,
+    UploadedChain,
+    UploadedPicture,
+    Use,
+)
+from leaderboard.models.pictures import write
+from leaderboard.models.runs import RunState
+from leaderboard.people import counting
+from leaderboard.standings import reports
+from leaderboard.subscriptions import sending
+
+log = structlog.get_logger(__name__)
+
+
+def _forget_uploads() -> None:
+    """Delete chains that were kept for their day: rows and pictures."""
+    expired = list(UploadedChain.objects.expired().values_list("pk", flat=True)[:200])
+    if expired:
+        pictures = UploadedPicture.objects.filter(chain__in=expired)
+        keys = set(pictures.values_list("stored_id", flat=True))
+        UploadedChain.objects.filter(pk__in=expired).delete()
+        removed = garbage.collect_pictures(keys)
+        log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+    BroughtRun.objects.expired().delete()
+
+
+def recover_pictures(run_id: int) -> None:
+    """Bring pictures of an ended run back that are gone from storage.
+
+    Where the provider no longer keeps one, its chain is played again from that trip on.
+    """
+    run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
+    if run is None or not run.is_ended or run.source != Run.Source.OURS:
+        return
+    editor = control.editor_of(run)
+    fetched, gone = 0, dict[int, int]()
+    trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
+    steps = TripStep.objects.filter(chain__run=run).select_related("picture")
+    kept = [
+        *((t.chain_id, t.number, t.edited, t.edited_notes) for t in trips),
+        *((t.chain_id, t.number, t.restored, t.restored_notes) for t in trips),
+        *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
+    ]
+    for chain, number, stored, notes in sorted(kept, key=lambda row: row[:2]):
+        if stored is None or stored.storage.exists(stored.name):
+            continue
+        if _fetched(editor, stored, notes.get(KEPT_AT)):
+            fetched += 1
+        else:
+            gone.setdefault(chain, number)
+    editor.close()
+    again = control.play_from(run, gone) if gone else 0
+    log.info("pictures looked for", run=run.pk, fetched=fetched, chains_played_again=again)
+
+
+def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
+    """Whether the provider still had the very bytes, and they are in storage again."""
+    if not url or not isinstance(editor, HostedEditor):
+        return False
+    try:
+        data = editor.fetch_again(url)
+    except EditorError as error:
+        log.info("picture not kept", picture=stored.pk, error=error.message)
+        return False
+    if sha256(data).hexdigest() != stored.pk:
+        return False
+    write(stored.original_name, data)
+    if stored.packed_sha256:
+        StoredImage.objects.filter(pk=stored.pk).update(packed_sha256="", packed_bytes=0)
+    return True
+
+
+def sweep() -> None:
+    """Take back lapsed leases, resume runs that are due, enqueue all unfinished work."""
+    if taken := Chain.objects.take_back():
+        log.warning("chains taken back from workers that are gone", chains=taken)
+    for run in Run.objects.due():
+        if run.move(RunState.QUEUED):
+            log.info("run goes on", run=run.pk)
+    for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
+        control.enqueue(run)
+    # A test that a dead worker left, or whose job was lost.
+    quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
+    waiting = Submission.objects.filter(state=Submission.State.PROBING)
+    for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
+        job_queue.enqueue(pk, job_queue.PROBE, job_queue.PROBES)
+    waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
+    for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
+        job_queue.enqueue(pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
+    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    for pk in left.values_list("pk", flat=True):
+        job_queue.enqueue(pk, job_queue.CHECK_BROUGHT, job_queue.GPU)
+    _forget_uploads()
+    if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
+        job_queue.enqueue(0, job_queue.COLLECT_GARBAGE, job_queue.GPU)
+    Use.objects.expired().delete()
+    Subscription.objects.expired().delete()
+    if sending.due().exists():
+        job_queue.enqueue(0, job_queue.DELIVER, job_queue.PROBES)
+    if counting.is_due():
+        job_queue.enqueue(0, job_queue.COUNT_VOTES, job_queue.GPU)
+    for suite in {*score_files.stale(), *reports.stale()}:
+        job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)

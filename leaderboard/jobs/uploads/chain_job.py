@@ -1,0 +1,119 @@
+"""Score a chain that a visitor brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from django.core.files.storage import default_storage
+from django.db.models import F
+
+from evaluation.analysis.chain_scores import score_chain
+from evaluation.analysis.diagnostics.dynamics import dynamics
+from evaluation.analysis.events import Case, event
+from evaluation.analysis.levels import LEVELS
+from evaluation.content.suites import EditPair
+from evaluation.images import ImageError, Picture
+from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
+from evaluation.measuring.scoring import Scorer
+from evaluation.metrics import HEADLINE, MetricError, load_metric
+from evaluation.metrics.base import Subject
+from leaderboard.models import StoredImage, UploadedChain
+from leaderboard.models.uploads import MAX_PICTURE_PIXELS
+
+#: A chain that ended the process so often is not tried again.
+MAX_ATTEMPTS = 3
+
+log = structlog.get_logger(__name__)
+PAIR = EditPair("own", "own", "", "", change="local")
+CASE = Case("own", PAIR.slug, PAIR.category, "own")
+
+
+def score(chain_id: int) -> None:
+    """Write what the metrics say of the chain, or why they cannot."""
+    waiting = UploadedChain.objects.filter(pk=chain_id, state=UploadedChain.State.WAITING)
+    # Counted before anything is decoded: a process that is killed by a picture says nothing.
+    if not waiting.update(attempts=F("attempts") + 1):
+        return
+    chain = UploadedChain.objects.get(pk=chain_id)
+    try:
+        if chain.attempts > MAX_ATTEMPTS:
+            raise ImageError("These pictures could not be scored: the scoring did not survive them")
+        results = _results(chain)
+    except Exception as error:
+        log.exception("uploaded chain not scored", chain=chain.pk)
+        # Only what was written for people is shown to them.
+        known = isinstance(error, (ImageError, MetricError))
+        why = f"{error}." if known else "The fault is ours and has been noted; please try again."
+        waiting.update(state=UploadedChain.State.FAILED, error=why[:500])
+        return
+    waiting.update(state=UploadedChain.State.SCORED, results=results)
+
+
+def _decoded(number: int, stored: StoredImage) -> Picture:
+    """The picture, decoded here for the first time; its small and full copies for the page too."""
+    with default_storage.open(stored.name) as file:
+        data = file.read()
+    try:
+        picture = Picture.from_bytes(data, max_pixels=MAX_PICTURE_PIXELS)
+    except ImageError as error:
+        raise ImageError(f"{f'Return {number}' if number else 'The source'}: {error}") from None
+    # By its head alone a picture that lies on its side has its sides exchanged.
+    if picture.size != (stored.width, stored.height):
+        StoredImage.objects.filter(pk=stored.pk).update(width=picture.width, height=picture.height)
+    stored.write_thumbnail(picture)
+    stored.write_copy(picture)
+    return picture
+
+
+def _results(chain: UploadedChain) -> dict[str, Any]:
+    rows = {(p.number, p.forward): p.stored for p in chain.pictures.select_related("stored")}
+    source = _decoded(0, rows[0, False])
+    count = max(number for number, _ in rows)
+
+    def trips() -> Iterator[tuple[Picture | None, Picture]]:
+        # Read when they are needed: a long chain has no place in memory.
+        for number in range(1, count + 1):
+            forward = rows.get((number, True))
+            yield (
+                _decoded(number, forward) if forward else None,
+                _decoded(number, rows[number, False]),
+            )
+
+    scorer = Scorer()
+    scored = score_chain(scorer, source, trips(), PAIR)
+    calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
+    metrics: dict[str, Any] = {}
+    for name in scored.distances:
+        measured = scored.measured(CASE, name, calibrations.get(name), len(scored.trips))
+        if measured is None:
+            continue
+        metric, result = load_metric(name), measured.result
+        metrics[name] = {
+            "label": metric.label,
+            "version": metric.version,
+            "retention": [round(q, 4) for q in result.retention],
+            "shown": [metric.text(distance) for distance in measured.distances],
+            "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
+            "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
+        }
+    last = metrics.get(HEADLINE) or next(iter(metrics.values()), None)
+    return {
+        "trips": count,
+        "metrics": metrics,
+        "not_run": scorer.unfit(source.size),
+        "change_seen": [trip.change_seen for trip in scored.trips],
+        "because": [trip.because for trip in scored.trips],
+        "worst_place": [trip.worst_place for trip in scored.trips],
+        "evidence": [trip.evidence for trip in scored.trips],
+        "reframed": [trip.reframed for trip in scored.trips],
+        "dynamics": asdict(
+            dynamics(
+                [trip.step for trip in scored.trips],
+                scored.trips[-1].from_source,
+                last["retention"][-1] if last else None,
+            )
+        ),
+    }

@@ -1,0 +1,157 @@
+"""Check a run that somebody brings: recompute every number, and only then show it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import structlog
+from django.conf import settings
+from django.core.files.storage import default_storage
+from django.db import transaction
+
+from evaluation.bundle import format as bundles
+from evaluation.bundle.checks import EQUAL
+from evaluation.bundle.format import Bundle, BundleError
+from evaluation.bundle.verification import Verification
+from leaderboard import job_queue, standings
+from leaderboard.imports import admission
+from leaderboard.imports.limits import LIMITS
+from leaderboard.imports.models import model_of
+from leaderboard.imports.rows import calibrated_metrics, store_pictures, write_run
+from leaderboard.jobs.review import review
+from leaderboard.jobs.shutdown import asked_to_stop
+from leaderboard.models import BroughtRun, Run
+
+#: A bundle that ended the process so often is not tried again.
+MAX_ATTEMPTS = 3
+#: Of a check, of `TURN_SECONDS` each; then it makes room for others.
+TURNS = 10
+#: Seconds between two words on how far it is.
+OFTEN = 2.0
+
+log = structlog.get_logger(__name__)
+State = BroughtRun.State
+
+
+class Stopped(Exception):
+    """The worker is to stop, others wait, or the run was withdrawn: nothing more is to be said."""
+
+
+def check(brought_id: int) -> None:
+    """Show the run where every number of it is what it says; else say why not."""
+    brought = BroughtRun.objects.filter(pk=brought_id).first()
+    # Counted before anything is decoded: a process that is killed by a picture says nothing.
+    if brought is None or not brought.claim():
+        return
+    try:
+        if brought.attempts > MAX_ATTEMPTS:
+            raise BundleError("it could not be checked: the check did not survive it")
+        with (
+            default_storage.open(brought.file_name) as file,
+            bundles.read(file, **LIMITS) as bundle,
+        ):
+            _take(brought, bundle)
+    except Stopped:
+        job_queue.enqueue(brought_id, job_queue.CHECK_BROUGHT, job_queue.GPU)  # behind the others
+        return
+    except BundleError as error:
+        _refuse(brought, str(error))
+    except FileNotFoundError:
+        _refuse(brought, "its file is gone: please bring it again")
+    except Exception:
+        log.exception("brought run not checked", brought=brought.pk)
+        if brought.attempts < MAX_ATTEMPTS:
+            # The sweep has it tried again.
+            BroughtRun.objects.filter(pk=brought_id).update(state=State.WAITING, lease_until=None)
+            return
+        _refuse(brought, "the fault is ours and has been noted; please write to us")
+    default_storage.delete(brought.file_name)
+
+
+def _refuse(brought: BroughtRun, why: str) -> None:
+    log.info("brought run refused", brought=brought.pk, why=why[:200])
+    brought.end(State.REFUSED, error=why[:4000])
+
+
+def _take(brought: BroughtRun, bundle: Bundle) -> None:
+    """Recompute the run and write its rows; BundleError names what is wrong."""
+    suite = admission.suite_of(bundle)
+    verification = Verification(bundle, brought.finished)
+    counts = _counts(brought, verification)
+    metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
+    pictures = store_pictures(bundle)
+    with transaction.atomic():
+        run = write_run(
+            bundle,
+            suite,
+            model_of(brought),
+            metrics,
+            pictures,
+            verified=True,
+            counts=counts,
+            provenance=admission.provenance(verification, brought.brought_by),
+            # What follows from audits is decided here, below.
+            flags=[],
+            published=True,
+        )
+        review(run, dict(bundle.suite.pair_by_slug), verification.scorer)
+        Run.objects.filter(pk=run.pk).update(hints=[*run.hints, *admission.same_pictures(run)])
+        if not brought.end(State.SHOWN, run=run, editing_model=run.editing_model):
+            raise Stopped
+        standings.rebuild(run)
+        standings.refresh_ranks(suite)
+    log.info("brought run shown", brought=brought.pk, run=run.pk)
+
+
+def _counts(brought: BroughtRun, verification: Verification) -> dict[str, int]:
+    """How many checks were equal; BundleError where one was not."""
+    reasons = list(admission.reasons_before(verification))
+    finished = verification.finished
+    # Of all, of the chains that are finished, and of the one at hand.
+    counts, sure, here = Counter(brought.checks), Counter(brought.checks), Counter[str]()
+    known, before = len(finished), _lines(verification)
+    lines: set[str] = set()
+    began, told = time.monotonic(), 0.0
+    for check in verification.checks() if not reasons else ():
+        if len(finished) > known:
+            known = len(finished)
+            sure += here
+            here.clear()
+        counts[check.verdict] += 1
+        if verification.in_chains:
+            here[check.verdict] += 1
+        if check.what == "digest":
+            lines.add(check.line)
+        if why := admission.reason(check, verification):
+            reasons.append(why)
+        if len(reasons) >= admission.REASONS:
+            break
+        if time.monotonic() - told > OFTEN:
+            told = time.monotonic()
+            if not brought.tell(before + len(lines), verification.steps):
+                raise Stopped
+            on = verification.in_chains and not reasons and known > len(brought.finished)
+            if asked_to_stop() or (on and _others_wait(began)):
+                if on:  # a chain with something wrong in it must be looked at again
+                    brought.finished, brought.checks = finished, dict(sure)
+                brought.leave()
+                raise Stopped
+    if reasons:
+        raise BundleError("\n".join(reasons))
+    return {EQUAL: counts[EQUAL]} | dict(counts)
+
+
+def _lines(verification: Verification) -> int:
+    """How many lines the chains have that were checked before."""
+    chains = verification.document.chains
+    return sum(1 + len(chain.trips) for chain in chains if chain.name in verification.finished)
+
+
+def _others_wait(began: float) -> bool:
+    """Whether a check should make room: at once for a visitor, else after its turn.
+
+    A large one takes hours. Its sources are looked at again each time, so its turns are long.
+    """
+    over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
+    return job_queue.should_leave(0, job_queue.GPU, turn_is_over=over)
