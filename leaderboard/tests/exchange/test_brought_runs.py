@@ -20,7 +20,7 @@ from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
 from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
-from leaderboard import garbage, jobs
+from leaderboard import garbage, job_queue, jobs
 from leaderboard.exchange import bundles as site_bundles
 from leaderboard.models import BroughtRun, EditingModel, Run, Standing, StoredImage, Suite, Trip
 from leaderboard.testing import factories
