@@ -70,7 +70,7 @@ get_template("base.html")
 assert finders.find({sheet.as_posix()!r})
 assert (settings.BASE_DIR / "manage.py").is_file()
 assert (settings.FIXTURE_DIRS[0] / "suites").is_dir()
-assert (ROOT / "evaluation/example_server.py").is_file()
+assert (ROOT / "examples/example_server.py").is_file()
 """
     code = "import os; os.environ.pop('DATA_DIR', None)" + code
     for folder in ("templates", "static"):

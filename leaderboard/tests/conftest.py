@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.core.cache import caches
 
-from evaluation.example_server import Handler
 from evaluation.testing.local_server import LocalServer
+from examples.example_server import Handler
 from leaderboard.models import Suite
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.played import QUICK

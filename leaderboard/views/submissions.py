@@ -31,7 +31,7 @@ State = Submission.State
 ROOT = Path(settings.BASE_DIR)
 #: Servers to copy, the plainest first; each is a few lines around a function `edit`.
 EXAMPLES = {
-    "Plain Python": ROOT / "evaluation" / "example_server.py",
+    "Plain Python": ROOT / "examples" / "example_server.py",
     "FastAPI": ROOT / "examples" / "fastapi_server.py",
     "Gradio": ROOT / "examples" / "gradio_server.py",
     "Cog": ROOT / "examples" / "cog" / "predict.py",

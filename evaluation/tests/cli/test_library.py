@@ -12,10 +12,10 @@ from PIL import Image, ImageOps
 
 from evaluation.__main__ import main
 from evaluation.errors import UserFacingError
-from evaluation.example_server import Handler
 from evaluation.testing.fake_providers.judge import KEY, FakeJudge
 from evaluation.testing.local_server import LocalServer
 from evaluation.testing.tiny_pipelines import instruct_pix2pix, save
+from examples.example_server import Handler
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # No witness looks at a flip: nothing heavy is loaded.

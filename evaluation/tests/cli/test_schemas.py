@@ -8,9 +8,9 @@ import pytest
 from evaluation.__main__ import COMMANDS, main, parser
 from evaluation.cli.commands.exchange.schema import texts
 from evaluation.cli.schemas import FILES, OUTPUTS, SCHEMAS
-from evaluation.example_server import Handler
 from evaluation.testing.json_outputs import PUBLISHED, checked
 from evaluation.testing.local_server import LocalServer
+from examples.example_server import Handler
 
 FAST = ["--metrics", "psnr,ssim,piqe"]
 SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]

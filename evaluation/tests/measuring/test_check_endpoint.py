@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation import example_server
 from evaluation.__main__ import main
 from evaluation.images import Picture
 from evaluation.testing.hostile_server import HostileServer, Received, as_json
+from examples import example_server
 
 KEY = "sk-canary-0123456789abcdef"
 

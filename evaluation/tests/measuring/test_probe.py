@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from PIL import Image, ImageOps
 
-from evaluation import example_server
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.errors import EditorError, Fault
@@ -24,6 +23,7 @@ from evaluation.measuring import probe
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
 from evaluation.testing.hostile_server import HostileServer, as_json, response
 from evaluation.testing.waiting import wait_until
+from examples import example_server
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -34,14 +34,12 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The example server, copied as a person would copy it and run on its own."""
-    copy = tmp_path_factory.mktemp("somewhere") / "my_server.py"
-    copy.write_text(Path(example_server.__file__).read_text())
+def example() -> Iterator[str]:
+    """The example server, run from a clone as the README says."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, str(copy), str(port)], cwd=copy.parent, stderr=subprocess.DEVNULL
+        [sys.executable, example_server.__file__, str(port)], stderr=subprocess.DEVNULL
     )
     try:
         wait_until(lambda: listens(port))

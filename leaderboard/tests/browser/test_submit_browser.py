@@ -13,8 +13,8 @@ import pytest
 from django.contrib.auth.models import User
 from PIL import Image, ImageOps
 
-from evaluation import example_server
 from evaluation.testing.local_server import LocalServer
+from examples import example_server
 from leaderboard.models import Run, Submission
 from leaderboard.testing import factories
 from leaderboard.testing.browser import PHONE

@@ -1,5 +1,4 @@
-"""An editing endpoint to copy: put your model into `edit`, then `python example_server.py 8000`
-(in a clone of ConvergeBench: `python -m evaluation.example_server 8000`)."""
+"""An editing endpoint to copy: put your model into `edit`, then `python example_server.py 8000`."""
 
 import base64
 import email
