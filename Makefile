@@ -53,7 +53,7 @@ check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
 
 check-types:
-	$(BIN)/mypy evaluation leaderboard convergebench_site
+	$(BIN)/mypy evaluation leaderboard convergebench_site tools
 
 check-style:
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("evaluation", "leaderboard", "convergebench_site")
+PACKAGES = ("evaluation", "leaderboard", "convergebench_site", "tools")
 #: Who may import our own modules inside a function, because Django must be set up before.
 AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),

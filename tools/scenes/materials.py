@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.content.scenes.meshes import Array
+from tools.scenes.meshes import Array
 
 Material = dict[str, Any]
 Paint = Sequence[float] | Array  # one colour, or a texture (height, width, 3)

@@ -1,4 +1,4 @@
-"""Render the scenes again: python -m evaluation.content.scenes [NAME ...] [--preview] [--to FOLDER]."""
+"""Render the scenes again: python -m tools.scenes [NAME ...] [--preview] [--to FOLDER]."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evaluation.content import catalog
-from evaluation.content.scenes.studio import Scene, use_mitsuba
-from evaluation.content.scenes.subjects import (
+from tools.scenes.studio import Scene, use_mitsuba
+from tools.scenes.subjects import (
     faces,
     figures,
     food,
@@ -38,9 +38,7 @@ QUALITY = 92
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m evaluation.content.scenes", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.scenes", description=__doc__)
     parser.add_argument("names", nargs="*", help="all scenes when left out")
     parser.add_argument("--preview", action="store_true", help="small and grainy, in seconds")
     parser.add_argument("--samples", type=int, help="rays per pixel")

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Mesh, cylinder, grid, join, smooth, tube, vessel
-from evaluation.content.scenes.mouldings import ellipsoid, mould
-from evaluation.content.scenes.props import lit, table
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Mesh, cylinder, grid, join, smooth, tube, vessel
+from tools.scenes.mouldings import ellipsoid, mould
+from tools.scenes.props import lit, table
+from tools.scenes.studio import Camera, Scene
 
 
 def vase_of_tulips() -> Scene:

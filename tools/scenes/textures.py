@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from evaluation.content.scenes.meshes import Array
+from tools.scenes.meshes import Array
 
 Colour = Sequence[float] | Array
 

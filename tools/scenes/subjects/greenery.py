@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Array, Mesh, ball, leaves, sheet, smooth, tube
-from evaluation.content.scenes.studio import Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Array, Mesh, ball, leaves, sheet, smooth, tube
+from tools.scenes.studio import Scene
 
 #: The sky is black below the horizon, so ground and sea must reach it.
 FAR = 6000.0

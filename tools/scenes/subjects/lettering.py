@@ -7,9 +7,9 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Array,
     Mesh,
     ball,
@@ -22,9 +22,9 @@ from evaluation.content.scenes.meshes import (
     tube,
     vessel,
 )
-from evaluation.content.scenes.props import OAK, WALNUT, daylit, lit, table, wall
-from evaluation.content.scenes.studio import Camera, Scene
-from evaluation.content.scenes.subjects.greenery import FAR, tree
+from tools.scenes.props import OAK, WALNUT, daylit, lit, table, wall
+from tools.scenes.studio import Camera, Scene
+from tools.scenes.subjects.greenery import FAR, tree
 
 SANS, SERIF = "DejaVuSans-Bold", "DejaVuSerif-Bold"
 SLANTED = "DejaVuSerif-BoldItalic"

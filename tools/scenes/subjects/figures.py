@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Array,
     Mesh,
     ball,
@@ -20,10 +20,10 @@ from evaluation.content.scenes.meshes import (
     smooth,
     tube,
 )
-from evaluation.content.scenes.mouldings import blend, ellipsoid, mould, rod, sphere
-from evaluation.content.scenes.props import portrait_light
-from evaluation.content.scenes.studio import Camera, Scene
-from evaluation.content.scenes.subjects.greenery import FAR, pine
+from tools.scenes.mouldings import blend, ellipsoid, mould, rod, sphere
+from tools.scenes.props import portrait_light
+from tools.scenes.studio import Camera, Scene
+from tools.scenes.subjects.greenery import FAR, pine
 
 
 def snowman() -> Scene:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from evaluation.content.scenes import materials
-from evaluation.content.scenes.materials import Material
-from evaluation.content.scenes.meshes import Array, Mesh, Point, grid
+from tools.scenes import materials
+from tools.scenes.materials import Material
+from tools.scenes.meshes import Array, Mesh, Point, grid
 
 # The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
 # run to run, which is why the pictures themselves are committed.

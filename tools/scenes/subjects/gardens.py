@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Array,
     Mesh,
     ball,
@@ -22,8 +22,8 @@ from evaluation.content.scenes.meshes import (
     smooth,
     tube,
 )
-from evaluation.content.scenes.studio import Camera, Scene
-from evaluation.content.scenes.subjects.greenery import FAR, lawn, rock, tree
+from tools.scenes.studio import Camera, Scene
+from tools.scenes.subjects.greenery import FAR, lawn, rock, tree
 
 
 def garden_path() -> Scene:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Mesh,
     ball,
     cylinder,
@@ -19,8 +19,8 @@ from evaluation.content.scenes.meshes import (
     tube,
     vessel,
 )
-from evaluation.content.scenes.props import apple, cup, lit, pear, stem, table
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes.props import apple, cup, lit, pear, stem, table
+from tools.scenes.studio import Camera, Scene
 
 
 def fruit() -> Scene:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Mesh,
     box,
     cylinder,
@@ -19,9 +19,9 @@ from evaluation.content.scenes.meshes import (
     tube,
     vessel,
 )
-from evaluation.content.scenes.mouldings import blend, ellipsoid, mould
-from evaluation.content.scenes.props import OAK, daylit, wall
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes.mouldings import blend, ellipsoid, mould
+from tools.scenes.props import OAK, daylit, wall
+from tools.scenes.studio import Camera, Scene
 
 
 def laid_table() -> Scene:

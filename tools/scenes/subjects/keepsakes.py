@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import ball, cylinder, lathe, smooth, tube, vessel
-from evaluation.content.scenes.props import book, lit, pear, stem, table
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import ball, cylinder, lathe, smooth, tube, vessel
+from tools.scenes.props import book, lit, pear, stem, table
+from tools.scenes.studio import Camera, Scene
 
 
 def bottles() -> Scene:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evaluation.content.scenes.meshes import Array, Mesh, Point
+from tools.scenes.meshes import Array, Mesh, Point
 
 _COARSE = 4
 

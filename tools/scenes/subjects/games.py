@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Mesh, ball, box, cylinder, lathe, sheet, smooth, torus
-from evaluation.content.scenes.mouldings import blend, ellipsoid, mould, rod
-from evaluation.content.scenes.props import lit, table
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Mesh, ball, box, cylinder, lathe, sheet, smooth, torus
+from tools.scenes.mouldings import blend, ellipsoid, mould, rod
+from tools.scenes.props import lit, table
+from tools.scenes.studio import Camera, Scene
 
 
 def chess() -> Scene:

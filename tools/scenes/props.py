@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Mesh, box, join, sheet, smooth, tube, vessel
-from evaluation.content.scenes.mouldings import blend, carve, ellipsoid, mould, sphere
-from evaluation.content.scenes.studio import Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Mesh, box, join, sheet, smooth, tube, vessel
+from tools.scenes.mouldings import blend, carve, ellipsoid, mould, sphere
+from tools.scenes.studio import Scene
 
 WARM, COOL, NEUTRAL = (1.0, 0.9, 0.76), (0.75, 0.87, 1.0), (1.0, 1.0, 1.0)
 

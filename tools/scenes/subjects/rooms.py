@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import (
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import (
     Array,
     Mesh,
     ball,
@@ -23,9 +23,9 @@ from evaluation.content.scenes.meshes import (
     tube,
     vessel,
 )
-from evaluation.content.scenes.mouldings import mould
-from evaluation.content.scenes.props import OAK, WALNUT, daylit, small_book, wall
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes.mouldings import mould
+from tools.scenes.props import OAK, WALNUT, daylit, small_book, wall
+from tools.scenes.studio import Camera, Scene
 
 
 def living_room() -> Scene:

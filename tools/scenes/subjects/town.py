@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Mesh, ball, box, cylinder, lathe, sheet, smooth
-from evaluation.content.scenes.studio import Camera, Scene
-from evaluation.content.scenes.subjects.greenery import FAR, tree
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Mesh, ball, box, cylinder, lathe, sheet, smooth
+from tools.scenes.studio import Camera, Scene
+from tools.scenes.subjects.greenery import FAR, tree
 
 
 def street_corner() -> Scene:

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from evaluation.content.scenes import materials as m
-from evaluation.content.scenes import textures as t
-from evaluation.content.scenes.meshes import Array, Mesh, lathe, sheet, smooth
-from evaluation.content.scenes.mouldings import blend, carve, ellipsoid, mould, rod, sphere
-from evaluation.content.scenes.props import portrait_light
-from evaluation.content.scenes.studio import Camera, Scene
+from tools.scenes import materials as m
+from tools.scenes import textures as t
+from tools.scenes.meshes import Array, Mesh, lathe, sheet, smooth
+from tools.scenes.mouldings import blend, carve, ellipsoid, mould, rod, sphere
+from tools.scenes.props import portrait_light
+from tools.scenes.studio import Camera, Scene
 
 
 def bust() -> Scene:

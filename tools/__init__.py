@@ -1,0 +1,1 @@
+"""Maintainers' tools: run from a checkout, never shipped. See README.md."""
