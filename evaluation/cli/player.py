@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from evaluation.audits.plan import Audit, of_chain
 from evaluation.audits.touch import Touch
@@ -22,7 +19,6 @@ from evaluation.images import is_blank
 from evaluation.retries import Attempt, Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Half, following, round_trips
 from evaluation.run_secret import chain_seeds, shuffled
-from evaluation.traces import Trace
 
 TICK = 0.2
 
@@ -63,8 +59,6 @@ class Player:
         self._promises: set[str] = set()
         self._counting = threading.Lock()
         self._paused: Paused | None = None
-        self.trace = trace_of(self.folder)
-        self._first = {call["chain"]: called_at(call) for call in reversed(made)}
 
     @property
     def waiting(self) -> list[PlayedChain]:
@@ -120,23 +114,6 @@ class Player:
     def _play_chain(self, slug: str) -> None:
         if self.stop.is_set():
             return
-        first = self._first.get(slug, time.time())
-        try:
-            self._play_on(slug)
-        finally:
-            chain = self.folder.chains[slug]
-            if chain.outcome:
-                self.trace.chain(
-                    slug,
-                    first,
-                    time.time(),
-                    case=chain.case,
-                    repeat=chain.repeat,
-                    trips=len(chain.trips),
-                    outcome=chain.outcome,
-                )
-
-    def _play_on(self, slug: str) -> None:
         chain = self.folder.chains[slug]
         self.folder.begin(chain)
         halves = self._halves(chain)
@@ -222,16 +199,6 @@ class Player:
                 self.calls += 1
                 self.spent += self._cost(attempt.cost)
                 self._promises.discard(slug)  # from promised to spent, at once
-            number, step = at()
-            self.trace.call(
-                slug,
-                time.time() - attempt.seconds,
-                attempt.seconds,
-                trip=number,
-                step=step,
-                attempt=attempt.number,
-                outcome=attempt.outcome,
-            )
             self.on_attempt(slug, attempt)
 
         return with_retries(self.editor.send, self.limits, on_attempt=told, stop=self.stop)
@@ -263,20 +230,3 @@ class Player:
         finally:
             with self._counting:
                 self._promises.discard(slug)
-
-
-def trace_of(folder: RunFolder) -> Trace:
-    """The trace of a run; shares of it that other machines play have the same."""
-    # One way: nobody finds the secret, which the seeds are drawn by, from the key's hash.
-    model = str(folder.header.get("slug") or folder.header["editor"])
-    secret = str(folder.header.get("secret", ""))  # none yet where it is only estimated
-    names = (secret, model, folder.suite.content_hash, folder.arm.digest)
-    return Trace("\n".join(names), model, folder.suite.slug)
-
-
-def called_at(call: Mapping[str, Any]) -> float:
-    """When a call of the ledger was made, in seconds since 1970."""
-    try:
-        return datetime.fromisoformat(call["at"]).timestamp() - float(call.get("seconds") or 0.0)
-    except (TypeError, ValueError):  # what somebody wrote there by hand
-        return time.time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -17,7 +16,6 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.arms import DEFAULT, Arm
 from evaluation.cli.calibration_cache import calibrated
 from evaluation.cli.played_chain import PlayedChain, chain_slug
-from evaluation.cli.player import called_at, trace_of
 from evaluation.cli.run_folder import RunFolder
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import Suite
@@ -182,7 +180,6 @@ def score_run(
     pictures: dict[str, Mapping[str, Calibration | None]] = {}
     chains: dict[str, ChainScores] = {}
     waiting: list[PlayedChain] = []
-    trace = trace_of(folder)
 
     def so_far() -> RunScores:
         there = {
@@ -222,9 +219,7 @@ def score_run(
             pictures[chain.picture] = calibrations[key]
         trips = _trips(folder, chain, on_trip)
         known = before.chains.get(chain.slug) if before else None
-        began = time.time()
         scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
-        trace.scored(chain.slug, began, time.time(), 1, len(chain.trips))
         chains[chain.slug] = replace(
             scored,
             picture=chain.picture,
@@ -232,10 +227,6 @@ def score_run(
             outcome=chain.outcome,
         )
         on_chain(so_far())
-    ended = {slug: chain.outcome for slug, chain in before.chains.items()} if before else {}
-    news = any(ended.get(slug) != chain.outcome for slug, chain in folder.chains.items())
-    if folder.complete and (news or waiting) and (made := folder.calls()):
-        trace.run(called_at(made[0]), time.time(), chains=len(folder.chains))
     return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
 
 

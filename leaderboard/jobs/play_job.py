@@ -7,17 +7,16 @@ import sys
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db.models import Min, Subquery
+from django.db.models import Subquery
 from django.db.models.functions import Now
 
-from evaluation import traces
 from evaluation.analysis.stopping import may_stop, stopped
 from evaluation.arms import CONVERSATION
 from evaluation.content.shapes import BACKWARD
@@ -150,10 +149,7 @@ class PlayJob:
         self.trips, self.arm = run.suite.trips, run.core_arm
         self.pairs = dict(run.suite.core.pair_by_slug)
         places = {p.slug: p.annotations for p in run.suite.core.pictures}
-        self.trace = provenance.trace_of(run)
-        self.player = ChainPlayer(
-            run, editor, self.writer.inbox, self.trace, places, self.writer.slots
-        )
+        self.player = ChainPlayer(run, editor, self.writer.inbox, places, self.writer.slots)
         self.cancelled = False
         self.last_answer = 0.0
         self.began = time.monotonic()
@@ -178,7 +174,6 @@ class PlayJob:
             self.player.stop.set()
             self.editor.close()
             retry_database(lambda: Chain.objects.release(self.token))
-            traces.flush()
 
     def _turn(self) -> bool:
         """One round of the loop; False when there is nothing more to do."""
@@ -214,28 +209,8 @@ class PlayJob:
             if isinstance(event, (ChainEnded, ThreadStopped)) and self._more:
                 soon = time.monotonic() + CLAIM_SECONDS
                 self._due["claim"] = min(self._due["claim"], soon)
-        if self.trace.is_sent:
-            self._trace([event for event in events if isinstance(event, ChainEnded)])
         if self.writer.over_budget and not self.writer.closing:
             self._pause("budget", self.writer.over_budget)
-
-    def _trace(self, ended: Sequence[ChainEnded]) -> None:
-        """Tell of chains that are over, from their first call on, whoever made it."""
-        calls = Call.objects.filter(chain__in=[event.work.chain.pk for event in ended])
-        rows = calls.values_list("chain").annotate(Min("started_at"))
-        began = retry_database(lambda: dict(rows)) if ended else {}
-        for event in ended:
-            chain, now = event.work.chain, time.time()
-            first = began[chain.pk].timestamp() if chain.pk in began else now
-            self.trace.chain(
-                str(chain.pk),
-                first,
-                now,
-                case=chain.case.slug,
-                repeat=chain.repeat,
-                trips=event.work.number - 1,
-                outcome=event.outcome,
-            )
 
     def _look(self) -> None:
         """See what others did to the run, and how its endpoint is."""

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.crypto import salted_hmac
@@ -18,7 +17,6 @@ from evaluation import __version__
 from evaluation.editors.base import Editor
 from evaluation.packages import package_versions
 from evaluation.run_secret import commitment
-from evaluation.traces import Trace
 from leaderboard.models import Run
 
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
@@ -62,12 +60,6 @@ def of_playing(run: Run, editor: Editor) -> dict[str, Any]:
         "machine": platform.machine(),
         "packages": package_versions(PACKAGES),
     }
-
-
-def trace_of(run: Run) -> Trace:
-    """The trace that all workers tell of a run; nothing in it is drawn by the run's secret."""
-    key = f"{settings.SITE_URL} {run.pk} {run.created_at.isoformat()}"
-    return Trace(key, run.editing_model.slug, run.suite.slug, run.suite.sealed)
 
 
 @cache

@@ -17,7 +17,6 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from evaluation import traces
 from evaluation.analysis.stopping import may_stop
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
@@ -34,7 +33,7 @@ from evaluation.measuring.trip_measures import (
 )
 from evaluation.witnesses import OF_YARDSTICKS
 from leaderboard import job_queue, standings
-from leaderboard.jobs import control, leases, provenance
+from leaderboard.jobs import control, leases
 from leaderboard.jobs.job_errors import (
     PausesRun,
     PictureGone,
@@ -92,7 +91,6 @@ class ScoreJob:
         self.pictures = dict(run.suite.core.picture_by_slug)
         self.began = time.monotonic()
         self._calibrated: set[str] = set()
-        self.trace = provenance.trace_of(run)
 
     def run_to_end(self, linger_seconds: float) -> None:
         """Score until nothing is left, wait for more while the run plays, then finalise it."""
@@ -118,7 +116,6 @@ class ScoreJob:
                 time.sleep(1)
         finally:
             retry_database(lambda: Chain.objects.release_scores(self.token))
-            traces.flush()
 
     def score_what_there_is(self) -> bool:
         """Score the trips played so far; whether there were any."""
@@ -178,12 +175,8 @@ class ScoreJob:
             by_size[chain.source.size].append(chain)
         for size, chains in by_size.items():
             while parts := self._next_parts(size, chains):
-                began = time.time()
                 for part, found in zip(parts, self._scores(parts), strict=True):
                     self._keep(part, found)
-                for part in parts:
-                    first, last = part.trips[0].number, part.trips[-1].number
-                    self.trace.scored(str(part.chain.row.pk), began, time.time(), first, last)
 
     def _next_parts(self, size: tuple[int, int], chains: Sequence[ClaimedChain]) -> list[Part]:
         """The next trips of these chains that are scored at once; none when all are."""
@@ -405,9 +398,6 @@ class ScoreJob:
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
             standings.refresh_experiments(run)
-        if not when:
-            began = run.started_at or run.created_at
-            self.trace.run(began.timestamp(), time.time(), chains=run.chains.count())
         log.info("run finished", run=run.pk)
 
     def _state(self) -> str | None:

@@ -17,7 +17,6 @@ from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, clean_wire, is_blank
 from evaluation.retries import Limits, Stopped, with_retries
 from evaluation.round_trips import Edit, Position, round_trips
-from evaluation.traces import Trace
 from leaderboard.jobs.job_errors import PictureGone, stored_safely
 from leaderboard.jobs.playing.call_slots import CallSlots
 from leaderboard.jobs.playing.events import (
@@ -48,7 +47,6 @@ class ChainPlayer:
     run: Run
     editor: Editor
     inbox: Inbox
-    trace: Trace
     places: Mapping[str, Annotations]
     slots: CallSlots
     stop: threading.Event = field(default_factory=threading.Event)
@@ -165,7 +163,7 @@ class ChainPlayer:
             sent = clean_wire(picture)  # made while the call is being granted
             call = self._granted(work)
             self.slots.enter()
-            began, started = time.time(), time.monotonic()
+            started = time.monotonic()
             try:
                 answer = self.editor.send(sent, prompt, seed, beside)
             except Refused as refusal:
@@ -185,15 +183,6 @@ class ChainPlayer:
                 return answer
             finally:
                 self.slots.leave()
-                self.trace.call(
-                    str(work.chain.pk),
-                    began,
-                    call.seconds,
-                    trip=work.number,
-                    step=work.asks_for,
-                    attempt=work.attempt,
-                    outcome=call.outcome,
-                )
 
     def _tell(self, work: ChainInPlay, event: Event) -> None:
         """Report to the job's main thread what was kept back, and this."""

@@ -1,1 +1,0 @@
-"""Who listens to traces, in tests."""
