@@ -2,7 +2,7 @@
 
 `fixtures/crops.json` names each package with the hash of its archive, and each picture with
 its path or byte range, its own hash, and the box and size it is cut to. The pictures lie in
-fixtures/pictures/, so nobody needs this to play; `python -m evaluation.content.crops --check`
+fixtures/pictures/, so nobody needs this to play; `python -m tools.crops --check`
 shows that they are what they claim to be.
 """
 
@@ -184,7 +184,7 @@ def _built(kind: type[Any], row: Mapping[str, Any]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m evaluation.content.crops", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.crops", description=__doc__)
     parser.add_argument("files", nargs="*", help="names in fixtures/pictures; all when left out")
     parser.add_argument("--check", action="store_true", help="write nothing, compare only")
     parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
