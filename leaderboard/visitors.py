@@ -34,8 +34,6 @@ LIMITS = {
     # A page that is kept (leaderboard.page_cache) but has to be made first.
     "page": "1200/h",
 }
-#: In the environment of requests that the site makes to itself; no header can set it.
-OWN_REQUEST = "convergebench.own_request"
 
 
 def client_address(request: HttpRequest) -> str | None:
@@ -72,8 +70,6 @@ def wait(request: HttpRequest, what: str, who: str = "") -> int:
     `who` is counted instead of the address, where somebody is known. The true limits are the
     daily quotas.
     """
-    if request.META.get(OWN_REQUEST):
-        return 0
     usage = get_usage(
         request,
         group=what,

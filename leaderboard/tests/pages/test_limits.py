@@ -152,14 +152,3 @@ def test_pages_that_nobody_keeps_are_made_so_often_and_no_more(
     kept = client.get("/", REMOTE_ADDR="192.0.2.7")  # others are served,
     assert kept.status_code == 200
     assert client.get("/").status_code == 200  # and what is kept is for all
-
-
-def test_the_sites_own_requests_are_not_counted_and_no_header_passes_for_one(
-    client, addresses, monkeypatch
-):
-    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"page": "1/h"})
-    own = [client.get(f"/?q={n}", **{visitors.OWN_REQUEST: True}).status_code for n in range(3)]
-    assert own == [200, 200, 200]
-    header = {"convergebench.own-request": "1", "convergebench-own-request": "1"}
-    theirs = [client.get(f"/?q={n}", headers=header).status_code for n in range(3, 6)]
-    assert theirs == [200, 429, 429]

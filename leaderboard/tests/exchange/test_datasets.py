@@ -1,0 +1,65 @@
+"""Results as a dataset that outlives the server."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from leaderboard.models import Run
+from leaderboard.testing import factories
+from leaderboard.testing.bundle_runs import finished_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
+
+
+@pytest.fixture
+def runs() -> list[Run]:
+    """Two models on a suite of one picture."""
+    suite = factories.tiny_suite(1, (factories.FLIP,), trips=2)
+    return [finished_run(editor, suite) for editor in ("oracle", "thumbnail")]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_path):
+    out = tmp_path / "data"
+    call_command("export_dataset", str(out), "--suite", "tiny-v1", stdout=io.StringIO())
+    degraded = rows(out / "degraded.jsonl")
+    assert len(degraded) == 2 * 2  # two models, two trips
+    for row in degraded:
+        assert (row["licence"], row["attribution"]) == ("CC0-1.0", "A test")
+        assert row["suite_hash"] == runs[0].suite.content_hash
+        assert set(row["degraded"]["retention"]) == {"psnr", "ssim"}
+        for name in (row["source"], row["degraded"]["picture"]):
+            data = (out / name).read_bytes()
+            assert Path(name).stem == hashlib.sha256(data).hexdigest()
+    preferences = rows(out / "preferences.jsonl")
+    assert {row["from"] for row in preferences} >= {"two models"}
+    for row in preferences:
+        better, worse = row["better"]["retention"], row["worse"]["retention"]
+        assert all(better[metric] > worse[metric] for metric in better)
+    assert json.loads((out / "runs.json").read_text())[str(runs[0].pk)]["metrics"]
+    assert "`preferences.jsonl` is by machine scores" in (out / "README.md").read_text()
+
+
+def test_what_is_not_public_is_not_exported(runs, tmp_path):
+    Run.objects.update(published=False)
+    with pytest.raises(CommandError, match="no public run"):
+        call_command("export_dataset", str(tmp_path / "data"))
+    with pytest.raises(CommandError, match="There is no suite other-v1; there are: tiny-v1"):
+        call_command("export_dataset", str(tmp_path / "data"), "--suite", "other-v1")
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(CommandError, match="is not empty"):
+        call_command("export_dataset", str(tmp_path))
