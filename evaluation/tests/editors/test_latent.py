@@ -120,26 +120,6 @@ def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_training_goes_on_where_it_was_and_logs_its_loss(tmp_path):
-    from evaluation.editors.autoencoder import train
-
-    random = np.random.default_rng(0)
-    for name in ("a", "b"):
-        blocks = random.integers(0, 255, (16, 16, 3), dtype=np.uint8)
-        Image.fromarray(blocks).resize((256, 256)).save(tmp_path / f"{name}.png")
-    options = [
-        str(tmp_path / "work"), "--pictures", str(tmp_path), "--lpips", "0", "--side", "32",
-        "--batch", "1", "--minutes", "5", "--log-every", "0", "--channels", "24",
-    ]  # fmt: skip
-    train.main([*options, "--steps", "2"])
-    train.main([*options, "--steps", "3"])
-    lines = (tmp_path / "work/loss.csv").read_text().splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["step", "1", "2", "3"]
-    editor = load_editor("latent", checkpoint=str(tmp_path / "work/model"))
-    picture = Picture.from_image(Image.new("RGB", (32, 32), (9, 99, 199)))
-    assert error(picture, editor.edit(picture, COPY).picture) < 0.05
-
-
 def test_a_large_picture_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
     picture = busy(430, 230)
     autoencoder = load_editor("latent").autoencoder

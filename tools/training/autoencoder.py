@@ -1,6 +1,6 @@
 """Train the tiny autoencoder that ships with the latent editor.
 
-    nice -n 19 python -m evaluation.editors.autoencoder.train WORK --pictures FOLDER ...
+    nice -n 19 python -m tools.training.autoencoder WORK --pictures FOLDER ...
 
 Minimises L1 + LPIPS on random crops; a share of the batches (`--own`) are its own
 answers, or ten passes would lose what one keeps. Stops after `--minutes` of
@@ -196,7 +196,7 @@ def train(options: argparse.Namespace) -> None:
         picture[64:192, 64:192] for picture in pictures[::12] if min(picture.shape[:2]) >= 192
     ]
     training = [picture for index, picture in enumerate(pictures) if index % 12]
-    print(f"{len(training)} pictures to learn from, {len(held_out)} held out", flush=True)  # noqa: T201
+    print(f"{len(training)} pictures to learn from, {len(held_out)} held out", flush=True)
 
     model = new_autoencoder(options.channels, options.latent_channels, options.blocks)
     model = model.to(memory_format=torch.channels_last)
