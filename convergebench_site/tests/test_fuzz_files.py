@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from evaluation.analysis.chain_scores import ChainScores
 from evaluation.analysis.half_life import METHOD_VERSION
@@ -25,9 +26,9 @@ from evaluation.cli.uploaded_chain import find_chain
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
-from evaluation.measuring.trip_measures import TripMeasures
 from evaluation.outside_json import can_be_stored
 from evaluation.quality.score_file import ChainPictures, parsed, place
+from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient
 from evaluation.witnesses.judge.answers import AnswerFile, Kept
@@ -194,9 +195,13 @@ CALL = {"at": "2026", "chain": "desk--cup", "direction": "forward", "number": 1,
 KEPT = {"key": "k", **asdict(Kept("trip", "1", "answered", "yes", 0.1, 2.0))}
 SCORED = ChainScores(
     *("desk", "cup", 0, "completed", ("1" * 64, "2" * 64), {"psnr": (0.1, 0.2), "place": None}),
-    trips=(TripMeasures(False, 1.0, 1.0), TripMeasures(False, 1.0, 2.0, True, {"seen": 1.0})),
+    trips=(
+        TripMeasures(step=1.0, from_source=1.0),
+        TripMeasures(step=1.0, from_source=2.0, change_seen=True, change_measure={"seen": 1.0}),
+    ),
     quality={"niqe": (3.0, 3.5, None)},
 )
+SCORED_ROW = TypeAdapter(ChainScores).dump_python(SCORED)
 SCORES = {
     "format": 3,
     "suite": SUITE.content_hash,
@@ -205,7 +210,7 @@ SCORES = {
     "orders": [],
     "repeats": 0,
     "pictures": {"desk": {"psnr": {"blank": 0.5, "ladder": {"90": 0.1}}}},
-    "chains": {"desk--cup": asdict(SCORED)},
+    "chains": {"desk--cup": SCORED_ROW},
 }
 MANIFEST = {
     "source": "a.png",
@@ -277,7 +282,7 @@ def test_any_line_beside_a_run_is_read_or_passed_over(data: bytes) -> None:
 
 @given(CORPUS.damaged("scores", [lines(SCORES)]) | altered(SCORES))
 @example(lines(SCORES | {"pictures": {"desk": {"psnr": {"blank": "0" * 64, "ladder": {}}}}}))
-@example(lines(SCORES | {"chains": {"desk--cup": asdict(SCORED) | {"outcome": "../../x"}}}))
+@example(lines(SCORES | {"chains": {"desk--cup": SCORED_ROW | {"outcome": "../../x"}}}))
 def test_any_scores_of_a_run_are_read_or_made_anew(data: bytes) -> None:
     CORPUS.read("scores", data)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+
+from pydantic import ConfigDict
 
 from evaluation.analysis.events import COMPLETED, Case
 from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
@@ -13,13 +14,9 @@ from evaluation.images import Picture
 from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.subject import ChainSubject
-from evaluation.measuring.trip_measures import (
-    TripMeasures,
-    found_by_scoring,
-    half_errors,
-    measure_trip,
-)
+from evaluation.measuring.trip_measures import found_by_scoring, half_errors, measure_trip
 from evaluation.metrics.base import Mask
+from evaluation.records import TripMeasures
 
 #: One trip: the answers to its steps, what came back the last; the first is None where what was
 #: edited was not kept.
@@ -41,19 +38,13 @@ class ChainScores:
     #: What each no-reference metric says of the source and of X1..Xn; None where it says nothing.
     quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        fields = dict(data)
-        fields["restored"], fields["signs"] = tuple(fields["restored"]), tuple(fields["signs"])
-        fields["trips"] = tuple(TripMeasures(**trip) for trip in fields["trips"])
-        fields["distances"] = {
-            name: None if values is None else tuple(values)
-            for name, values in fields["distances"].items()
-        }
-        fields["quality"] = {
-            name: tuple(values) for name, values in fields.get("quality", {}).items()
-        }
-        return cls(**fields)
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @property
+    def steps_and_end(self) -> tuple[list[float], float]:
+        """The RMSE of each trip to the image before it, and of the last to the source."""
+        end = self.trips[-1].from_source if self.trips else None
+        return [trip.step or 0.0 for trip in self.trips], end or 0.0
 
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
@@ -124,7 +115,7 @@ def score_chain(
         source, measured_on_the_way(), about.subject, quality=True, footprints=footprints
     )
     measures = [
-        replace(measure, **found_by_scoring(scores, index))
+        measure.model_copy(update=found_by_scoring(scores, index))
         for index, measure in enumerate(measures)
     ]
     distances, quality = scores.distances, scores.quality

@@ -34,9 +34,9 @@ from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
-from evaluation.measuring.trip_measures import Measured
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.picture import WholePicture
+from evaluation.records import TripMeasures
 from evaluation.witnesses.panel import Verdict, heard_by_category
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
@@ -51,7 +51,7 @@ class ScoredTrip:
 
     number: int
     distance: float | None
-    measures: Measured
+    measures: TripMeasures
     scored: bool = True
 
 
@@ -67,7 +67,7 @@ class MeasuredChain:
     steps: tuple[float, ...]
     end: float
     #: What the trips that came back did to the picture.
-    trips: tuple[Measured, ...] = ()
+    trips: tuple[TripMeasures, ...] = ()
 
     def labels(self, trips: int) -> tuple[str, ...]:
         """What went wrong with it."""

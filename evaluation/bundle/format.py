@@ -22,21 +22,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from evaluation.analysis.racing import MOST_ROUNDS
 from evaluation.arms import Arm, ArmError
 from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
-from evaluation.bundle.rows import (
-    EvidenceRow,
-    Line,
-    Link,
-    LookRow,
-    Many,
-    Number,
-    RaceRow,
-    Row,
-    SeedNumber,
-    Sha256,
-    Short,
-    Slug,
-    VoteLine,
-)
+from evaluation.bundle.rows import Line, LookRow, RaceRow, VoteLine
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.shapes import MOST_STEPS
@@ -44,6 +30,17 @@ from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
+from evaluation.records import (
+    Link,
+    Many,
+    Number,
+    Record,
+    SeedNumber,
+    Sha256,
+    Short,
+    Slug,
+    TripMeasures,
+)
 
 FORMAT = 2
 DOCUMENT = "bundle.json"
@@ -131,7 +128,7 @@ class RunLine(Line):
         return [sha256 for sha256 in told if sha256]
 
 
-class FileRow(Row):
+class FileRow(Record):
     """A picture's file.
 
     `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
@@ -176,32 +173,14 @@ class StepRow(HalfRow):
     name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
 
 
-class TripLine(Line):
+class TripLine(TripMeasures, Line):
     """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
 
     number: Annotated[int, Field(ge=1, le=1000)]
     forward: HalfRow | None
     backward: HalfRow | None
     between: Annotated[Many[StepRow], Field(max_length=MOST_STEPS)] = []
-    steps: Annotated[Many[dict[str, Any]], Field(max_length=MOST_STEPS)] = []
-    reframed: bool
-    change_seen: bool | None
-    change_measure: dict[str, Number]
-    step: Number | None
-    from_source: Number | None
-    because: Short
-    worst_place: Annotated[list[Number], Field(max_length=8)] | None
-    undo: Number | None
-    evidence: Many[EvidenceRow]
-    damage: dict[str, Number] = {}
     scores: dict[Slug, Number]
-
-    @property
-    def told(self) -> bool:
-        """Whether anything is said of what the trip did."""
-        measures = (self.change_measure, self.evidence, self.steps, self.damage, self.scores)
-        verdicts = (self.change_seen, self.from_source, self.worst_place, self.undo)
-        return any((*measures, self.because)) or any(one is not None for one in verdicts)
 
 
 class ChainLine(Line):
@@ -267,7 +246,7 @@ class StandingLine(Line):
     details: dict[str, Any]
 
 
-class Document(Row):
+class Document(Record):
     """All of bundle.json."""
 
     format: Literal[2]

@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from evaluation.analysis.racing import MOST_NUMBER, MOST_ROUNDS
-
-T = TypeVar("T")
-#: A list of which the first wrong row is told: a million of them would fill the memory.
-Many = Annotated[list[T], FailFast()]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
-Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
-Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it: nothing but an address of the web.
-Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
+from evaluation.records import Number, Record, Sha256, Short, Slug
 
 
-def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
-    """What pages and ranks read of a witness's word is of its kind; ValueError where it is not."""
-    for name in ("witness", "thing"):
-        if not isinstance(row.get(name), str):
-            raise ValueError(f"{name} is not a text")
-    for name in ("made", "undone"):
-        if name not in row or row[name] not in (True, False, None):
-            raise ValueError(f"{name} is neither true nor false nor null")
-    if not isinstance(row.get("gates"), bool) or row.get("kept") not in (True, False, None):
-        raise ValueError("gates and kept are true or false")
-    if not isinstance(row.get("said", ""), str) or type(row.get("step", 0)) is not int:
-        raise ValueError("said is a text, step a whole number")
-    return row
-
-
-#: What one witness says of a trip.
-EvidenceRow = Annotated[dict[str, Any], AfterValidator(_is_evidence)]
-
-
-class Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Line(Row):
+class Line(Record):
     """A row with the digest of itself."""
 
     digest: Sha256
@@ -52,7 +19,7 @@ class Line(Row):
 Trip = Annotated[int, Field(ge=1, le=1000)]
 
 
-class OtherReturn(Row):
+class OtherReturn(Record):
     """What a return was compared with: often of a model that is not in the bundle."""
 
     model: Slug
@@ -82,7 +49,7 @@ class VoteLine(Line):
     answered_at: Annotated[str, StringConstraints(max_length=40)]
 
 
-class RaceRow(Row):
+class RaceRow(Record):
     """What was asked of a raced run's rank (evaluation.analysis.racing)."""
 
     goal: Literal["top", "width"]
@@ -93,7 +60,7 @@ class RaceRow(Row):
 Models = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class LookRow(Row):
+class LookRow(Record):
     """What was known of a raced run after a round, beside runs that are not in the bundle."""
 
     round: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]

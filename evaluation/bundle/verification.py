@@ -173,7 +173,7 @@ class Verification:
                 why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
                 why = "a trip came back and was not measured"
-            elif any(trip.step is None and trip.told for trip in chain.trips):
+            elif any(t.step is None and (t.scores or not t.is_empty) for t in chain.trips):
                 why = "a trip that was not measured has measures"
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)

@@ -9,15 +9,9 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from evaluation.bundle import format as bundles
-from evaluation.bundle.format import BundleError, Document, FileRow, StandingLine, TripLine
-from evaluation.measuring.trip_measures import Measured
+from evaluation.bundle.format import BundleError, Document, FileRow, StandingLine
+from evaluation.records import TripMeasures
 
-#: What makes a trip, beside its two halves and its scores: of a row, or of `TripMeasures`.
-MEASURES = tuple(
-    name
-    for name in TripLine.model_fields
-    if name not in ("digest", "number", "forward", "backward", "between", "steps", "scores")
-)
 STANDING = tuple(
     name for name in StandingLine.model_fields if name not in ("digest", "metric", "details")
 )
@@ -40,16 +34,13 @@ def trip_line(
     number: int,
     forward: Mapping[str, Any] | None,
     backward: Mapping[str, Any] | None,
-    measures: Measured,
+    measures: TripMeasures,
     scores: Mapping[str, float],
     between: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """One trip of a chain; `between` are its edits but the first and the last."""
-    halves = {"number": number, "forward": forward, "backward": backward}
-    found = {name: getattr(measures, name) for name in MEASURES}
-    if between or measures.steps:  # left out of round trips, whose lines keep their digests
-        found |= {"between": list(between), "steps": list(measures.steps)}
-    return halves | found | {"scores": dict(scores)}
+    edits = {"forward": forward, "backward": backward, "between": list(between)}
+    return {"number": number, **edits, **measures.model_dump(), "scores": dict(scores)}
 
 
 def quality_of(chain: Any) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def judged_chain(
     trips = list(scored.trips)
     for number, said in hear_chain(judge, source, len(trips), read, pair, about).items():
         trip = trips[number - 1]
-        trips[number - 1] = replace(trip, evidence=with_judge(trip.evidence, said))
+        trips[number - 1] = trip.model_copy(update={"evidence": with_judge(trip.evidence, said)})
 
     def returned(number: int) -> Picture | None:
         pictures = read(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
+from evaluation.records import TripMeasures
 from evaluation.run_secret import commitment
 
 #: What a bundle says of its model where nobody told more.
@@ -54,23 +55,6 @@ def write_bundle(
     finally:
         part.unlink(missing_ok=True)
     return found
-
-
-@dataclass(frozen=True)
-class _NotMeasured:
-    """A trip that did not come back, under the names of `TripMeasures`."""
-
-    reframed: bool = False
-    step: float | None = None
-    from_source: float | None = None
-    change_seen: bool | None = None
-    change_measure: Mapping[str, float] = field(default_factory=dict)
-    because: str = ""
-    worst_place: list[float] | None = None
-    undo: float | None = None
-    evidence: tuple[Mapping[str, Any], ...] = ()
-    damage: Mapping[str, float] = field(default_factory=dict)
-    steps: tuple[Mapping[str, Any], ...] = ()
 
 
 class _Document:
@@ -238,7 +222,7 @@ class _Document:
                 number,
                 self._half(chain, both.pop(FORWARD, None)),
                 self._half(chain, both.pop(BACKWARD, None)),
-                scored.trips[index] if whole else _NotMeasured(),
+                scored.trips[index] if whole else TripMeasures(),
                 {n: d[index] for n, d in scored.distances.items() if d is not None and whole},
                 [{"name": name, **(self._half(chain, one) or {})} for name, one in both.items()],
             )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from evaluation.analysis.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
@@ -23,53 +23,53 @@ from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer, retention
 from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
-from evaluation.measuring.trip_measures import TripMeasures, identity_drift, judge_global
+from evaluation.measuring.trip_measures import identity_drift, judge_global
 from evaluation.metrics import METRICS
 from evaluation.outside_json import read_json_file
 from evaluation.quality import judged_by_asking
+from evaluation.records import TripMeasures
 
-FORMAT = 3
 #: What was told of a run beside what scoring finds.
 KEPT = ("judge", "score_files")
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """A run's chains by slug, and each picture's calibration by metric."""
+    """RUN/scores.json: chains by slug, and each picture's calibration by metric."""
 
-    suite: str  # the suite's content hash
-    provenance: Mapping[str, Any]
+    suite: Annotated[str, Field(description="The content hash of the suite.")]
+    provenance: Annotated[
+        Mapping[str, Any], Field(description="Metrics, witnesses and packages by version.")
+    ]
     pictures: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
-    #: Pictures of two shapes laid beside each other (evaluation.measuring.steps).
-    orders: tuple[Mapping[str, Any], ...] = ()
+    orders: Annotated[
+        tuple[Mapping[str, Any], ...],
+        Field(description="Pictures of two chain shapes where both should show the same."),
+    ] = ()
     method: str = METHOD_VERSION
-    repeats: int = 0  # how often each case was played, where that is not as the suite says
-    race: str = ""  # what a race settled that ended early, in words: the run lacks cases
+    repeats: Annotated[
+        int, Field(description="Of every case, where the run's arm says so; 0: the suite's.")
+    ] = 0
+    race: Annotated[
+        str,
+        Field(
+            max_length=500,
+            description="What a race settled that ended early: the run lacks cases, and has no rank.",
+        ),
+    ] = ""
+    format: Literal[3] = 3
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        found: dict[str, Any] = _SCORES.dump_python(self)
+        return found
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The scores in `data`; ValueError where it is something else."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise ValueError(f"these are not scores of format {FORMAT}")
-        try:
-            pictures = {
-                slug: {
-                    name: c and Calibration(c["blank"], {int(q): d for q, d in c["ladder"].items()})
-                    for name, c in calibrations.items()
-                }
-                for slug, calibrations in data["pictures"].items()
-            }
-            chains = {slug: ChainScores.from_dict(row) for slug, row in data["chains"].items()}
-            told = (data["suite"], data["provenance"], pictures, chains)
-            orders = tuple(data.get("orders", ()))
-            race = str(data.get("race", ""))[:500]
-            return cls(*told, orders, data["method"], data.get("repeats", 0), race)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"these scores do not fit: {error}") from error
+    def from_dict(cls, data: Any) -> RunScores:
+        """Read the content of a scores.json. Raises ValueError if it is anything else."""
+        return _SCORES.validate_python(data)
 
     @property
     def metrics(self) -> list[str]:
@@ -125,9 +125,7 @@ _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str,
 def read_scores(folder: RunFolder) -> RunScores | None:
     """The scores that lie in the folder; None where there are none of use."""
     try:
-        data = read_json_file(folder.path / "scores.json")
-        RunScores.from_dict(data)  # no field that scores have not
-        scores = _SCORES.validate_python({name: data[name] for name in data if name != "format"})
+        scores = RunScores.from_dict(read_json_file(folder.path / "scores.json"))
         for name in ("metrics", "quality", "score_files"):
             _METRICS.validate_python(scores.provenance.get(name, {}))
         _JUDGE.validate_python(scores.provenance.get("judge", {}))
@@ -271,7 +269,9 @@ def judged(
 
     def judge(trip: TripMeasures) -> TripMeasures:
         verdict = judge_global(trip.change_measure, drift)
-        return replace(trip, change_seen=verdict.seen, change_measure=verdict.measure)
+        return trip.model_copy(
+            update={"change_seen": verdict.seen, "change_measure": dict(verdict.measure)}
+        )
 
     return dict(chains) | {
         slug: replace(chain, trips=tuple(judge(trip) for trip in chain.trips))

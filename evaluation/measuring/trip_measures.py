@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from evaluation.measuring.scoring import Scores
 from evaluation.measuring.steps import measure_steps, rmse
 from evaluation.metrics.base import Mask, Subject
 from evaluation.metrics.psnr import mse
+from evaluation.records import TripMeasures
 from evaluation.remembered import Remembered
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.panel import Panel
@@ -28,52 +28,6 @@ from evaluation.witnesses.panel import Panel
 #: An editor that gives the same answer to the same picture makes the same trip again and again.
 _SEEN = Remembered[ChangeSeen](8)
 _DAMAGE = Remembered[Mapping[str, float]](8)
-
-
-@dataclass(frozen=True)
-class TripMeasures:
-    """One trip, under the names that the site's rows and the lines of a bundle have too."""
-
-    reframed: bool
-    step: float  # RMSE to the picture before the trip
-    from_source: float  # RMSE to the source
-    change_seen: bool | None = None
-    change_measure: Mapping[str, float] = field(default_factory=dict)
-    #: The metric by which least of the picture is kept; empty where that was not asked.
-    because: str = ""
-    #: Left, top, right, bottom of the worst place as shares of the picture, and what it keeps.
-    worst_place: list[float] | None = None
-    #: How much is kept where the edit was made; None where that place is not known.
-    undo: float | None = None
-    #: What each witness says of the edit and of its undoing (evaluation.witnesses.Evidence).
-    evidence: Sequence[Mapping[str, Any]] = ()
-    #: How the return differs from the source (evaluation.measuring.damage).
-    damage: Mapping[str, float] = field(default_factory=dict)
-    #: What each step made of the picture (evaluation.measuring.steps); none of a round trip.
-    steps: Sequence[Mapping[str, Any]] = ()
-
-
-class Measured(Protocol):
-    """A trip's measures, however they are kept; `step` is None where it was not measured."""
-
-    @property
-    def reframed(self) -> bool: ...
-    @property
-    def step(self) -> float | None: ...
-    @property
-    def from_source(self) -> float | None: ...
-    @property
-    def change_seen(self) -> bool | None: ...
-    @property
-    def change_measure(self) -> Mapping[str, Any]: ...
-    @property
-    def because(self) -> str: ...
-    @property
-    def evidence(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def damage(self) -> Mapping[str, float]: ...
-    @property
-    def steps(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 def measure_trip(
@@ -121,9 +75,9 @@ def measure_trip(
         step=rmse(last, back),
         from_source=rmse(original, back),
         change_seen=verdict.seen,
-        change_measure=verdict.measure,
+        change_measure=dict(verdict.measure),
         evidence=evidence,
-        damage=_damage(source, restored, subject.footprint if subject else None),
+        damage=dict(_damage(source, restored, subject.footprint if subject else None)),
         steps=steps,
     )
 
@@ -161,7 +115,7 @@ def _from_input(before: Picture, answer: Picture) -> float:
     return min(error, mse(sent, np.asarray(fit(answer.image, before.size))))
 
 
-def half_errors(number: int, trip: Measured) -> list[HalfErrors]:
+def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
     """The errors of a trip's answers, of which signs of cheating are read."""
     if trip.step is None or trip.from_source is None:
         return []

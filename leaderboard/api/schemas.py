@@ -10,8 +10,9 @@ from datetime import date, datetime
 from typing import Annotated, Any
 
 from ninja import Field, Schema
-from pydantic import AfterValidator, create_model
+from pydantic import AfterValidator, ConfigDict, create_model
 
+from evaluation.records import TripMeasures
 from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
@@ -338,24 +339,16 @@ class StepOut(Schema):
     seconds: float | None
 
 
-class TripOut(Schema):
+class TripOut(TripMeasures, Schema):
+    # Rows are read by their attributes.
+    model_config = ConfigDict(extra="ignore", from_attributes=True, strict=False)
+
     repeat: int = Field(alias="chain.repeat")
     number: int
     edited: PictureOut | None
     restored: PictureOut | None
     edited_seconds: float | None
     restored_seconds: float | None
-    change_seen: bool | None = Field(description="None: not judged.")
-    change_measure: dict[str, Any]
-    reframed: bool
-    step: float | None
-    from_source: float | None
-    because: str
-    worst_place: list[float] | None
-    undo: float | None
-    steps: list[dict[str, Any]] = Field(
-        description="What each step of a chain shape did; empty for a round trip."
-    )
     between: list[StepOut] = Field(
         description="The answers between the first and the last of a chain shape's trip."
     )

@@ -183,7 +183,7 @@ def _trip(
             trip.restored_seconds,
             trip.restored_notes,
         ),
-        trip,
+        trip.measures,
         {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
         [row for row in made if row],
     )

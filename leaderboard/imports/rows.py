@@ -19,6 +19,7 @@ from evaluation.content.suites import Case as SuiteCase
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
+from evaluation.records import MEASURES
 from leaderboard.models import (
     Audit,
     Calibration,
@@ -235,17 +236,7 @@ def _trips(
             restored_seconds=trip.backward.seconds if trip.backward else None,
             edited_notes=kept_notes(trip.forward),
             restored_notes=kept_notes(trip.backward),
-            reframed=trip.reframed,
-            change_seen=trip.change_seen,
-            change_measure=trip.change_measure,
-            step=trip.step,
-            from_source=trip.from_source,
-            because=trip.because,
-            worst_place=trip.worst_place,
-            undo=trip.undo,
-            evidence=trip.evidence,
-            damage=trip.damage,
-            steps=trip.steps,
+            **{name: getattr(trip, name) for name in MEASURES},
             scored_at=now if trip.step is not None else None,
         )
         for trip in line.trips

@@ -82,7 +82,8 @@ def find_signs(run: Run, pairs: Mapping[str, EditPair]) -> list[dict[str, Any]]:
     chains = list(run.chains.select_related("case").prefetch_related("trips"))
     found: dict[str, list[tuple[Chain, Sign]]] = defaultdict(list)
     for chain in chains:
-        errors = [error for trip in chain.trips.all() for error in half_errors(trip.number, trip)]
+        trips = chain.trips.all()
+        errors = [error for t in trips for error in half_errors(t.number, t.measures)]
         for sign in signs(errors, pairs[chain.case.pair_slug]):
             if sign.name not in SCORED_ANYWAY:
                 found[sign.name].append((chain, sign))

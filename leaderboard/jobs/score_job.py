@@ -6,7 +6,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
@@ -25,12 +24,12 @@ from evaluation.measuring.loss_map import loss_map
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.measuring.steps import compare_orders
 from evaluation.measuring.trip_measures import (
-    TripMeasures,
     found_by_scoring,
     identity_drift,
     judge_global,
     measure_trip,
 )
+from evaluation.records import MEASURES
 from evaluation.witnesses import OF_YARDSTICKS
 from leaderboard import job_queue, standings
 from leaderboard.jobs import control, leases
@@ -215,7 +214,7 @@ class ScoreJob:
                 number=trip.number,
                 between=middle,
             )
-            for name, value in {**vars(made), **found_by_scoring(found, index)}.items():
+            for name, value in {**dict(made), **found_by_scoring(found, index)}.items():
                 setattr(trip, name, value)
             if found.maps:
                 trip.loss_map = loss_map(found.maps[index])
@@ -405,7 +404,7 @@ class ScoreJob:
         return retry_database(lambda: rows.first())
 
 
-_MEASURED = (*(field.name for field in fields(TripMeasures)), "loss_map", "scored_at")
+_MEASURED = (*MEASURES, "loss_map", "scored_at")
 
 
 def _note_device(run: Run, made: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS
+from evaluation.records import MEASURES, TripMeasures
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
@@ -328,6 +329,10 @@ class Trip(models.Model):
 
     def __str__(self) -> str:
         return f"trip {self.number} of {self.chain_id}"
+
+    @property
+    def measures(self) -> TripMeasures:
+        return TripMeasures.model_construct(**{name: getattr(self, name) for name in MEASURES})
 
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):

@@ -22,7 +22,7 @@ def known_at(chain: Chain, metric: MetricVersion) -> int | None:
         core_case(chain),
         chain.repeat,
         Outcome.LOST,  # where it stands is not where it ends
-        [ScoredTrip(trip.number, distances.get(trip.pk), trip) for trip in trips],
+        [ScoredTrip(trip.number, distances.get(trip.pk), trip.measures) for trip in trips],
         calibration.blank if calibration else None,
         {},
         0,

@@ -220,7 +220,10 @@ def _measure(
             (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
             [
                 ScoredTrip(
-                    trip.number, distances.get(trip.pk), trip, scored=trip.scored_at is not None
+                    trip.number,
+                    distances.get(trip.pk),
+                    trip.measures,
+                    scored=trip.scored_at is not None,
                 )
                 for trip in chain.trips.all()
             ],

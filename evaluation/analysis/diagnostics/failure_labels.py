@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evaluation.analysis.diagnostics.dynamics import DRIFTING, dynamics
 from evaluation.analysis.events import BROKEN, Event
-from evaluation.measuring.trip_measures import Measured
+from evaluation.records import TripMeasures
 
 #: Every label, as people read it; levels first, each chain has at most one of them.
 LABELS: Mapping[str, str] = {
@@ -44,7 +44,7 @@ OF_IMAGES = frozenset({"whole", "colour"})
 
 
 def failure_labels(
-    trips: Sequence[Measured], ended: Event, steps: Sequence[float] = (), end: float = 0.0
+    trips: Sequence[TripMeasures], ended: Event, steps: Sequence[float] = (), end: float = 0.0
 ) -> tuple[str, ...]:
     """The labels of one chain; none of one that is well, or that broke before it came back.
 
@@ -76,7 +76,7 @@ def _looked_at(ended: Event, trips: int) -> int:
     return min(trips, math.floor(ended.time) + 1)
 
 
-def _kinds(trip: Measured, ended: Event) -> set[str]:
+def _kinds(trip: TripMeasures, ended: Event) -> set[str]:
     found: set[str] = set()
     damage = trip.damage
     if damage:
@@ -102,12 +102,12 @@ def _kinds(trip: Measured, ended: Event) -> set[str]:
     return found
 
 
-def _gone(trip: Measured) -> bool:
+def _gone(trip: TripMeasures) -> bool:
     """Whether a witness misses something that nobody asked to change."""
     return any(one.get("kept") is False and one["witness"] != "judge" for one in trip.evidence)
 
 
-def _level(trip: Measured, ended: Event, kinds: set[str]) -> str | None:
+def _level(trip: TripMeasures, ended: Event, kinds: set[str]) -> str | None:
     changed = trip.damage.get("changed", 0.0)
     everywhere = kinds & {"colour-cast", "grain", "smoothing", "reframing"}
     if ended.cause in OF_IMAGES or everywhere or changed >= EVERYWHERE:

@@ -273,7 +273,7 @@ def _as_json(chain: OwnChain, suite: Suite, scores: RunScores, page: Path | None
     return {
         "name": chain.name,
         "source": str(chain.source),
-        "trips": [asdict(trip) for trip in scored.trips],
+        "trips": [trip.model_dump() for trip in scored.trips],
         "metrics": metrics,
         "quality": {
             name: {

@@ -338,9 +338,8 @@ class Report:
         for chain in scores.chains.values():
             if chain.trips:
                 kept = scores.retention(chain, self.metric)
-                steps = [trip.step for trip in chain.trips]
                 last = kept[-1] if kept else None
-                found.append(dynamics(steps, chain.trips[-1].from_source, last))
+                found.append(dynamics(*chain.steps_and_end, last))
         if not found:
             return "–"
         regimes = summarise_dynamics(found).regimes

@@ -42,7 +42,7 @@ OUTPUTS: dict[str, type[outputs.Output]] = {
 #: Of the files of a run, by their names.
 FILES: dict[str, Any] = {
     "run.json": files.RunFile,
-    "scores.json": files.ScoresFile,
+    "scores.json": files.RunScores,
     "chain.json": files.PlayedChain,
     "calls.jsonl": files.CallLine,
     "bundle.json": Document,

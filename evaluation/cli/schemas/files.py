@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.analysis.chain_scores import ChainScores
 from evaluation.cli.played_chain import PlayedChain
-from evaluation.measuring.scoring import Calibration
+from evaluation.cli.run_scores import RunScores
 
-__all__ = ["CallLine", "PlayedChain", "RunFile", "ScoresFile"]
+__all__ = ["CallLine", "PlayedChain", "RunFile", "RunScores"]
 
 
 class Strict(BaseModel):
@@ -39,27 +37,6 @@ class RunFile(Strict):
     provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
     suite: dict[str, Any] = Field(description="The whole suite file.")
     chains: list[PlayedChain] = Field([], description="Once playing has ended or paused.")
-
-
-class ScoresFile(Strict):
-    """RUN/scores.json: distances and measures of every chain, and each picture's calibration."""
-
-    format: Literal[3]
-    suite: str = Field(description="The content hash of the suite.")
-    method: str
-    provenance: dict[str, Any] = Field(description="Metrics, witnesses and packages by version.")
-    pictures: Mapping[str, Mapping[str, Calibration | None]]
-    chains: Mapping[str, ChainScores]
-    orders: list[dict[str, Any]] = Field(
-        [], description="Pictures of two chain shapes where both should show the same."
-    )
-    race: str = Field(
-        "",
-        description="What a race settled that ended early: the run lacks cases, and has no rank.",
-    )
-    repeats: int = Field(
-        0, description="Of every case, where the run's arm says so; 0: the suite's."
-    )
 
 
 class CallLine(Strict):

@@ -10,9 +10,9 @@ from pydantic import Field
 from evaluation.analysis.covariance import Interval
 from evaluation.analysis.events import Event
 from evaluation.cli.results import MetricResult
-from evaluation.cli.schemas.files import ScoresFile, Strict
+from evaluation.cli.schemas.files import RunScores, Strict
 from evaluation.measuring.error_rates import ErrorRate
-from evaluation.measuring.trip_measures import TripMeasures
+from evaluation.records import TripMeasures
 
 
 class Output(Strict):
@@ -109,7 +109,7 @@ class Score(Output):
     complete: bool
     no_reference: dict[str, NoReference] = Field({}, description="By no-reference metric.")
     results: Results = Field(description="By metric, the headline first.")
-    scores: ScoresFile
+    scores: RunScores
 
 
 class Report(Output):
@@ -184,7 +184,7 @@ class ScoreChain(Output):
 class OwnRun(Strict):
     chains: dict[str, str] = Field(description="The folder of each chain.")
     results: Results
-    scores: ScoresFile
+    scores: RunScores
 
 
 class ScoreChains(Output):

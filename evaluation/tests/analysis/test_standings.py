@@ -20,7 +20,7 @@ from evaluation.analysis.standings import (
     measured_chain,
     standings,
 )
-from evaluation.measuring.trip_measures import TripMeasures
+from evaluation.records import TripMeasures
 from evaluation.testing.chains import made_up_cases
 
 TRIPS = 10
@@ -32,12 +32,13 @@ def trip(
     number, distance, change_seen=True, because="", made=None, undone=None, gates=True, **fields
 ):
     moved = TripMeasures(
-        False,
-        0.02,
-        0.02 * number,
+        step=0.02,
+        from_source=0.02 * number,
         change_seen=change_seen,
         because=because,
-        evidence=[{"witness": "hue", "gates": gates, "made": made, "undone": undone}],
+        evidence=[
+            {"witness": "hue", "thing": "it", "gates": gates, "made": made, "undone": undone}
+        ],
     )
     return ScoredTrip(number, distance, moved, **fields)
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from evaluation.bundle import format as bundles
 from evaluation.bundle.format import BundleError
 from evaluation.bundle.numbers import without_names
-from evaluation.bundle.rows import EvidenceRow
+from evaluation.records import EvidenceRow
 
 SHA = "a" * 64
 PICTURE = f"pictures/{SHA}.png"

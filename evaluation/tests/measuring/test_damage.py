@@ -15,8 +15,9 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.change_seen_errors import as_jpeg, moved, noisy
 from evaluation.measuring.damage import damage
-from evaluation.measuring.trip_measures import TripMeasures, measure_trip
+from evaluation.measuring.trip_measures import measure_trip
 from evaluation.metrics.base import CELLS
+from evaluation.records import TripMeasures
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
 
 SOURCE = as_image(ASTRONAUT)
@@ -65,12 +66,12 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_damage_that_is_known_is_called_by_its_name(name):
     harm, labels = KNOWN[name]
-    trip = TripMeasures(False, 0.1, 0.1, damage=damage(SOURCE, harm(SOURCE)))
+    trip = TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, harm(SOURCE)))
     assert set(failure_labels([trip], WELL)) == labels, trip.damage
 
 
 def test_two_kinds_of_damage_are_both_told():
-    trip = TripMeasures(False, 0.1, 0.1, damage=damage(SOURCE, noisy(green(SOURCE), 12)))
+    trip = TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, noisy(green(SOURCE), 12)))
     assert failure_labels([trip], WELL) == ("whole-image", "colour-cast", "grain")
 
 
@@ -97,12 +98,15 @@ def test_every_scored_trip_has_its_damage():
     ],
 )
 def test_witnesses_have_their_say(said, labels):
-    assert failure_labels([TripMeasures(False, 0.1, 0.1, evidence=[said])], WELL) == labels
+    said = {"thing": "cup", "gates": True, "made": None, "undone": None} | said
+    trip = TripMeasures(step=0.1, from_source=0.1, evidence=[said])
+    assert failure_labels([trip], WELL) == labels
 
 
 def test_the_trip_that_ended_the_chain_is_looked_at():
     well, tint = (
-        TripMeasures(False, 0.1, 0.1, damage=damage(SOURCE, i)) for i in (SOURCE, green(SOURCE))
+        TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, i))
+        for i in (SOURCE, green(SOURCE))
     )
     assert failure_labels([well, well, tint], Event(1.4, "place")) == ("sub-object",)
     assert "colour-cast" in failure_labels([well, well, tint], Event(2.4, "colour"))
@@ -112,12 +116,12 @@ def test_the_trip_that_ended_the_chain_is_looked_at():
 def test_a_chain_that_never_came_back_has_no_picture_to_speak_of():
     assert failure_labels([], Event(0.0, "refused")) == ()
     assert failure_labels([], Event(0.0, "not_made")) == ("object",)
-    well = TripMeasures(False, 0.1, 0.1, damage=damage(SOURCE, SOURCE))
+    well = TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, SOURCE))
     assert failure_labels([well], Event(1.0, "failed")) == ()
 
 
 def test_steady_steps_in_one_direction_are_a_drift():
-    well = TripMeasures(False, 0.1, 0.1, damage=damage(SOURCE, SOURCE))
+    well = TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, SOURCE))
     steps = [0.05] * 8
     assert failure_labels([well] * 8, WELL, steps, 0.4) == ("whole-image", "drift")
     assert failure_labels([well] * 8, WELL, steps, 0.1) == ()

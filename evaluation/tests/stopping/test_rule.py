@@ -28,7 +28,7 @@ from evaluation.analysis.stopping import (
     stopped,
 )
 from evaluation.content import catalog
-from evaluation.measuring.trip_measures import TripMeasures
+from evaluation.records import TripMeasures
 from evaluation.testing.chains import chain, made_up_cases
 
 TRIPS, K = 20, 3
@@ -46,9 +46,8 @@ def recorded(case, kept, metric, outcome="completed", gate=None):
             number,
             1 - q,
             TripMeasures(
-                False,
-                abs(q - ([1.0, *kept])[number - 1]),
-                1 - q,
+                step=abs(q - ([1.0, *kept])[number - 1]),
+                from_source=1 - q,
                 change_seen=number != gate,
                 because="place",
             ),

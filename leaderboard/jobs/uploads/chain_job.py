@@ -111,8 +111,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(
             dynamics(
-                [trip.step for trip in scored.trips],
-                scored.trips[-1].from_source,
+                *scored.steps_and_end,
                 last["retention"][-1] if last else None,
             )
         ),
