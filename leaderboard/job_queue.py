@@ -21,11 +21,16 @@ from rq import Queue, Worker
 
 #: Tests of submitted endpoints have a queue of their own: a slow endpoint holds up no run.
 EDITS, GPU, PROBES = "edits", "gpu", "probes"
-PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT, COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT = (
-    *("play", "score", "probe", "score_uploaded_chain"),
-    *("export", "collect_garbage", "recover_pictures", "deliver", "check_brought_run"),
-)
-COUNT_VOTES, EXPORT_STUDY = "count_votes", "export_study"
+PLAY = "play"
+SCORE = "score"
+PROBE = "probe"
+SCORE_UPLOADED = "score_uploaded_chain"
+EXPORT = "export"
+COLLECT_GARBAGE = "collect_garbage"
+RECOVER = "recover_pictures"
+CHECK_BROUGHT = "check_brought_run"
+COUNT_VOTES = "count_votes"
+EXPORT_STUDY = "export_study"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
 #: What is played is scored before more is played: rows come onto the board one by one.
@@ -37,9 +42,16 @@ JOB_SECONDS = {PROBE: 600}
 FUNCTIONS = frozenset(
     f"leaderboard.jobs.{kind}"
     for kind in (
-        *(PLAY, SCORE, PROBE, SCORE_UPLOADED, EXPORT),
-        *(COLLECT_GARBAGE, RECOVER, DELIVER, CHECK_BROUGHT),
-        *(COUNT_VOTES, EXPORT_STUDY),
+        PLAY,
+        SCORE,
+        PROBE,
+        SCORE_UPLOADED,
+        EXPORT,
+        COLLECT_GARBAGE,
+        RECOVER,
+        CHECK_BROUGHT,
+        COUNT_VOTES,
+        EXPORT_STUDY,
     )
 )
 #: After Redis did not answer, a process leaves it alone for this long.

@@ -7,7 +7,6 @@ from django.db import transaction
 
 from leaderboard.links import absolute
 from leaderboard.models import Submission
-from leaderboard.subscriptions.telling import tell_of_submission
 
 State = Submission.State
 
@@ -33,7 +32,6 @@ def notify_submitter(submission: Submission) -> None:
     news = submission.state != submission.notified_state
     if not news or (submission.state == State.PROBING and submission.notified_state):
         return
-    tell_of_submission(submission)
     submission.notified_state = submission.state
     Submission.objects.filter(pk=submission.pk).update(notified_state=submission.state)
     page = absolute(submission.get_absolute_url())

@@ -30,8 +30,6 @@ OPERATOR = {
     "chain": ("view",),
     "call": ("view",),
     "securityevent": ("view",),
-    "subscription": ("view", "change"),
-    "delivery": ("view",),
     "study": ("view", "add", "change"),
     "vote": ("view",),
     "voter": ("view",),

@@ -24,7 +24,6 @@ from leaderboard.views.explore import (
     gallery,
     news,
     no_reference,
-    subscriptions,
     tour,
     value,
 )
@@ -53,8 +52,6 @@ urlpatterns = [
     path("embed/board/", embeds.board, name="embed_board"),
     path("embed/chart/", embeds.chart, name="embed_chart"),
     path("tour/", tour.index, name="tour"),
-    path("subscribe/", subscriptions.subscribe, name="subscribe"),
-    path("subscriptions/<str:token>/", subscriptions.subscription, name="subscription"),
     path("agreement/", agreement.index, name="agreement"),
     path("vote/", voting.index, name="vote"),
     path("vote/session", voting.begin, name="vote_session"),

@@ -18,7 +18,6 @@ LIMITS = {
     "upload_chain": "20/h",
     "bring_run": "20/h",
     "withdraw_brought_run": "20/h",
-    "subscribe": "20/h",
     "vote_session": "120/h",
     "compare": "240/h",
     "compare_card": "240/h",

@@ -20,7 +20,6 @@ from typing import Any
 
 import httptools
 import pytest
-from django.core import mail
 from django.urls import reverse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -43,7 +42,6 @@ from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
 from leaderboard.people import sessions, studies
-from leaderboard.testing.boards import make_suite
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
 
@@ -292,27 +290,6 @@ def test_any_form_is_taken_or_refused(post, changes: dict[str, str]) -> None:
     fields = form_fields("1") | changes
     assert post(reverse("submit"), fields) in (302, 422)
     assert post(reverse("submit_preview"), fields) == 200
-
-
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=max(20, settings().max_examples // 10),
-)
-@given(
-    st.sampled_from(["email", "webhook", "", "x"]),
-    TEXTS | st.text(max_size=20).map(lambda text: f"{text}@example.org"),
-)
-@example("email", "a@example.org\nBcc: b@example.org")
-def test_any_subscription_is_taken_or_refused(post, suite_to_follow, way, address) -> None:
-    address_of_page = f"{reverse('subscribe')}?suite={suite_to_follow}"
-    assert post(address_of_page, {"way": way, "address": address}) in (200, 302)
-    assert all("\n" not in to for sent in mail.outbox for to in (*sent.to, sent.subject))
-
-
-@pytest.fixture
-def suite_to_follow(db, settings) -> str:
-    settings.EMAIL_URL = "smtp://mail"
-    return make_suite(pictures=1).key
 
 
 VOTE = st.fixed_dictionaries(

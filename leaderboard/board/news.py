@@ -14,7 +14,6 @@ from django.utils import timezone
 from leaderboard import formatting
 from leaderboard.models import EditingModel, Suite
 from leaderboard.models.board_records import BoardRecord
-from leaderboard.subscriptions.telling import sentence
 
 Kind = BoardRecord.Kind
 #: Changes that the page and the feed go back to.
@@ -123,6 +122,28 @@ def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
         url=page if len(alike) == 1 else f"{reverse('board')}?suite={suite.key}",
         details=[f"{sentence(row)}." for row in told],
     )
+
+
+def sentence(row: BoardRecord) -> str:
+    """Return "A is new on Lite v1: rank 2, half-life 4.2", without the full stop."""
+    name, suite = row.run.editing_model.name, row.run.suite
+    life = f"half-life {formatting.half_life(row.half_life, suite.trips)}"
+    place = f"rank {row.rank}" if row.rank else "not ranked"
+    if row.kind == Kind.ADDED:
+        return f"{name} is new on {suite}: {place}, {life}"
+    if row.kind == Kind.AGAIN:
+        moved = f", it was {row.rank_before}" if row.rank_before not in (None, row.rank) else ""
+        return f"{name} was played again on {suite}: {place}{moved}, {life}"
+    if row.kind == Kind.LEFT:
+        return f"{name} is no longer on {suite}"
+    if row.kind == Kind.NUMBERS:
+        return f"{name} was measured anew on {suite}: {place}, {life}"
+    if row.rank is None or row.rank_before is None:
+        return f"{name} is {'no longer' if row.rank is None else 'now'} ranked on {suite}" + (
+            f": {place}" if row.rank else ""
+        )
+    way = "rises" if row.rank < row.rank_before else "falls"
+    return f"{name} {way} from rank {row.rank_before} to {row.rank} on {suite}"
 
 
 def _many(kind: str, names: Sequence[str]) -> str:

@@ -31,7 +31,6 @@ from leaderboard.models import Study, Suite
 from leaderboard.operation import packing
 from leaderboard.people import ballot_pictures, counting, studies
 from leaderboard.standings import reports
-from leaderboard.subscriptions import sending
 
 __all__ = [
     "CannotMove",
@@ -39,7 +38,6 @@ __all__ = [
     "check_brought_run",
     "collect_garbage",
     "count_votes",
-    "deliver",
     "enqueue",
     "export",
     "export_study",
@@ -72,11 +70,6 @@ def collect_garbage(_: int) -> None:
 def count_votes(_: int) -> None:
     """Work out what people's votes say, and choose what to ask next."""
     counting.count()
-
-
-def deliver(_: int) -> None:
-    """Send what subscribers are to hear and is due."""
-    sending.deliver_due()
 
 
 def export_study(study_id: int) -> None:

@@ -22,7 +22,6 @@ from leaderboard.models import (
     Run,
     StoredImage,
     Submission,
-    Subscription,
     Trip,
     TripStep,
     UploadedChain,
@@ -33,7 +32,6 @@ from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
 from leaderboard.people import counting
 from leaderboard.standings import reports
-from leaderboard.subscriptions import sending
 
 log = structlog.get_logger(__name__)
 
@@ -120,9 +118,6 @@ def sweep() -> None:
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         job_queue.enqueue(0, job_queue.COLLECT_GARBAGE, job_queue.GPU)
     Use.objects.expired().delete()
-    Subscription.objects.expired().delete()
-    if sending.due().exists():
-        job_queue.enqueue(0, job_queue.DELIVER, job_queue.PROBES)
     if counting.is_due():
         job_queue.enqueue(0, job_queue.COUNT_VOTES, job_queue.GPU)
     for suite in {*score_files.stale(), *reports.stale()}:

@@ -23,7 +23,6 @@ from leaderboard.models.standings import (
     Standing,
     SuiteReport,
 )
-from leaderboard.models.subscriptions import Delivery, Subscription
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
 from leaderboard.models.uploads import BroughtRun, UploadedChain, UploadedPicture
@@ -38,7 +37,6 @@ __all__ = [
     "Case",
     "CaseValues",
     "Chain",
-    "Delivery",
     "EditPair",
     "EditingModel",
     "Experiment",
@@ -60,7 +58,6 @@ __all__ = [
     "StoredImage",
     "Study",
     "Submission",
-    "Subscription",
     "Suite",
     "SuitePicture",
     "SuiteReport",

@@ -8,7 +8,6 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE
 from leaderboard.models import Standing, Suite
 from leaderboard.models.board_records import BoardRecord
-from leaderboard.subscriptions.telling import tell_of_records
 
 Kind = BoardRecord.Kind
 
@@ -56,9 +55,7 @@ def record(suite: Suite, at: datetime) -> list[BoardRecord]:
                     usable_trips=before.usable_trips,
                 )
             )
-    written = BoardRecord.objects.bulk_create(found)
-    tell_of_records(written)
-    return written
+    return BoardRecord.objects.bulk_create(found)
 
 
 def latest(suite: Suite) -> dict[int, BoardRecord]:

@@ -60,8 +60,6 @@ def robots(request: HttpRequest) -> HttpResponse:
         "User-agent: *",
         "Disallow: /admin/",
         "Disallow: /submissions/",
-        "Disallow: /subscriptions/",
-        "Disallow: /subscribe/",
         "Disallow: /pictures/original/",
         "Disallow: /*?*sort=",
         "Disallow: /*?*every=",

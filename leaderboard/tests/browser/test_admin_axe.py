@@ -16,13 +16,11 @@ from django.utils import timezone
 from leaderboard.content import loading
 from leaderboard.models import (
     ApiToken,
-    Delivery,
     EditPair,
     PublishedFigure,
     Run,
     SecurityEvent,
     Submission,
-    Subscription,
     Suite,
 )
 from leaderboard.models.runs import RunState
@@ -62,11 +60,7 @@ def filled(quick_metrics: None) -> User:
         **{**fields, "suite": suite}, email="ada@example.org", state=Submission.State.REVIEW
     )
     Submission.objects.filter(pk=submission.pk).update(probed_at=timezone.now())
-    subscription = Subscription.objects.create(
-        way="webhook", address="https://hooks.example.org/", submission=submission
-    )
-    Delivery.objects.create(subscription=subscription, key="a", title="News", url="/")
-    SecurityEvent.record("webhook refused", "a private address")
+    SecurityEvent.record("endpoint refused", "a private address")
     ApiToken.objects.create(holder="Ada", email="ada@example.org", start="cb_", digest="0")
     return User.objects.create_superuser("root", password="a long password")
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from evaluation.testing.hostile_server import HostileServer, response
-from leaderboard.models import Chain, StoredImage, Subscription, Trip
+from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.standings import refresh_ranks
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.browser import PHONE, WIDE
@@ -183,7 +183,7 @@ def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visi
 
 @pytest.mark.parametrize(
     "address",
-    ["/gallery/", "/new/", "/new/board/", "/embed/board/", "/subscribe/?suite=demo-v1"],
+    ["/gallery/", "/new/", "/new/board/", "/embed/board/"],
 )
 def test_ways_to_look_around_are_without_faults(board, visit, address):
     refresh_ranks(board)
@@ -285,20 +285,6 @@ def test_on_paper_a_dark_page_is_light_and_has_no_buttons(board, visit):
     page.wait_for_function(
         "before => getComputedStyle(document.querySelector('.plot text')).fill === before", arg=dark
     )
-
-
-def test_a_webhook_is_subscribed_and_stopped_on_its_page(board, visit, local):
-    seen = visit("/subscribe/?model=model-0")
-    page = seen.page
-    assert page.get_by_text("This site sends no mail.").is_visible()
-    assert seen.faults() == []
-    page.fill("[name=address]", "http://127.0.0.1:9/hook")
-    page.click("form.panel button")
-    page.get_by_text("Check the signature").wait_for()
-    assert seen.faults() == []
-    page.click("text=Stop it")
-    page.get_by_text("This has ended.").wait_for()
-    assert Subscription.objects.get().ended_at
 
 
 def test_without_script_the_board_sorts_and_has_its_numbers(board, visit):

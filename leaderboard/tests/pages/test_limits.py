@@ -38,7 +38,7 @@ CHEAP = {
         "brought_run_state",
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
-    *("robots", "sitemap", "subscription"),
+    *("robots", "sitemap"),
     # Two queries for each ticket, and of those a session has ten; a rater's are counted.
     *("vote", "vote_answer", "vote_picture", "vote_done", "study", "study_session"),
 }
@@ -65,7 +65,6 @@ def addresses():
     submission = Submission.objects.create(name="Submitted", contract="cog", suite=suite)
     return {
         "submit": ("post", reverse("submit")),
-        "subscribe": ("post", reverse("subscribe") + f"?suite={suite.key}"),
         "vote_session": ("vote", reverse("vote_session")),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),

@@ -14,6 +14,7 @@ from django.utils import timezone
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Submission, Trip
 from leaderboard.models.runs import RunState
+from leaderboard.notifications import notify_submitter
 from leaderboard.submissions import actions, workflow
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.submission_fields import CANARY, form_fields
@@ -351,6 +352,20 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     assert [message.subject for message in mail.outbox[told:]] == [
         "ConvergeBench: your submission: The test failed"
     ]
+
+
+def test_nobody_has_us_mail_their_own_words_to_others(suite, django_capture_on_commit_callbacks):
+    submission = Submission.objects.create(
+        name="Cheap watches at https://spam.example", email="victim@example.org", suite=suite
+    )
+    with django_capture_on_commit_callbacks(execute=True):
+        notify_submitter(submission)
+    (sent,) = mail.outbox
+    assert "spam" not in f"{sent.subject}{sent.body}"
+    submission.state = State.APPROVED
+    with django_capture_on_commit_callbacks(execute=True):
+        notify_submitter(submission)
+    assert "Cheap watches" in mail.outbox[-1].subject
 
 
 def test_an_admin_has_endpoints_tested_again(owner, reviewed):
