@@ -11,7 +11,7 @@ from evaluation.content.suites import find_suite
 from leaderboard.api.results import PROBLEMS, Page
 from leaderboard.board.rows import suites
 from leaderboard.models import PeopleReport, Trip, Vote
-from leaderboard.people.returns import FLAGS, kept_after
+from leaderboard.people.returns import FLAGS
 from leaderboard.people.vote_rows import pseudonym, said
 
 router = Router(tags=["people"])
@@ -31,7 +31,7 @@ class ReturnOut(Schema):
 
     @staticmethod
     def resolve_retention(trip: Trip) -> dict[str, float]:
-        return kept_after(trip.chain.results, trip.number)
+        return trip.chain.retentions_after(trip.number)
 
     @staticmethod
     def resolve_evidence(trip: Trip) -> dict[str, dict[str, bool]]:

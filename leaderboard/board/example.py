@@ -92,13 +92,12 @@ def _first(chains: Sequence[tuple[int, str, int, list[float]]]) -> int | None:
 
 def _steps(trips: Sequence[Trip], metric: str) -> list[Step]:
     chain = trips[0].chain
-    kept = chain.results.get(metric, {}).get("retention", [])
     source, edited = chain.case.picture.stored, trips[0].edited
     steps = [Step(source, "source")] if source else []
     steps += [Step(edited, "edited")] if edited else []
     for trip in trips:
         if trip.restored:
-            share = kept[trip.number - 1] if trip.number <= len(kept) else None
+            share = chain.retention_after(metric, trip.number)
             words = "undone" if trip.number == 1 else formatting.after_trips(trip.number)
             steps.append(Step(trip.restored, words, share))
     return steps

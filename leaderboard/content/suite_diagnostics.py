@@ -24,8 +24,8 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     results: dict[str, list[ChainResult]] = defaultdict(list)
     chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
     for chain in chains.iterator(chunk_size=500):
-        numbers = chain.results.get(metric)
-        if numbers is None:
+        numbers = chain.numbers(metric)
+        if not numbers:
             continue
         case = chain.case
         place = Case(case.picture.slug, case.pair_slug, case.category, case.kind)

@@ -148,21 +148,13 @@ def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
             .order_by("run", "repeat")
         )
         returns = [
-            Return(chain, trip, trip.restored, kept)
+            Return(chain, trip, trip.restored, dict(sorted(kept.items())))
             for chain in chains
             for trip in chain.trips.all()
-            if trip.restored and (kept := _retention(chain, trip.number))
+            if trip.restored and (kept := chain.retentions_after(trip.number))
         ]
         if returns:
             yield returns
-
-
-def _retention(chain: Chain, number: int) -> dict[str, float]:
-    return {
-        metric: results["retention"][number - 1]
-        for metric, results in sorted(chain.results.items())
-        if number <= len(results["retention"])
-    }
 
 
 def _preferences(returns: list[Return]) -> Iterator[tuple[Return, Return, str]]:

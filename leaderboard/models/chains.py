@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.metrics import METRICS
+from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.pictures import StoredImage
@@ -244,12 +244,38 @@ class Chain(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run_case", args=[self.run_id, self.case_id])
 
+    @property
+    def scored_by(self) -> list[str]:
+        """The metrics this chain was scored by, in the order they are offered."""
+        return [name for name in METRICS if name in self.results]
+
+    @property
+    def headline(self) -> str:
+        """The headline metric, or the first that was run; empty if none was."""
+        return next(iter(self.scored_by), "")
+
+    def numbers(self, metric: str) -> dict[str, Any]:
+        """All stored numbers of this metric; empty if it was not run."""
+        numbers: dict[str, Any] = self.results.get(metric) or {}
+        return numbers
+
+    def retention(self, metric: str) -> list[float]:
+        """Retention by this metric after each trip; empty if it was not run."""
+        return self.numbers(metric).get("retention") or []
+
+    def retention_after(self, metric: str, trip: int) -> float | None:
+        """Retention by this metric after one trip; None if it was not scored."""
+        retention = self.retention(metric)
+        return retention[trip - 1] if trip <= len(retention) else None
+
+    def retentions_after(self, trip: int) -> dict[str, float]:
+        """Retention after one trip by every metric that has one."""
+        found = {name: self.retention_after(name, trip) for name in in_order(self.results)}
+        return {name: share for name, share in found.items() if share is not None}
+
     def sum_up(self) -> None:
         """Take what choices among chains go by from the results; not saved."""
-        # The headline comes first; results of others may not have it.
-        numbers: dict[str, Any] = next(
-            (self.results[name] for name in METRICS if name in self.results), {}
-        )
+        numbers = self.numbers(self.headline)
         event = (numbers.get("events") or {}).get(f"{DEFAULT_LEVEL:g}") or {}
         self.cause = event.get("cause") or ""
         self.usable_trips, self.auc = event.get("time"), numbers.get("auc")

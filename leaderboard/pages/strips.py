@@ -17,7 +17,7 @@ from django.utils.text import Truncator
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS, jpeg_equivalent
-from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics import metric_class
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
@@ -242,11 +242,6 @@ def _counted(row: Mapping[str, Any]) -> str:
     return f"{row['counted']} of {formatting.count(row['wanted'], 'thing')} found"
 
 
-def metrics_of(chain: Chain) -> list[str]:
-    """The metrics this chain was scored by, in the order they are offered."""
-    return [name for name in METRICS if name in chain.results]
-
-
 def frames(
     chain: Chain,
     trips: Iterable[Trip],
@@ -259,15 +254,14 @@ def frames(
     shaped = case is not None and bool(case.steps)
     for step in chain.steps.select_related("picture") if shaped else ():
         between[step.number].append(step)
-    numbers = chain.results.get(metric, {})
-    retention, distances = numbers.get("retention", []), numbers.get("distances", [])
+    distances = chain.numbers(metric).get("distances", [])
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
     scale = metric_class(metric)()
     found = []
     for trip in trips:
         place = trip.number - 1
         distance = distances[place] if place < len(distances) else None
-        kept = retention[place] if place < len(retention) else None
+        kept = chain.retention_after(metric, trip.number)
         own = scale.text(distance) if distance is not None else ""
         asked = case.asked(trip.number) if case and shaped else ()
         saved = jpeg(distance, steps)
@@ -303,15 +297,15 @@ def table(
     """Per trip: the own value and the share kept by every metric, and the trip itself."""
     scales = {name: metric_class(name)() for name in names}
 
-    def cell(name: str, place: int) -> Cell:
-        numbers = chain.results[name]
-        if place >= len(numbers["retention"]):
+    def cell(name: str, trip: int) -> Cell:
+        kept = chain.retention_after(name, trip)
+        if kept is None:
             return formatting.NOT_RUN, ""
-        own = scales[name].text(numbers["distances"][place])
-        return own, formatting.percent(numbers["retention"][place])
+        own = scales[name].text(chain.numbers(name)["distances"][trip - 1])
+        return own, formatting.percent(kept)
 
     return [
-        (frame.number, [cell(name, frame.number - 1) for name in names], frame)
+        (frame.number, [cell(name, frame.number) for name in names], frame)
         for frame in frames
         if frame.trip.restored
     ]
@@ -332,7 +326,7 @@ class Lived:
 
 def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | None:
     """When the chain stopped being usable; None while it is not scored."""
-    event = chain.results.get(metric, {}).get("events", {}).get(f"{level:g}")
+    event = chain.numbers(metric).get("events", {}).get(f"{level:g}")
     return Lived(event["time"], event["cause"]) if event else None
 
 
@@ -345,7 +339,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     life = lived(chain, metric)
     if life is None:
         return ENDED.get(chain.outcome, "Not scored yet.")
-    lasted, last = formatting.in_trips(life.time, trips), chain.results[metric]["retention"][-1:]
+    lasted, last = formatting.in_trips(life.time, trips), chain.retention(metric)[-1:]
     if life.cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the picture is still there {formatting.after(trips)}."

@@ -24,7 +24,7 @@ from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, 
 from leaderboard.models.people.questions import Kind, votable_runs
 from leaderboard.people import agreement, ballot_pictures, pairs_to_ask
 from leaderboard.people.ballot_rows import Table, checks, counted, table
-from leaderboard.people.returns import Return, headline_of, returns
+from leaderboard.people.returns import Return, returns
 from leaderboard.standings.stored import core_case
 
 #: While votes come in, numbers are worked out so often.
@@ -203,15 +203,15 @@ def _lives(
     chains = Chain.objects.filter(pk__in=list(asked)).select_related("case__picture")
     by_run: dict[int, list[Asked]] = defaultdict(list)
     for chain in chains:
-        metric = headline_of(chain.results)
-        if metric is None:
+        metric = chain.headline
+        if not metric:
             continue
         result = chain_of_numbers(
             metric,
             core_case(chain),
             chain.repeat,
             chain.outcome,
-            chain.results[metric],
+            chain.numbers(metric),
             suite.trips,
         )
         number, voter, yes = zip(*asked[chain.pk], strict=True)

@@ -23,7 +23,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
 from leaderboard.models.people.questions import Kind, votable_runs, votable_trips
-from leaderboard.people.returns import headline, kept_after
+from leaderboard.people.returns import headline
 
 Gold = Question.Gold
 #: Open questions of each suite and kind, and gold ones.
@@ -130,13 +130,23 @@ def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
     numbers = ticks(suite.trips)
     trips: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     rows = votable_trips().filter(chain__in=chains, number__in=numbers)
-    for chain, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
-        trips[chain].append((pk, number, picture or ""))
-    fields = ("pk", "run", "case", "results", "run__editing_model__is_reference")
-    for pk, run, case, results, known_loss in chains.values_list(*fields).iterator():
-        for trip, number, picture in trips[pk]:
-            if kept := kept_after(results, number):
-                yield Candidate(trip, number, run, pk, case, picture, kept, known_loss)
+    for own, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
+        trips[own].append((pk, number, picture or ""))
+    fields = ("run", "case", "results", "run__editing_model__is_reference")
+    for chain in chains.select_related("run__editing_model").only(*fields).iterator():
+        known_loss = chain.run.editing_model.is_reference
+        for trip, number, picture in trips[chain.pk]:
+            if kept := chain.retentions_after(number):
+                yield Candidate(
+                    trip,
+                    number,
+                    chain.run_id,
+                    chain.pk,
+                    chain.case_id,
+                    picture,
+                    kept,
+                    known_loss,
+                )
 
 
 def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:

@@ -48,22 +48,7 @@ class Return:
 
 def headline(kept: Mapping[str, float]) -> float | None:
     """What is kept by the headline, or by the first metric that was run."""
-    metric = headline_of(kept)
-    return None if metric is None else kept[metric]
-
-
-def headline_of(results: Mapping[str, Any]) -> str | None:
-    """The headline, or the first metric that was run."""
-    return next((name for name in METRICS if name in results), None)
-
-
-def kept_after(results: Mapping[str, Any], number: int) -> dict[str, float]:
-    """By metric, the retention after so many trips."""
-    return {
-        metric: numbers["retention"][number - 1]
-        for metric, numbers in results.items()
-        if number <= len(numbers.get("retention") or ())
-    }
+    return next((kept[name] for name in METRICS if name in kept), None)
 
 
 def returns(trips: Iterable[int]) -> dict[int, Return]:
@@ -86,7 +71,7 @@ def returns(trips: Iterable[int]) -> dict[int, Return]:
                 model=model.slug,
                 name=model.name,
                 picture=trip.restored_id or "",
-                kept=kept_after(chain.results, trip.number),
+                kept=chain.retentions_after(trip.number),
                 evidence=trip.evidence,
             )
     return found

@@ -83,7 +83,7 @@ def _chains(
     chains = Chain.objects.filter(run__in=names).select_related("case__picture")
     for chain in chains.iterator(chunk_size=500):
         for metric in metrics:
-            if numbers := chain.results.get(metric):
+            if numbers := chain.numbers(metric):
                 found[metric][names[chain.run_id]].append(
                     chain_of_numbers(
                         metric, core_case(chain), chain.repeat, chain.outcome, numbers, trips

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
-from evaluation.metrics import METRICS
 from evaluation.quality import judged_by_asking
 from leaderboard.models import Chain, NoReferenceResult, Run
 
@@ -23,15 +22,12 @@ def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
 
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
     """Write what the metrics say of these chains, whose results are known; in a transaction."""
-    known = [QualityChain(chain.case_id, chain.quality, _retention(chain)) for chain in chains]
+    known = [
+        QualityChain(chain.case_id, chain.quality, chain.retention(chain.headline))
+        for chain in chains
+    ]
     numbers = no_reference_numbers(known, run.suite.trips, quality_metrics(run))
     if numbers:
         NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
     else:
         NoReferenceResult.objects.filter(run=run).delete()
-
-
-def _retention(chain: Chain) -> list[float]:
-    """By the headline metric, or the first that was run."""
-    known = (chain.results[name].get("retention", []) for name in METRICS if name in chain.results)
-    return next(known, [])

@@ -126,7 +126,7 @@ def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainR
     chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__picture")
     found: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
-        if numbers := chain.results.get(metric):
+        if numbers := chain.numbers(metric):
             found[str(chain.run_id)].append(
                 chain_of_numbers(
                     metric, core_case(chain), chain.repeat, chain.outcome, numbers, suite.trips

@@ -159,7 +159,7 @@ def cast(
 
 def _seen(question: Question, kind: str, level: float, random: np.random.Generator) -> int:
     kept = [
-        trip.chain.results["picture"]["retention"][trip.number - 1]
+        trip.chain.retention("picture")[trip.number - 1]
         for trip in (question.first, question.second)
         if trip
     ]

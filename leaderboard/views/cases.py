@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
-from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics import HEADLINE, in_order
 from leaderboard import formatting
 from leaderboard.board.rows import stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
@@ -41,7 +41,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     chain = _chosen(chains, request.GET.get("repeat", ""))
     if chain is None:
         raise Http404("this run did not play this case")
-    names = strips.metrics_of(chain)
+    names = chain.scored_by
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
     frames = strips.frames(chain, trips, metric, _ladder(run, case, metric), case)
@@ -83,7 +83,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
         .select_related("run__editing_model")
         .defer("run__provenance", "run__editing_model__options", "run__editing_model__api_key")
     )
-    names = [name for name in METRICS if any(name in c.results for c in chains)]
+    names = in_order(name for chain in chains for name in chain.scored_by)
     metric = _metric(request, names)
     chains.sort(key=lambda chain: _goodness(chain, metric), reverse=True)
     every = request.GET.get("every") == "1"
@@ -194,20 +194,19 @@ def _goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
     life = strips.lived(chain, metric)
     if life is None:
         return (False, (False, 0.0), 0.0)
-    return (True, life.order, chain.results[metric].get("auc") or 0.0)
+    return (True, life.order, chain.numbers(metric).get("auc") or 0.0)
 
 
 def _line(
     chain: Chain, metric: str, numbers: list[int], trips: dict[int, Trip], case: Case
 ) -> dict[str, Any]:
     """One model's strip: its returns at the trips people read."""
-    retention = chain.results.get(metric, {}).get("retention", [])
     model = chain.run.editing_model
     cells = [
         {
             "number": number,
             "picture": trips[number].restored if number in trips else None,
-            "kept": retention[number - 1] if number <= len(retention) else None,
+            "kept": chain.retention_after(metric, number),
             "alt": f"{model.name} {formatting.after(number)}",
         }
         for number in numbers

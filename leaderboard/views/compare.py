@@ -232,14 +232,13 @@ def _trips_by_run(
 
 def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric: str) -> Strip:
     chain = next((trip.chain for trip in trips.values()), None)
-    kept = chain.results.get(metric, {}).get("retention", []) if chain else []
     return Strip(
         row,
         [
             (
                 number,
                 trips[number].restored if number in trips else None,
-                kept[number - 1] if number <= len(kept) else None,
+                chain.retention_after(metric, number) if chain else None,
             )
             for number in numbers
         ],

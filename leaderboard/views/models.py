@@ -226,8 +226,7 @@ def _strips(
         if case_id not in cases or number not in numbers:
             continue
         chain = trip.chain
-        kept = chain.results.get(metric, {}).get("retention", [])
-        share = kept[number - 1] if number <= len(kept) else None
+        share = chain.retention_after(metric, number)
         returns.setdefault(chain.case_id, []).append((trip, share))
         verdicts[chain.case_id] = strips.verdict(chain, metric, run.suite.trips)
     return {

@@ -96,7 +96,7 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 
     def goodness(chain: Chain) -> tuple[Any, ...]:
         life = strips.lived(chain, metric)
-        auc = chain.results.get(metric, {}).get("auc") or 0.0
+        auc = chain.numbers(metric).get("auc") or 0.0
         return (life.order, auc) if life else ((False, -1.0), 0.0)
 
     return sorted(chains, key=goodness, reverse=order == "best")
@@ -112,7 +112,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
     rows = []
     for chain in chains:
         chain.run = run
-        retention = chain.results.get(metric, {}).get("retention", [])
+        retention = chain.retention(metric)
         rows.append(
             {
                 "chain": chain,

@@ -335,7 +335,6 @@ def _strip(
     case: Case,
 ) -> Strip:
     forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
-    kept = chain.results.get(metric, {}).get("retention", []) if chain else []
     there = trips.get(chain.pk, {}) if chain else {}
     return Strip(
         name,
@@ -347,7 +346,7 @@ def _strip(
             (
                 number,
                 there[number].restored if number in there else None,
-                kept[number - 1] if number <= len(kept) else None,
+                chain.retention_after(metric, number) if chain else None,
             )
             for number in numbers
         ],

@@ -155,14 +155,13 @@ def strip_rows(shown: Sequence[Chain], trips: int) -> list[Strip]:
         by_chain[trip.chain_id][trip.number] = trip
     found = []
     for chain in shown:
-        metric = next(iter(strips.metrics_of(chain)), "")
-        kept = chain.results.get(metric, {}).get("retention", [])
+        metric = chain.headline
         own = by_chain[chain.pk]
         cells = [
             (
                 number,
                 own[number].restored if number in own else None,
-                kept[number - 1] if number <= len(kept) else None,
+                chain.retention_after(metric, number),
             )
             for number in numbers
             if number in own

@@ -299,16 +299,11 @@ def judged(line: Line, metric: str, trip: int) -> list[Judged]:
             returned.get(chain.pk),
             _at(chain.quality.get(metric), 0),
             _at(chain.quality.get(metric), trip),
-            _at(_retention(chain), trip - 1),
+            chain.retention_after(chain.headline, trip),
             chain.case_id in praised,
         )
         for chain in found
     ]
-
-
-def _retention(chain: Chain) -> list[float]:
-    found: list[float] = next((one.get("retention", []) for one in chain.results.values()), [])
-    return found
 
 
 def _at(values: Sequence[float | None] | None, place: int) -> float | None:

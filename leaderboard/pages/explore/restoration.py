@@ -43,7 +43,7 @@ def matrix(chains: Sequence[Chain], metric: str) -> Matrix | None:
     for chain in chains:
         key = chain.case.picture.title, chain.case.pair_slug
         cases[key] = chain.case_id
-        if retention := chain.results.get(metric, {}).get("retention"):
+        if retention := chain.retention(metric):
             kept[key].append(retention[-1])
     order = {f"restore-{name}": one.title for name, one in DEGRADATIONS.items()}
     pairs = {chain.case.pair_slug: chain.case.pair_title for chain in chains}

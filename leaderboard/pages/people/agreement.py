@@ -13,7 +13,7 @@ from leaderboard import formatting
 from leaderboard.models import PeopleReport, StoredImage, Trip
 from leaderboard.models.people.questions import votable_trips
 from leaderboard.pages.charts import Chart, Table, layout
-from leaderboard.people.returns import headline, kept_after
+from leaderboard.people.returns import headline
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Shown:
     @property
     def kept(self) -> str:
         return formatting.share_kept(
-            headline(kept_after(self.trip.chain.results, self.trip.number)) or 0.0
+            headline(self.trip.chain.retentions_after(self.trip.number)) or 0.0
         )
 
 

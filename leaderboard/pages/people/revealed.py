@@ -13,7 +13,7 @@ from evaluation.metrics import in_order
 from leaderboard import formatting
 from leaderboard.models import Question, StoredImage, Trip, Vote
 from leaderboard.models.people.questions import Kind
-from leaderboard.people.returns import kept_after, metric_says, returns
+from leaderboard.people.returns import metric_says, returns
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Shown:
 
     @property
     def kept(self) -> dict[str, float]:
-        return kept_after(self.trip.chain.results, self.trip.number)
+        return self.trip.chain.retentions_after(self.trip.number)
 
 
 @dataclass

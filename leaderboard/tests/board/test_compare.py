@@ -102,7 +102,7 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
                 chain.case.category,
                 chain.case.kind,
                 chain.repeat,
-                tuple(chain.results["picture"]["retention"]),
+                tuple(chain.retention("picture")),
             )
             for chain in run.chains.select_related("case__picture")
         ]
@@ -126,7 +126,7 @@ def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, run
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost", ""])
 def test_broken_chains_do_not_break_the_page(client, runs, outcome):
     for chain in runs[0].chains.all()[:10]:
-        chain.results["picture"]["retention"] = [0.9, 0.8]
+        chain.numbers("picture")["retention"] = [0.9, 0.8]
         chain.outcome = outcome
         chain.save()
     Chain.objects.filter(run=runs[1])[:1].get().delete()

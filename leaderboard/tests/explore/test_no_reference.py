@@ -67,6 +67,14 @@ def test_the_page_says_the_finding_and_opens_to_pictures(
     assert "60.0 → 55.0" in other.content.decode()
 
 
+def test_what_is_kept_is_the_headlines_whatever_the_order_of_keys(run: int) -> None:
+    # PostgreSQL puts shorter keys first: "clip" before "picture".
+    results = {"picture": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
+    Chain.objects.filter(run=run).update(results=results)
+    (line,) = pages.lines_of(Suite.objects.get())
+    assert {one.kept for one in pages.judged(line, "brisque", TRIPS)} == {0.9}
+
+
 def test_what_is_asked_in_vain_is_not_kept(run: int, client: Client) -> None:
     for query in ("suite=none", "trip=4", "metric=beauty", "model=nobody", "since=never"):
         answer = client.get(f"/no-reference/?{query}")

@@ -93,7 +93,7 @@ def test_what_ended_each_chain_says_so(runs):
     for editor in ("noop", "oracle"):
         for chain in runs[editor, K].chains.all():
             assert (chain.outcome, chain.trips_played) == (Outcome.CONVERGED, K + 1)
-            assert len(chain.results["ssim"]["retention"]) == TRIPS
+            assert len(chain.retention("ssim")) == TRIPS
     assert set(runs["noise", 0].chains.values_list("outcome", flat=True)) == {Outcome.COMPLETED}
 
 

@@ -71,7 +71,7 @@ def test_the_curve_so_far_is_the_mean_that_the_chains_have(client, half_way):
     live = polled(client, half_way).json()
     chains = half_way.chains.all()
     for place, (kept, _) in enumerate(live["curve"]):
-        own = [chain.results["ssim"]["retention"][place] for chain in chains]
+        own = [chain.retention("ssim")[place] for chain in chains]
         assert kept == pytest.approx(sum(own) / len(own), abs=6e-4)
 
 

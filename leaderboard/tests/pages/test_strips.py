@@ -50,7 +50,7 @@ def test_a_strip_shows_every_picture_of_the_chain_with_its_scores(client, run):
         assert f"X{trip.number}" in page
     assert chain.case.forward in page
     assert chain.case.backward in page
-    kept = chain.results["ssim"]["retention"][0]
+    kept = chain.retention("ssim")[0]
     assert f"{100 * kept:.0f}\u00a0%" in page
 
 

@@ -88,7 +88,8 @@ def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
     assert "deleted on" in page
     assert "not judged" in page
     chain.refresh_from_db()
-    kept = chain.results["metrics"]["psnr"]["retention"]
+    metrics = chain.results["metrics"]
+    kept = metrics["psnr"]["retention"]
     assert len(kept) == 3
     assert 0 < kept[0] < 1
 

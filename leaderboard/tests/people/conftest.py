@@ -57,7 +57,7 @@ def best(ticket: str) -> str:
         ticket=ticket
     )
     kept = [
-        trip.chain.results["picture"]["retention"][trip.number - 1]
+        trip.chain.retention("picture")[trip.number - 1]
         for trip in (vote.question.first, vote.question.second)
         if trip
     ]

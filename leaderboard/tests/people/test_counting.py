@@ -143,8 +143,8 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_level_lies(client, 
 def test_where_people_and_the_headline_differ_opens_to_the_pictures(client, board):
     question = Question.objects.open().filter(kind="pair", gold="").order_by("-ease").first()
     first, second = question.first, question.second
-    gap = first.chain.results["picture"]["retention"][first.number - 1]
-    gap -= second.chain.results["picture"]["retention"][second.number - 1]
+    gap = first.chain.retention("picture")[first.number - 1]
+    gap -= second.chain.retention("picture")[second.number - 1]
     against = -1 if gap > 0 else 1
     for number in range(5):
         Vote.objects.create(
