@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts().items():
-            (args.out / name).write_text(text, encoding="utf-8")
+        write(args.out)
         say(f"{args.out}: {len(SCHEMAS)} schemas")
     elif args.name is None:
         rows = [[n, "--json" if n in OUTPUTS else "file"] for n in SCHEMAS]
@@ -41,9 +39,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def texts() -> dict[str, str]:
-    """The text of every schema, by the name of its file."""
-    return {f"{name}.schema.json": _text(name) for name in SCHEMAS}
+def write(folder: Path) -> None:
+    """Write every schema to a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SCHEMAS:
+        (folder / f"{name}.schema.json").write_text(_text(name), encoding="utf-8")
 
 
 def _text(name: str) -> str:
