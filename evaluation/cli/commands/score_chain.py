@@ -57,7 +57,7 @@ A folder of such folders is one run: half-life and interval of all of them. A fo
 of model folders, with chains in each, is a run for every model, compared and ranked;
 chains with the same source picture and the same edit are the same case.
 
-Prints what every trip kept, and writes the report. Where forward pictures are
+Prints what every trip kept, and writes the report into the folder. Where forward pictures are
 there, it is judged whether each edit was made."""
 EPILOG = """\
 examples:
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--forward", default="", help="the forward prompt, for the report")
     parser.add_argument("--backward", default="", help="the backward prompt, for the report")
-    parser.add_argument("--out", type=Path, help="folder of the report (NAME-report)")
+    parser.add_argument("--out", type=Path, help="folder of the report (FOLDER/NAME-report)")
     parser.add_argument("--no-report", action="store_true", help="only the numbers")
     add_metrics(parser)
     add_judge(parser)
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     )
     page, results = None, run_results(suite, scores)
     if results and not args.no_report:
-        out = args.out or Path(f"{chain.name}-report".replace("/", "-"))
+        out = args.out or _report_folder(args.folder, chain.name)
         page = Report(suite, [_reported(chain, scores)]).write(out)
     if args.json:
         say_json("score-chain", _as_json(chain, suite, scores, page))
@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     if numbers := scores.no_reference(suite):
         say(f"\n{no_reference_table(numbers)}")
     if page:
-        say(f"\n{page}")
+        say(f"\nThe report is {page}")
     return 0
 
 
@@ -174,8 +174,7 @@ def _many(
     page = None
     results = {model: run_results(own.suite, found) for model, found in scores.items()}
     if all(results.values()) and not args.no_report:
-        folder = args.folder.resolve().name
-        out = args.out or Path(f"{args.name or folder}-report".replace("/", "-"))
+        out = args.out or _report_folder(args.folder, args.name or args.folder.resolve().name)
         page = Report(own.suite, [reported(own, *found) for found in scores.items()]).write(out)
     board = ranks(own.suite, scores)
     if args.json:
@@ -204,8 +203,12 @@ def _many(
     if len(results) > 1:
         say(ranks_table(board))
     if page:
-        say(f"\n{page}")
+        say(f"\nThe report is {page}")
     return 0
+
+
+def _report_folder(folder: Path, name: str) -> Path:
+    return folder / f"{name}-report".replace("/", "-")
 
 
 def _reported(chain: OwnChain, scores: RunScores) -> ReportedRun:

@@ -41,11 +41,14 @@ def test_a_folder_of_chains_is_one_run_with_an_interval(tmp_path, capsys):
     result = found["runs"]["mine"]["results"]["psnr"]
     assert result["summary"]["chains"] == result["summary"]["cases"] == 12
     assert result["bounds"]["usable_trips"] is not None
-    assert Path(found["report"]) == Path("mine-report/index.html")
+    assert Path(found["report"]) == Path("mine/mine-report/index.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert str(tmp_path) not in Path(found["report"]).read_text()
     assert sorted(found["runs"]["mine"]["chains"].values())[0] == "chain-00"
-    assert main(["score-chain", "mine", *FAST, "--no-report"]) == 0
-    assert "12 cases, 12 chains of 2 trips" in capsys.readouterr().out
+    assert main(["score-chain", "mine", *FAST]) == 0  # the report is not read as a chain
+    said = capsys.readouterr().out
+    assert "12 cases, 12 chains of 2 trips" in said
+    assert said.endswith(f"The report is {found['report']}\n")
 
 
 def test_folders_of_models_are_compared_on_the_cases_that_they_share(tmp_path, capsys):

@@ -391,7 +391,10 @@ def scored(folder, capsys, *more):
 NAMES = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_forward.png", "I2_backward.png"]
 
 
-def test_a_chain_is_scored_by_name_and_reported(tmp_path, capsys):
+def test_a_chain_is_scored_by_name_and_reported_in_its_own_folder(tmp_path, capsys, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     data = scored(write_chain(tmp_path / "mine", NAMES), capsys)
     psnr = data["metrics"]["psnr"]
     assert len(psnr["distances"]) == len(psnr["retention"]) == 2
@@ -399,7 +402,9 @@ def test_a_chain_is_scored_by_name_and_reported(tmp_path, capsys):
     assert psnr["event"]["cause"] == "not_made"
     assert psnr["event"]["time"] == 0
     assert data["trips"][0]["change_seen"] is False
+    assert Path(data["report"]) == tmp_path / "mine/mine-report/index.html"
     assert Path(data["report"]).is_file()
+    assert list(elsewhere.iterdir()) == []
 
 
 @pytest.mark.parametrize(
