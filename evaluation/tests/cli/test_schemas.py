@@ -141,8 +141,8 @@ def test_a_field_that_nobody_tells_of_is_found(run):
     data = json.loads((run / "scores.json").read_text())
     with pytest.raises(ValueError, match="surprise"):
         checked("scores.json", json.dumps(data | {"surprise": 1}))
-    del data["method"]
-    with pytest.raises(Exception, match="method"):
+    del data["suite"]
+    with pytest.raises(Exception, match="suite"):
         checked("scores.json", json.dumps(data))
 
 
