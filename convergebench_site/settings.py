@@ -362,8 +362,6 @@ BROUGHT_RUNS_WAITING = env.int("BROUGHT_RUNS_WAITING", default=10)
 VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
-#: A worker with several times as many calls in flight uses as many processors.
-CALLS_PER_PROCESS = env.int("CALLS_PER_PROCESS", default=32)
 #: A worker that gave no sign of life for so long has lost its chains.
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
 #: After so long a job makes room for other runs that wait in its queue.

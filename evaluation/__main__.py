@@ -9,8 +9,8 @@ import os
 import sys
 
 from evaluation import __version__
-from evaluation.cli.player import Paused
 from evaluation.errors import UserFacingError
+from evaluation.play.store import Paused
 
 COMMANDS = {
     "editors": "evaluation.cli.commands.editors",

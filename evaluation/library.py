@@ -25,7 +25,6 @@ from evaluation.cli.hooks import Hook, Hooks, trip_row
 from evaluation.cli.judged_run import ANSWERS, judge_of, judged_by
 from evaluation.cli.own_editors import as_editor, place_of
 from evaluation.cli.played_chain import PlayedChain
-from evaluation.cli.player import Paused
 from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, run_results
 from evaluation.cli.run_folder import RunFolder
@@ -35,6 +34,7 @@ from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
+from evaluation.play.store import Paused
 
 __all__ = [
     "Answer",

@@ -33,7 +33,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from evaluation.analysis.racing import Race, RaceError, rounds_of
-from evaluation.arms import CONVERSATION, DEFAULT, Arm, ArmError
+from evaluation.arms import DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.cli.played_chain import PlayedAudit, PlayedChain, PlayedHalf
@@ -45,9 +45,10 @@ from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
 from evaluation.outside_json import parse_strictly, read_json_file, storable
-from evaluation.retries import Attempt
-from evaluation.round_trips import Half, Position, history
-from evaluation.run_secret import new_secret
+from evaluation.play.plan import Plan, Position
+from evaluation.play.retries import Attempt
+from evaluation.play.round_trips import AnsweredStep, history
+from evaluation.run_secret import chain_seeds, new_secret
 
 FORMAT = 3
 #: A picture of a chain lies in the chain's own folder: folders come from others, too.
@@ -249,6 +250,12 @@ class RunFolder:
         """The chain's pair, in the words of the run's arm."""
         return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
+    def plan(self, chain: PlayedChain) -> Plan:
+        """The steps of the chain."""
+        seeds = chain_seeds(self.secret, chain.case, chain.repeat, self.arm.seeds)
+        annotations = self.suite.picture_by_slug[chain.picture].annotations
+        return Plan(self.pair(chain), self.suite.trips, seeds, self.arm, annotations)
+
     def position(self, chain: PlayedChain) -> Position:
         """Where the chain goes on."""
         open_steps = chain.open_steps
@@ -260,10 +267,11 @@ class RunFolder:
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
         """What was said before, where the run's chains are conversations."""
-        if self.arm.session != CONVERSATION:
+        plan = self.plan(chain)
+        if not plan.is_conversation:
             return ()
         answers = (self.read(chain, half) for half in chain.halves)
-        return history(self.source(chain), answers, self.pair(chain), self.arm)
+        return history(plan, self.source(chain), answers)
 
     # Playing.
 
@@ -273,23 +281,24 @@ class RunFolder:
         if not file.is_file():
             _write(file, self.source(chain).png())
 
-    def add(self, slug: str, half: Half) -> PlayedChain:
-        """Keep an answer: first its picture, then the line that names it."""
-        chain, picture = self.chains[slug], half.answer.picture
-        file = answer_name(half.number, half.direction, picture.mime)
+    def add(self, slug: str, answered: AnsweredStep) -> PlayedChain:
+        """Save an answer: first its image, then the line that names it."""
+        chain, step, answer = self.chains[slug], answered.step, answered.answer
+        picture = answer.picture
+        file = answer_name(step.trip, step.name, picture.mime)
         _write(self._folder(chain) / file, picture.data)
         played = PlayedHalf(
-            half.number,
-            half.direction,
+            step.trip,
+            step.name,
             file,
             picture.sha256,
             picture.mime,
             picture.width,
             picture.height,
-            half.seed,
-            round(half.answer.seconds, 3),
-            half.answer.cost,
-            dict(half.answer.notes),
+            step.seed,
+            round(answer.seconds, 3),
+            answer.cost,
+            dict(answer.notes),
         )
         return self._put(chain, halves=(*chain.halves, played))
 

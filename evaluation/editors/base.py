@@ -8,7 +8,7 @@ whether asking again can help and whom the fault concerns).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -93,8 +93,6 @@ class Editor(ABC):
 
     #: Which RQ queue plays it: "edits" (calls others, or computes little) or "gpu" (a network).
     queue: ClassVar[str] = "edits"
-    #: Called when an answer has come and is yet to be read: its call is over for the endpoint.
-    on_answer: Callable[[], object] | None = None
 
     def send(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
@@ -119,10 +117,6 @@ class Editor(ABC):
     ) -> Answer:
         """The edited picture, asked for in this way; for editors that take any of it."""
         raise NotImplementedError
-
-    def _answered(self) -> None:
-        if self.on_answer:
-            self.on_answer()
 
     #: What an editor takes of EditSettings.
     takes_temperature: ClassVar[bool] = False

@@ -88,7 +88,6 @@ class Endpoint(Settings, Editor):
         reply = call.post(request, picture.png(), self._idempotency_key(picture, prompt, seed))
         data = self.protocol.picture(call, reply)
         seconds = time.monotonic() - start
-        self._answered()
         limits = {"max_bytes": min(self.max_bytes, MAX_BYTES), "max_pixels": self.max_pixels}
         try:
             head = Picture.from_head(data, **limits)

@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 
 from evaluation.analysis.events import Case, ChainResult
+from evaluation.editors.base import Answer, Beside
+from evaluation.images import Picture
+from evaluation.play.plan import Step
+from evaluation.play.retries import Edit
+from evaluation.play.round_trips import EditStep
 
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")
@@ -87,3 +92,12 @@ def spread_times(
     of_picture = random.normal(0, picture, (pictures, 1))
     of_case = random.normal(0, case, (pictures, len(CATEGORIES)))
     return median * np.exp(of_picture + of_case)
+
+
+def asking(edit: Edit) -> EditStep:
+    """Ask for each step plainly: no retries, no ledger."""
+
+    def ask(picture: Picture, step: Step, beside: Beside) -> Answer:
+        return edit(picture, step.prompt, seed=step.seed, beside=beside)
+
+    return ask

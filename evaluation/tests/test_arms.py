@@ -16,8 +16,10 @@ from evaluation.editors import load_editor
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.experiment_file import ExperimentError, ExperimentFile, worded
 from evaluation.images import Picture, clean_wire
-from evaluation.round_trips import Position, history, round_trips
+from evaluation.play.plan import Plan, Position
+from evaluation.play.round_trips import history, round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.testing.chains import asking
 
 PAIR = next(pair for pair in catalog.edit_pairs() if pair.slug == "glasses")
 
@@ -158,15 +160,11 @@ MIRROR = EditPair("mirror", "geometry", "Mirror it.", "Mirror it back.", "none")
 
 def played(arm, start, trips=3):
     editor = Listening()
-    halves = round_trips(
-        editor.send,
-        start,
-        MIRROR,
-        trips=trips,
-        seed=chain_seeds("secret", "case", 0, arm.seeds),
-        arm=arm,
-    )
-    return editor, list(halves)
+    return editor, list(round_trips(plan_of(arm, trips), asking(editor.send), start))
+
+
+def plan_of(arm, trips=3):
+    return Plan(MIRROR, trips, chain_seeds("secret", "case", 0, arm.seeds), arm)
 
 
 def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
@@ -187,7 +185,7 @@ def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     assert [turn.sent is None for turn in last] == [False, True, True, True, True]
     assert last[0].answer.data == clean_wire(halves[0].answer.picture).data
     answers = [half.answer.picture for half in halves[:3]]
-    said = history(source, answers, MIRROR, arm)
+    said = history(plan_of(arm), source, answers)
     again, rest = played(arm, Position(answers[-1], 2, (answers[-2],), said))
     assert [beside.settings.history for *_, beside in again.heard] == [
         beside.settings.history for *_, beside in editor.heard[3:]

@@ -8,7 +8,7 @@ from PIL import Image
 
 from evaluation.editors import Answer, EditorError, Fault, Refused
 from evaluation.images import Picture
-from evaluation.retries import Limits, Stopped, with_retries
+from evaluation.play.retries import Limits, Stopped, with_retries
 
 PICTURE = Picture.from_image(Image.new("RGB", (8, 8)))
 QUICK = Limits(attempts=4, first_wait=0.001, longest_wait=0.01)

@@ -29,7 +29,7 @@ from rq.job import Job
 from evaluation.metrics import METRICS, load_metric
 from evaluation.torch_compat import ready_torchvision
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import forking, shutdown
+from leaderboard.jobs import shutdown
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
@@ -172,7 +172,7 @@ class RunWorker(Worker):
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)
         token = job_queue.token_of(job.id)
         try:
-            chains = sum(Chain.objects.release(one) for one in forking.tokens(token))
+            chains = Chain.objects.release(token)
             chains += Chain.objects.release_scores(token)
             Run.objects.release_finalising(token)
             log.warning("work horse died", job=job.id, chains=chains)
@@ -186,7 +186,7 @@ class RunWorker(Worker):
         if self.horse_pid:
             with suppress(ProcessLookupError):
                 try:
-                    os.killpg(self.horse_pid, signal.SIGTERM)  # with what it forked
+                    os.killpg(self.horse_pid, signal.SIGTERM)
                 except ProcessLookupError:  # too young to lead a group
                     os.kill(self.horse_pid, signal.SIGTERM)
 
@@ -198,7 +198,7 @@ class RunWorker(Worker):
         super().fork_work_horse(job, queue)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        forking.die_with_parent(self._parent_pid)
+        shutdown.die_with_parent(self._parent_pid)
         super().main_work_horse(job, queue)
 
     def setup_work_horse_signals(self) -> None:

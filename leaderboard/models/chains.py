@@ -60,59 +60,32 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(labels__contains=f"|{label}|")
 
     def room(self, editing_model: EditingModel) -> int:
-        """How many more calls of this model may be in flight, over all runs and workers.
+        """Return how many more chains of this model may be played, over all runs and workers.
 
-        Each chain that is played may have one, but spare ones.
+        Each chain that is played has one call in flight at most.
         """
-        calling = Chain.objects.in_flight().filter(spare=False)
-        busy = calling.filter(run__editing_model__in=editing_model.peers).count()
+        busy = Chain.objects.in_flight().filter(run__editing_model__in=editing_model.peers).count()
         return max(0, editing_model.max_in_flight - busy)
 
-    def _room_of(self, run: Run) -> int:
-        """The room for calls of a run's model; nobody else takes of it before the transaction ends.
+    @transaction.atomic
+    def claim(self, run: Run, token: UUID, most: int, besides: Iterable[int] = ()) -> list[Chain]:
+        """Take up to `most` free chains but these, within the model's limit of calls in flight.
 
         Whoever counts and claims for an endpoint holds its row: two workers never both take the
         last free place.
         """
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
-        return self.room(model)
-
-    @transaction.atomic
-    def claim(
-        self,
-        run: Run,
-        token: UUID,
-        most: int,
-        besides: Iterable[int] = (),
-        *,
-        spare: bool = False,
-    ) -> list[Chain]:
-        """Take up to `most` free chains but these, within the model's limit of calls in flight.
-
-        Spare ones add no call to it.
-        """
-        room = min(most, self._room_of(run))
         chosen = self.free().ready().filter(run=run).exclude(pk__in=list(besides))
-        chosen = chosen.order_by("pk")[: most if spare else room]
+        chosen = chosen.order_by("pk")[: min(most, self.room(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
         until = after(settings.LEASE_SECONDS)
-        if not keys or not taken.update(
-            state=ChainState.PLAYING, token=token, lease_until=until, spare=spare
-        ):
+        if not keys or not taken.update(state=ChainState.PLAYING, token=token, lease_until=until):
             return []
         mine = list(self.held(token).filter(pk__in=keys).select_related("case__picture__stored"))
         _lose_calls([chain.pk for chain in mine])
         return mine
-
-    @transaction.atomic
-    def add_calls(self, run: Run, token: UUID, spare: Sequence[int]) -> list[int]:
-        """Give each of these a call of its own that the model's limit has room for; which."""
-        keys = sorted(spare)[: self._room_of(run)]
-        mine = self.held(token).filter(pk__in=keys)
-        mine.update(spare=False)
-        return list(mine.values_list("pk", flat=True))
 
     def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
         """Take up to `most` chains with unscored trips, pictures together."""
@@ -174,11 +147,6 @@ class Chain(models.Model):
     outcome_text = models.CharField(max_length=500, blank=True)
     token = models.UUIDField(null=True, help_text="Fences off workers that lost their lease.")
     lease_until = models.DateTimeField(null=True)
-    spare = models.BooleanField(
-        default=False,
-        db_default=False,
-        help_text="While it is played: it takes turns with others for their calls.",
-    )
     score_token = models.UUIDField(null=True)
     score_lease_until = models.DateTimeField(null=True)
     trips_played = models.PositiveSmallIntegerField(default=0)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.testing.editing_server import EditingServer, Reply
 from leaderboard import jobs
-from leaderboard.jobs.play_job import PlayJob
-from leaderboard.jobs.playing.events import ChainInPlay
-from leaderboard.jobs.writer import RunWriter
-from leaderboard.models import Chain, EditingModel, Run
+from leaderboard.jobs.database_store import DatabaseStore
+from leaderboard.models import EditingModel, Run
 from leaderboard.testing import factories
 
 if TYPE_CHECKING:
@@ -42,36 +40,25 @@ def scored(run: Run) -> Run:
     return run
 
 
-def works_of(one: RunWriter, most: int, *, spare: bool = False) -> list[ChainInPlay]:
-    """So many chains of the writer's run, claimed for it."""
-    pairs = one.run.suite.core.pair_by_slug
-    works = [
-        ChainInPlay(
-            chain, pairs[chain.case.pair_slug], chain.case.picture.stored, 1, lambda number, step: 0
-        )
-        for chain in Chain.objects.claim(one.run, one.token, most, spare=spare)
-        if chain.case.picture.stored
-    ]
-    one.take(works)
-    return works
-
-
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
     """What the server answers instead of a picture."""
     return status, {"Content-Type": "application/json", **(headers or {})}, body
 
 
-def interfere(method: str, action: Callable[[PlayJob], bool], patch: pytest.MonkeyPatch) -> None:
-    """Act before every call of a play job's method, until `action` says that it is done.
+def interfere(
+    method: str, action: Callable[[DatabaseStore], bool], patch: pytest.MonkeyPatch
+) -> None:
+    """Act before every call of a method of the store, until `action` says that it is done.
 
-    That is how a run is disturbed while it is played: a test has one connection.
+    That is how a run is disturbed while it is played: all threads share one connection.
     """
-    original = getattr(PlayJob, method)
+    original = getattr(DatabaseStore, method)
     done: list[bool] = []
 
-    def wrapped(job: PlayJob, *args: Any) -> Any:
-        if not done and action(job):
-            done.append(True)
-        return original(job, *args)
+    def wrapped(store: DatabaseStore, *args: Any, **options: Any) -> Any:
+        with store.lock:
+            if not done and action(store):
+                done.append(True)
+        return original(store, *args, **options)
 
-    patch.setattr(PlayJob, method, wrapped)
+    patch.setattr(DatabaseStore, method, wrapped)

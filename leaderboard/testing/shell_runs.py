@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.__main__ import main
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_folder import RunFolder
 from evaluation.content.chain_files import SOURCE
 from evaluation.editors import load_editor
-from evaluation.retries import Limits
+from evaluation.play.retries import Limits
 from leaderboard.testing import factories
 from leaderboard.testing.played import QUICK
 
@@ -25,7 +25,7 @@ def shell_bundle(folder: Path, editor: str = "jpeg", **sizes: Any) -> Path:
         (place / SOURCE).write_bytes(pictures[chain.picture].png())
     run = RunFolder.open(run.path)
     with run.playing():
-        Player(run, load_editor(editor), limits=Limits()).play()
+        folder_player(run, load_editor(editor), limits=Limits()).play()
     out = folder / "mine.zip"
     for command in (
         ["score", str(run.path), "--metrics", ",".join(QUICK)],

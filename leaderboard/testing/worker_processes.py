@@ -29,7 +29,6 @@ def environment(**extra: Any) -> dict[str, str]:
         "SWEEP_SECONDS": "1",
         "LEASE_SECONDS": "3",
         "OMP_NUM_THREADS": "1",
-        "CALLS_PER_PROCESS": "2",  # so that small runs too are played by several processes
         **{name: str(value) for name, value in extra.items()},
     }
 

@@ -12,11 +12,11 @@ from evaluation.cli.audited_run import audit_report
 from evaluation.cli.commands.editors import add_choice, chosen_editor
 from evaluation.cli.commands.score import new_scorer, scored
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.printing import at_least_one, note, progress, say, say_json
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.suite_parts import part_of
-from evaluation.retries import Limits
+from evaluation.play.retries import Limits
 
 HELP = "play a suite with audits, and say whether a person would have to look"
 DESCRIPTION = """\
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
         )
         audits = plan(folder.secret, folder.suite)
         with folder.playing(), progress(suite.edits, record["name"], "edit") as bar:
-            Player(
+            folder_player(
                 folder,
                 editor,
                 parallel=args.parallel or record["in_flight"],
                 limits=Limits(),
                 audits=audits,
-                on_half=lambda chain: bar.update(),
+                on_answer=lambda chain: bar.update(),
             ).play()
         report = audit_report(folder, scored(folder, scorer), scorer)
     if args.json:

@@ -17,9 +17,9 @@ from evaluation.arms import DEFAULT, FLOOR, Arm, Worded
 from evaluation.cli.commands.editors import add_choice, chosen_editors
 from evaluation.cli.commands.score import new_scorer
 from evaluation.cli.commands.suites import find_suite
+from evaluation.cli.folder_store import FolderPlayer, folder_player
 from evaluation.cli.hooks import HOOKS, Hooks
 from evaluation.cli.played_chain import PlayedChain
-from evaluation.cli.player import Paused, Player
 from evaluation.cli.printing import (
     CommandError,
     at_least_one,
@@ -45,7 +45,8 @@ from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
-from evaluation.retries import Attempt, Limits
+from evaluation.play.retries import Attempt, Limits
+from evaluation.play.store import Paused
 from evaluation.run_secret import new_secret
 
 HELP = "play an editor on a suite: forward and backward, again and again"
@@ -296,7 +297,7 @@ def _played(
         except BaseException:
             hooks.end(None)
             raise
-    return Played(folder, player.spent, paused, hooks)
+    return Played(folder, player.store.spent, paused, hooks)
 
 
 def _out(args: argparse.Namespace, record: dict[str, Any], suite: Suite) -> Path:
@@ -343,14 +344,16 @@ def check_budget(record: dict[str, Any], terms: Terms) -> None:
         )
 
 
-def new_player(folder: RunFolder, editor: Editor, record: dict[str, Any], terms: Terms) -> Player:
+def new_player(
+    folder: RunFolder, editor: Editor, record: dict[str, Any], terms: Terms
+) -> FolderPlayer:
     """What plays on in the folder; its record says with what."""
     folder.header["provenance"] = {
         "convergebench": __version__,
         "python": sys.version.partition(" ")[0],
         "editor": editor.describe(),
     }
-    return Player(
+    return folder_player(
         folder,
         editor,
         parallel=terms.parallel or record["in_flight"],
@@ -363,26 +366,29 @@ def new_player(folder: RunFolder, editor: Editor, record: dict[str, Any], terms:
 
 
 def play_on(
-    player: Player,
+    player: FolderPlayer,
     record: dict[str, Any],
     ask: Callable[[Estimate], None] = lambda expected: None,
     on_trip: Callable[[PlayedChain], None] = lambda chain: None,
 ) -> None:
     """Play what is still to be played; first say, and `ask`, what it takes."""
-    folder = player.folder
-    if not player.waiting:
+    folder = player.store.folder
+    if not player.store.waiting:
         return
     expected = expected_of(player, record)
     note(f"{record['name']}: {expected}")
-    if player.budget is not None and player.spent + (expected.usd or 0) > player.budget:
-        note(f"the budget of ${player.budget:,.2f} does not reach that far: it will pause")
+    if (
+        player.store.budget is not None
+        and player.store.spent + (expected.usd or 0) > player.store.budget
+    ):
+        note(f"the budget of ${player.store.budget:,.2f} does not reach that far: it will pause")
     ask(expected)
     _play(folder, player, on_trip)
     folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], None]) -> None:
-    left = sum(folder.edits_left(chain) for chain in player.waiting)
+def _play(folder: RunFolder, player: FolderPlayer, on_trip: Callable[[PlayedChain], None]) -> None:
+    left = sum(folder.edits_left(chain) for chain in player.store.waiting)
     done = folder.edits_done
     bar = progress(done + left, folder.name, "edit", initial=done)
 
@@ -394,10 +400,10 @@ def _play(folder: RunFolder, player: Player, on_trip: Callable[[PlayedChain], No
         bar.update()
         if not chain.open_steps:
             on_trip(chain)
-        if player.spent:
-            bar.set_postfix_str(f"${player.spent:,.2f}", refresh=False)
+        if player.store.spent:
+            bar.set_postfix_str(f"${player.store.spent:,.2f}", refresh=False)
 
-    player.on_half, player.on_attempt = played, failed
+    player.store.on_answer, player.store.on_attempt = played, failed
     player.on_interrupt = lambda: note(
         "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
     )
@@ -455,9 +461,9 @@ def open_run(
     return folder
 
 
-def expected_of(player: Player, record: dict[str, Any]) -> Estimate:
+def expected_of(player: FolderPlayer, record: dict[str, Any]) -> Estimate:
     """What is still to come."""
-    folder, waiting = player.folder, player.waiting
+    folder, waiting = player.store.folder, player.store.waiting
     edits = sum(folder.edits_left(chain) for chain in waiting)
     done = [h.seconds for chain in folder.chains.values() for h in chain.halves]
     each = sum(done) / len(done) if done else (0.2 if record["free"] else None)

@@ -20,7 +20,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.power import suite_cases
 from evaluation.analysis.racing import ALPHA, MOST_ROUNDS, Look, Race, RaceError, look
 from evaluation.cli.commands.score import new_scorer
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import FolderPlayer
 from evaluation.cli.printing import CommandError, note
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import RunScores, read_scores, score_run
@@ -138,12 +138,12 @@ def race_told(folder: RunFolder) -> dict[str, Any]:
 class RacedRun:
     """Plays a run round by round; `on_look` is told what each look found."""
 
-    player: Player
+    player: FolderPlayer
     scorer: Scorer
     on_look: Callable[[Look], None] = lambda look: None
 
     def __post_init__(self) -> None:
-        self.folder = self.player.folder
+        self.folder = self.player.store.folder
         if self.folder.race is None:
             raise CommandError(f"{self.folder.path} is not raced")
         self.race: Race = self.folder.race
@@ -164,14 +164,14 @@ class RacedRun:
         """Until the race is settled or every case is played; raises what `Player.play` raises."""
         folder = self.folder
         while not folder.race_ended:
-            self.player.share = {
+            self.player.store.share = {
                 chain.slug
                 for chain in folder.chains.values()
                 if folder.rounds[chain.case] <= self.round
             }
             if stop_after(folder):
                 Rounds(self.player, self.scorer).play()
-            elif self.player.waiting:
+            elif self.player.store.waiting:
                 self.player.play()
             if self.round >= self.race.rounds:
                 return

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from evaluation.analysis.events import LOST, Case
 from evaluation.analysis.stopping import edits_saved, known_at, last_trip, may_stop, stopped
+from evaluation.cli.folder_store import FolderPlayer
 from evaluation.cli.played_chain import PlayedChain
-from evaluation.cli.player import Player
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import RunScores, read_scores, score_run
 from evaluation.measuring.scoring import Scorer
@@ -29,20 +29,20 @@ def saved(folder: RunFolder) -> int:
 class Rounds:
     """Plays a run in rounds: after each, what came back is scored and says who goes on."""
 
-    player: Player
+    player: FolderPlayer
     scorer: Scorer
     _known: dict[str, int | None] = field(default_factory=dict)
     _scored: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.folder = self.player.folder
+        self.folder = self.player.store.folder
         self.stop_after = stop_after(self.folder)
-        self.player.until, self.player.is_over = self.until, self.outcome
+        self.player.store.until, self.player.store.is_over = self.until, self.outcome
 
     def play(self) -> None:
         """Until every chain has an outcome; raises what `Player.play` raises."""
         self.look()
-        while self.player.waiting:
+        while self.player.store.waiting:
             self.player.play()
             self.look()
 
@@ -62,7 +62,7 @@ class Rounds:
             if slug in scores.chains:
                 self._scored[slug] = len(scores.chains[slug].restored)
                 self._known[slug] = self._known_at(scores, chain)
-        for chain in self.player.waiting:
+        for chain in self.player.store.waiting:
             if outcome := self.outcome(chain):
                 folder.end(chain.slug, outcome)
         ends = {slug: folder.chains[slug].outcome for slug in scores.chains}

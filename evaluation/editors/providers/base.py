@@ -137,7 +137,6 @@ class HostedEditor(Editor):
         with self.wire.call(self.timeout) as limits:
             try:
                 edited = self._ask(request)
-                self._answered()
                 answered = decoded(edited.data)
             except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
                 raise self._network_error(error, limits) from error

@@ -16,7 +16,7 @@ from typing import Any
 
 from evaluation.audits.plan import plan
 from evaluation.cli.audited_run import audit_findings, judged_run
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results, shown
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import score_run
@@ -87,7 +87,7 @@ class Zoo:
                 Path(folder) / "run", self.suite, editor="x", options={}, secret=SECRET
             )
             with run.playing():
-                Player(run, editor, audits=plan(SECRET, self.suite)).play()
+                folder_player(run, editor, audits=plan(SECRET, self.suite)).play()
             calibrations: dict[str, dict[str, Calibration | None]] = self._calibrations
             scores = score_run(run, self.scorer, calibrations=calibrations)  # type: ignore[arg-type]
             summary = run_results(self.suite, scores)["picture"].summary

@@ -7,13 +7,14 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.audits.plan import plan
-from evaluation.cli.player import Paused, Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_folder import RunFolder
 from evaluation.content import catalog
 from evaluation.editors import load_editor
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
-from evaluation.retries import Limits
+from evaluation.play.retries import Limits
+from evaluation.play.store import Paused
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.json_outputs import checked
 from evaluation.testing.tricks import NearCache
@@ -117,7 +118,7 @@ def test_an_interrupted_audit_goes_on_and_repeats_nothing(tmp_path):
         folder = RunFolder.open(tmp_path / "run")
         try:
             with folder.playing():
-                Player(folder, Flaky(), limits=Limits(attempts=1), audits=audits).play()
+                folder_player(folder, Flaky(), limits=Limits(attempts=1), audits=audits).play()
         except Paused:
             pass
     made = [audit for chain in folder.chains.values() for audit in chain.audits]

@@ -9,7 +9,7 @@ from evaluation.analysis.events import event
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import verify
-from evaluation.cli.player import Paused, Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_bundle import write_bundle
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import RunScores, score_run
@@ -19,7 +19,8 @@ from evaluation.editors import Answer, load_editor
 from evaluation.editors.reference import RuleEditor
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.steps import measure_steps
-from evaluation.retries import Limits
+from evaluation.play.retries import Limits
+from evaluation.play.store import Paused
 from evaluation.run_secret import chain_seeds
 from evaluation.witnesses.panel import Panel, Verdict
 
@@ -37,7 +38,7 @@ SUITE = dataclasses.replace(SHIPPED, trips=2, cases=CASES)
 def played(path, editor, suite=SUITE, **options):
     folder = RunFolder.create(path, suite, editor="x", options={}, secret="5" * 64)
     with folder.playing():
-        Player(folder, editor, limits=Limits(attempts=1), **options).play()
+        folder_player(folder, editor, limits=Limits(attempts=1), **options).play()
     return RunFolder.open(path)
 
 
@@ -147,14 +148,14 @@ def test_a_chain_that_stops_in_the_middle_of_a_trip_goes_on_at_the_next_step(
     suite = dataclasses.replace(SUITE, cases=CASES[-1:])
     folder = RunFolder.create(tmp_path / "run", suite, editor="x", options={}, secret="5" * 64)
     with pytest.raises(Paused):
-        Player(folder, load_editor("oracle"), max_edits=edits).play()
+        folder_player(folder, load_editor("oracle"), max_edits=edits).play()
     # What a crash leaves: a new process reads the folder.
     again = RunFolder.open(tmp_path / "run")
     (chain,) = again.chains.values()
     assert len(chain.halves) == edits
     position = again.position(chain)
     assert (position.number, position.step) == (1 + edits // 6, edits % 6)
-    Player(again, load_editor("oracle")).play()
+    folder_player(again, load_editor("oracle")).play()
     (chain,) = RunFolder.open(tmp_path / "run").chains.values()
     same = perfect.chains["concert-poster--three-things-indoors"]
     assert [half.sha256 for half in chain.halves] == [half.sha256 for half in same.halves]

@@ -11,13 +11,14 @@ import threading
 import pytest
 from PIL import Image
 
-from evaluation.cli.player import Paused, Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_folder import RunFolder, RunFolderError
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
-from evaluation.retries import Limits
+from evaluation.play.retries import Limits
+from evaluation.play.store import Paused
 from evaluation.run_secret import shuffled
 from evaluation.testing.waiting import wait_until
 
@@ -60,7 +61,7 @@ class Scripted(Editor):
 
 def play(folder, editor, **options):
     with folder.playing():
-        Player(folder, editor, limits=QUICK, **options).play()
+        folder_player(folder, editor, limits=QUICK, **options).play()
 
 
 def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):

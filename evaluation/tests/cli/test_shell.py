@@ -16,7 +16,7 @@ import pytest
 from PIL import Image, ImageFilter
 
 from evaluation.__main__ import COMMANDS, main
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import RunScores, score_run
@@ -82,7 +82,7 @@ def yardsticks(tmp_path_factory):
             tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}
         )
         with folder.playing():
-            Player(folder, load_editor(name)).play()
+            folder_player(folder, load_editor(name)).play()
         found[name] = run_results(suite, score_run(folder, scorer, calibrations=calibrations))
     return found
 
@@ -358,7 +358,7 @@ def test_the_core_needs_neither_django_nor_torch():
     script = (
         "import sys, evaluation.__main__ as shell\n"
         "shell.parser()\n"
-        "import evaluation.cli.run_scores, evaluation.cli.report, evaluation.cli.player, evaluation.content.catalog\n"
+        "import evaluation.cli.run_scores, evaluation.cli.report, evaluation.cli.folder_store, evaluation.content.catalog\n"
         "from evaluation.editors import load_editor, EDITORS\n"
         "load_editor('oracle'); load_editor('latent')\n"
         "heavy = {'django', 'torch', 'cv2', 'diffusers', 'matplotlib', 'lpips', 'leaderboard'}\n"

@@ -11,8 +11,11 @@ import pytest
 from evaluation.content.suites import EditPair
 from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
-from evaluation.round_trips import Edit, Position, round_trips
+from evaluation.play.plan import Plan, Position
+from evaluation.play.retries import Edit
+from evaluation.play.round_trips import round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.testing.chains import asking
 from evaluation.testing.fake_providers import (
     KEY,
     PROMPT,
@@ -83,19 +86,6 @@ def test_an_error_inside_a_200_is_a_failure_with_its_message(
         load().edit(picture, PROMPT)
     assert caught.value.fault in (Fault.SERVER_ERROR, Fault.BAD_ANSWER)
     assert not caught.value.permanent
-
-
-def test_a_call_is_over_before_its_answer_is_read(
-    fake: FakeProvider, load: Load, picture: Picture
-) -> None:
-    """Whoever counts calls in flight hears of it although the answer is no picture."""
-    ended: list[int] = []
-    editor = load()
-    editor.on_answer = lambda: ended.append(1)
-    fake.next("truncated")
-    with pytest.raises(EditorError):
-        editor.edit(picture, PROMPT, seed=7)
-    assert ended == [1]
 
 
 def test_an_edit_comes_back_with_what_it_took(
@@ -288,13 +278,8 @@ def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
     sent = Position(Picture.from_image(picture.image.resize((256, 192))))
 
     def chain(edit: Edit) -> list[str]:
-        halves = round_trips(
-            edit,
-            sent,
-            HAT,
-            trips=2,
-            seed=chain_seeds("secret", "case", 0),
-        )
-        return [half.answer.picture.sha256 for half in halves]
+        plan = Plan(HAT, 2, chain_seeds("secret", "case", 0))
+        steps = round_trips(plan, asking(edit), sent)
+        return [step.answer.picture.sha256 for step in steps]
 
     assert chain(load().send) == chain(editor.send)

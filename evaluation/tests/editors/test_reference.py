@@ -15,8 +15,10 @@ from evaluation.editors import EDITORS, EditorError, Fault, drawings, load_edito
 from evaluation.editors.base import Beside
 from evaluation.editors.instructions import Action, Instruction, parse
 from evaluation.images import Picture, clean_wire
-from evaluation.round_trips import Position, following, round_trips
+from evaluation.play.plan import Plan, Position
+from evaluation.play.round_trips import round_trips
 from evaluation.run_secret import chain_seeds
+from evaluation.testing.chains import asking
 
 DAMAGING = ("thumbnail", "jpeg", "noise", "resample", "colour-drift")
 REFERENCES = ("oracle", "noop", "blank-card", *DAMAGING)
@@ -116,21 +118,14 @@ def test_each_damage_grows_when_it_is_repeated(name, picture):
 
 
 def oracle_chain(pair, start, trips=2):
-    return list(
-        round_trips(
-            load_editor("oracle").send,
-            start,
-            pair,
-            trips=trips,
-            seed=chain_seeds("secret", "case", 0),
-        )
-    )
+    plan = Plan(pair, trips, chain_seeds("secret", "case", 0))
+    return list(round_trips(plan, asking(load_editor("oracle").send), start))
 
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
 def test_the_oracle_restores_every_shipped_pair_exactly(pair, picture):
     for half in oracle_chain(pair, Position(picture)):
-        if half.direction == "backward":
+        if half.step.name == "backward":
             assert half.answer.picture is picture
         else:
             same = np.array_equal(half.answer.picture.image, clean_wire(picture).image)
@@ -142,11 +137,9 @@ def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, pict
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
     whole = oracle_chain(pair, Position(picture))
     pictures = [picture, *(Picture.from_bytes(half.answer.picture.data) for half in whole)]
-    number, step = 1, 0
-    for _ in range(played):
-        number, step = following(pair, number, step)
+    number, step = divmod(played, 2)
     earlier = (pictures[played - 1],) if step else ()
-    rest = oracle_chain(pair, Position(pictures[played], number, earlier))
+    rest = oracle_chain(pair, Position(pictures[played], number + 1, earlier))
     assert [half.answer.picture.sha256 for half in rest] == [
         half.answer.picture.sha256 for half in whole[played:]
     ]

@@ -16,7 +16,7 @@ from evaluation.bundle.verification import Verification
 from evaluation.cli.commands.merge import merge
 from evaluation.cli.commands.report import write_report
 from evaluation.cli.commands.score import scored
-from evaluation.cli.player import Paused, Player
+from evaluation.cli.folder_store import FolderPlayer, folder_player
 from evaluation.cli.printing import CommandError
 from evaluation.cli.results import ranks
 from evaluation.cli.run_bundle import write_bundle
@@ -33,6 +33,7 @@ from evaluation.cli.stopping.raced_run import (
 from evaluation.cli.stopping.rivals import Headline, Rivals
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
+from evaluation.play.store import Paused
 from evaluation.testing.simulations.race_suite import race_suite
 
 METRICS = ["ssim"]
@@ -51,8 +52,8 @@ def a_run(path: Path, sigma: float) -> RunFolder:
     )
 
 
-def player(folder: RunFolder, **options: object) -> Player:
-    return Player(folder, load_editor("noise", **folder.header["options"]), **options)
+def player(folder: RunFolder, **options: object) -> FolderPlayer:
+    return folder_player(folder, load_editor("noise", **folder.header["options"]), **options)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.cli.commands.score import results_table, scored
-from evaluation.cli.player import Paused, Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import read_scores
@@ -18,6 +18,7 @@ from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
+from evaluation.play.store import Paused
 
 SMOKE = catalog.suite("smoke")
 SUITE = dataclasses.replace(
@@ -37,7 +38,7 @@ def a_run(path: Path, stop_after: int = K) -> RunFolder:
 
 
 def play(folder: RunFolder, **options: object) -> None:
-    player = Player(folder, load_editor("noise", sigma=60.0), **options)
+    player = folder_player(folder, load_editor("noise", sigma=60.0), **options)
     with folder.playing():
         Rounds(player, Scorer(METRICS)).play() if folder.header["stop_after"] else player.play()
 
@@ -104,7 +105,7 @@ def test_a_run_that_pauses_goes_on_and_ends_the_same(short, tmp_path: Path):
 
 def test_an_exact_editor_is_not_asked_again_and_again(tmp_path: Path):
     folder = a_run(tmp_path / "run")
-    player = Player(folder, load_editor("oracle"))
+    player = folder_player(folder, load_editor("oracle"))
     with folder.playing():
         Rounds(player, Scorer(METRICS)).play()
     assert {(c.outcome, len(c.trips)) for c in folder.chains.values()} == {("converged", K + 1)}

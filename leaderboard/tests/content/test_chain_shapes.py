@@ -19,13 +19,14 @@ from evaluation.run_secret import chain_seeds
 from leaderboard import jobs
 from leaderboard.exchange.bundle_imports import import_bundle
 from leaderboard.jobs import control
-from leaderboard.jobs.play_job import PlayJob
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Case, Chain, EditPair, Run, StoredImage, Suite, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import altered, bundle_of, finished_run
 from leaderboard.testing.factories import IN_TURN, NESTED, QUARTERS, SHAPES
 from leaderboard.testing.played import play
+from leaderboard.testing.served_runs import interfere
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
@@ -88,16 +89,14 @@ def test_a_worker_that_dies_in_the_middle_of_a_trip_leaves_a_chain_that_goes_on_
         pass
 
     run = jobs.start(model, suite, secret="5" * 64)
-    original = PlayJob._write
 
-    def dies(job: PlayJob, events: Any) -> None:
-        original(job, events)
-        done = Run.objects.get(pk=run.pk).edits_done
-        if done >= answered:
+    def dies(store: DatabaseStore) -> bool:
+        if Run.objects.get(pk=run.pk).edits_done >= answered:
             raise Killed
+        return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(PlayJob, "_write", dies)
+        interfere("open_call", dies, patch)
         with pytest.raises(Killed):
             jobs.play(run.pk)
     assert answered <= Run.objects.get(pk=run.pk).edits_done < 8

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.retries import Limits
+from evaluation.play import player
+from evaluation.play.retries import Limits
 from evaluation.testing.editing_server import EditingServer
-from leaderboard.jobs import play_job
-from leaderboard.jobs.playing import chain_player
+from leaderboard.jobs import database_store, play_job
 
 
 @pytest.fixture
 def quick(local: None, quick_metrics: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Play jobs in this process: short pauses, and metrics that need no weights."""
-    monkeypatch.setattr(chain_player, "LIMITS", Limits(attempts=5, first_wait=0.01))
-    monkeypatch.setattr(play_job, "TICK", 0.02)
+    monkeypatch.setattr(play_job, "LIMITS", Limits(attempts=5, first_wait=0.01))
+    monkeypatch.setattr(player, "TICK", 0.02)
+    monkeypatch.setattr(database_store, "WAIT_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
 from leaderboard import jobs
 from leaderboard.exchange.bundle_imports import import_bundle
 from leaderboard.jobs import control
-from leaderboard.jobs.play_job import PlayJob
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Audit, Call, Chain, Run, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing.bundle_runs import altered, bundle_of
@@ -133,12 +133,12 @@ def test_a_killed_run_makes_no_audit_twice(
     run = start(server)
     turns = iter(range(10_000))
 
-    def kill(job: PlayJob) -> bool:
+    def kill(store: DatabaseStore) -> bool:
         if next(turns) % 9 == 8:
             raise Killed
         return False
 
-    interfere("_turn", kill, monkeypatch)
+    interfere("tick", kill, monkeypatch)
     kills = 0
     while run.state in (RunState.QUEUED, RunState.PLAYING):
         try:

@@ -18,7 +18,7 @@ from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
 from leaderboard import jobs
 from leaderboard.jobs import pacing
-from leaderboard.jobs.play_job import PlayJob
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Call, Chain, EditingModel, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.testing import factories
@@ -338,11 +338,11 @@ def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(
     run = jobs.start(factories.editing_model("local", "on-gpu"), factories.tiny_suite())
     scored: list[int] = []
 
-    def look(job: PlayJob) -> bool:
+    def look(store: DatabaseStore) -> bool:
         scored.append(Trip.objects.filter(scored_at__isnull=False).count())
         return False
 
-    interfere("_turn", look, monkeypatch)
+    interfere("tick", look, monkeypatch)
     played(run)
     assert run.state == RunState.SCORING
     assert OnGpu.most == 1

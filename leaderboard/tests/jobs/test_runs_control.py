@@ -12,20 +12,18 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluation.editors import Fault
+from evaluation.play.store import ChainTaken, ClaimedChain, Paused
 from evaluation.testing.editing_server import EditingServer
-from leaderboard import jobs
-from leaderboard.jobs import writer
-from leaderboard.jobs.play_job import PlayJob
-from leaderboard.jobs.playing import events
+from leaderboard import job_queue, jobs
+from leaderboard.jobs import database_store
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Call, Chain, EditingModel, Run, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories
-from leaderboard.testing.served_runs import error, interfere, played, served, started, works_of
+from leaderboard.testing.served_runs import error, interfere, played, served, started
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
@@ -62,40 +60,38 @@ def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> N
     assert "0.48" in run.reason_text
 
 
-@pytest.mark.django_db(transaction=True)
-def test_of_calls_asked_for_at_once_only_the_chain_that_was_taken_over_gets_none(
-    server: EditingServer,
-) -> None:
-    one = writer.RunWriter(started(server, max_in_flight=4), uuid4())
-    works = works_of(one, 3)
-    Chain.objects.filter(pk=works[1].chain.pk).update(token=uuid4())
-    one.write([events.CallRequested(work) for work in works])
-    assert [work.reply.get_nowait() for work in works] == [0.0, None, 0.0]
-    assert {call.chain_id for call in Call.objects.all()} == {w.chain.pk for w in works[::2]}
-    one.run.refresh_from_db()
-    assert one.run.calls == 2
+def store_of(run: Run) -> DatabaseStore:
+    return DatabaseStore(run, uuid4(), job_queue.EDITS)
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="one statement is PostgreSQL's way")
-@pytest.mark.django_db(transaction=True)
-def test_calls_that_need_no_question_are_granted_by_one_statement(server: EditingServer) -> None:
-    one = writer.RunWriter(started(server, max_in_flight=4), uuid4())
-    works = works_of(one, 3)
-    with CaptureQueriesContext(connection) as asked:
-        one.write([events.CallRequested(work) for work in works])
-    assert len(asked) == 1
-    assert Call.objects.count() == 3
+def claimed(store: DatabaseStore) -> ClaimedChain:
+    chain = store.claim()
+    assert chain
+    return chain
 
 
-def test_two_writers_share_one_budget(server: EditingServer) -> None:
+def test_a_chain_that_was_taken_over_gets_no_call(server: EditingServer) -> None:
+    store = store_of(started(server, max_in_flight=4))
+    ours, lost = claimed(store), claimed(store)
+    Chain.objects.filter(pk=lost.key).update(token=uuid4())
+    with pytest.raises(ChainTaken):
+        store.open_call(lost, 1, "forward")
+    store.open_call(ours, 1, "forward")
+    assert Call.objects.get().chain_id == ours.key
+    store.run.refresh_from_db()
+    assert store.run.calls == 1
+
+
+def test_two_jobs_share_one_budget(server: EditingServer) -> None:
     """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
     run = started(server, budget_calls=3, max_in_flight=4)
-    writers = [writer.RunWriter(run, uuid4()) for _ in range(2)]
-    for one in writers:
-        one.write([events.CallRequested(work) for work in works_of(one, 2)])
-    granted = Call.objects.filter(outcome=Call.CALLING).count()
-    assert granted == 3
-    assert writers[1].waiting
+    stores = [store_of(run), store_of(run)]
+    for store in stores:
+        store.open_call(claimed(store), 1, "forward")
+    stores[0].open_call(claimed(stores[0]), 1, "forward")
+    with pytest.raises(Paused, match="All 3 calls of the budget are used"):
+        stores[1].open_call(claimed(stores[1]), 1, "forward")
+    assert Call.objects.filter(outcome=Call.CALLING).count() == 3
     run.refresh_from_db()
     assert run.calls == 3
 
@@ -109,14 +105,14 @@ def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
     run = started(server)
     cancelled: list[float] = []
 
-    def cancel(job: PlayJob) -> bool:
+    def cancel(store: DatabaseStore) -> bool:
         if server.in_flight < 4:
             return False
         jobs.cancel(Run.objects.get(pk=run.pk))
         cancelled.append(time.monotonic())
         return True
 
-    interfere("_turn", cancel, monkeypatch)
+    interfere("tick", cancel, monkeypatch)
     server.latency = 60
     played(run)
     assert run.state == RunState.CANCELLED
@@ -131,14 +127,14 @@ def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
 ) -> None:
     run = started(server)
 
-    def cancel(job: PlayJob) -> bool:
+    def cancel(store: DatabaseStore) -> bool:
         if Trip.objects.count() < 2:
             return False
         jobs.cancel(Run.objects.get(pk=run.pk))
-        job._due["look"] = 0
+        store._due["look"] = 0
         return True
 
-    interfere("_turn", cancel, monkeypatch)
+    interfere("tick", cancel, monkeypatch)
     played(run)
     kept = run.edits_done
     assert 2 <= kept < 24
@@ -154,13 +150,13 @@ def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
     run = started(server)
     server.latency = 0.5
 
-    def pause(job: PlayJob) -> bool:
+    def pause(store: DatabaseStore) -> bool:
         if server.in_flight < 4:
             return False
-        job._due["look"] = 0
+        store._due["look"] = 0
         return jobs.pause(Run.objects.get(pk=run.pk), "person")
 
-    interfere("_turn", pause, monkeypatch)
+    interfere("tick", pause, monkeypatch)
     played(run)
     assert run.state == RunState.PAUSED
     assert run.edits_done == len(server.calls) == 4
@@ -187,14 +183,14 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
 ) -> None:
     run, thief = started(server), uuid4()
 
-    def steal(job: PlayJob) -> bool:
+    def steal(store: DatabaseStore) -> bool:
         if Trip.objects.count() < 4:
             return False
         Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
         assert len(Chain.objects.claim(run, thief, 4)) == 4
         return True
 
-    interfere("_turn", steal, monkeypatch)
+    interfere("tick", steal, monkeypatch)
     played(run)
     assert Chain.objects.held(thief).count() == 4
     before = run.edits_done
@@ -209,34 +205,33 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == before
 
 
-def test_a_kill_between_answer_and_commit_repeats_that_call_and_what_was_in_flight(
+def test_a_kill_between_answer_and_commit_repeats_that_call(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
         """No handler of ours may see it, as with a kill."""
 
-    original = writer.RunWriter._keep
+    original = database_store._keep_answer
 
-    def killed(self: writer.RunWriter, arrived: Any) -> None:
-        if arrived and Trip.objects.count() >= 3:
-            monkeypatch.setattr(writer.RunWriter, "_keep", original)
+    def killed(*args: Any) -> None:
+        if Trip.objects.count() >= 3:
+            monkeypatch.setattr(database_store, "_keep_answer", original)
             raise Killed
-        original(self, arrived)
+        original(*args)
 
     run = started(server, max_in_flight=1)
-    monkeypatch.setattr(writer.RunWriter, "_keep", killed)
+    monkeypatch.setattr(database_store, "_keep_answer", killed)
     with pytest.raises(Killed):
         jobs.play(run.pk)
     run.refresh_from_db()
     kept = Trip.objects.count()
     played(run)
     assert run.state == RunState.SCORING
-    # That of the other chain was in flight: its turn came when the first answer did.
     repeated = len(server.calls) - len({call.edit for call in server.calls})
-    assert repeated == 2
+    assert repeated == 1
     assert len({call.key for call in server.calls}) == 24  # so a provider bills it once
     assert kept >= 3
-    assert run.ledger.filter(outcome=Call.LOST).count() == 2
+    assert run.ledger.filter(outcome=Call.LOST).count() == 1
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
 
 

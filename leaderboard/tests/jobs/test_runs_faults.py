@@ -22,9 +22,9 @@ from evaluation.images import Picture
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
 from leaderboard import garbage, jobs
-from leaderboard.jobs import control, job_errors, leases, pacing, play_job, score_job, writer
+from leaderboard.jobs import control, database_store, job_errors, leases, pacing, score_job
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.jobs.job_errors import retry_database
-from leaderboard.jobs.play_job import PlayJob
 from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing import factories
@@ -180,16 +180,16 @@ def test_garbage_collection_cannot_come_between_a_picture_and_its_trip(
         garbage.collect(timedelta(days=1))
         connection.close()
 
-    insert = writer.bulk.insert
+    keep = database_store._keep_answer
 
-    def collecting(table: Any, rows: Any, **options: Any) -> None:
-        if table is Trip and rows and not collectors:
+    def collecting(*args: Any) -> None:
+        if not collectors:
             collectors.append(threading.Thread(target=collect))
             collectors[0].start()
             collectors[0].join(timeout=0.5)
-        insert(table, rows, **options)
+        keep(*args)
 
-    monkeypatch.setattr(writer.bulk, "insert", collecting)
+    monkeypatch.setattr(database_store, "_keep_answer", collecting)
     again = played(jobs.start(model, suite))
     collectors[0].join()
     assert again.state == RunState.SCORING, again.reason_text
@@ -290,16 +290,15 @@ def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
     """A job that was held up for longer than its lease claims what the sweeper put back."""
     server.latency = 0.3
     taken_back: list[int] = []
-    claim = play_job.PlayJob._claim
 
-    def after_a_lapse(player: play_job.PlayJob) -> bool:
-        if server.in_flight == 4 and not taken_back:
-            Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-            taken_back.append(Chain.objects.take_back())
-            player._due["claim"] = 0.0
-        return claim(player)
+    def after_a_lapse(store: DatabaseStore) -> bool:
+        if server.in_flight < 4:
+            return False
+        Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        taken_back.append(Chain.objects.take_back())
+        return True
 
-    monkeypatch.setattr(play_job.PlayJob, "_claim", after_a_lapse)
+    interfere("tick", after_a_lapse, monkeypatch)
     run = played(started(server, max_in_flight=16))
     assert taken_back == [4]
     assert run.state == RunState.SCORING
@@ -338,7 +337,7 @@ def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often
     waits = [pacing._block([limited(0.0)], failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
-    assert waits[-1] > play_job.LONG_BLOCK
+    assert waits[-1] > database_store.LONG_BLOCK
     assert pacing._block([limited(1e9)], 1) == pacing.LONGEST_BLOCK
 
 
@@ -402,18 +401,17 @@ def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: Editi
 def test_a_database_that_drops_its_connections_is_asked_again(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer.time, "sleep", lambda seconds: None)
     run = started(server)
     drops: list[int] = []
 
-    def drop(job: PlayJob) -> bool:
+    def drop(store: DatabaseStore) -> bool:
         # Between two drops the job may have had nothing to write, and this is the first to notice.
         if retry_database(Trip.objects.count) > 3 * len(drops):
             drops.append(1)
             connection.connection.close()  # as a restarted server does
         return len(drops) == 3
 
-    interfere("_write", drop, monkeypatch)
+    interfere("_save_answer", drop, monkeypatch)
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has no server that could go away")
     played(run)

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import pacing, provenance, writer
-from leaderboard.jobs.playing.events import Alarm
+from leaderboard.jobs import database_store, pacing, provenance
+from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Run, SecurityEvent
 from leaderboard.models.runs import RunState
 from leaderboard.pages import progress as run_progress
@@ -67,7 +67,7 @@ def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(writer.RunWriter, "write", broken)
+    monkeypatch.setattr(database_store, "_keep_answer", broken)
     run = played(started(server))
     assert (run.state, run.reason) == (RunState.PAUSED, "internal")
     assert "a bug" in run.reason_text
@@ -76,7 +76,7 @@ def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
 
 def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
     run = started(server)
-    writer.RunWriter(run, uuid4()).write([Alarm("redirect", "to 10.0.0.1")])
+    DatabaseStore(run, uuid4(), job_queue.EDITS).alarm("redirect", "to 10.0.0.1")
     event = SecurityEvent.objects.get()
     assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
 

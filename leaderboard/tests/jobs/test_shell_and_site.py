@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.cli.player import Player
+from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_folder import RunFolder
 from evaluation.editors import load_editor
 from evaluation.run_secret import new_secret
@@ -44,7 +44,7 @@ def test_the_same_case_and_secret_give_the_same_bytes_in_the_shell_and_on_the_si
         file.parent.mkdir(parents=True)
         file.write_bytes(pictures[chain.picture].data)
     with folder.playing():
-        Player(folder, load_editor("noise", **options)).play()
+        folder_player(folder, load_editor("noise", **options)).play()
     in_shell = {
         (chain.case, chain.repeat, half.number, half.direction): half.sha256
         for chain in folder.chains.values()

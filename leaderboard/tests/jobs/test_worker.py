@@ -17,13 +17,12 @@ from rq.job import Callback
 
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import forking
 from leaderboard.jobs.worker import RunWorker
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import started
-from leaderboard.testing.worker_processes import WorkerProcesses, children
+from leaderboard.testing.worker_processes import WorkerProcesses
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -112,44 +111,22 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
     workers.wait(lambda: server.in_flight == 4)
     horse = workers.horse("first")
     assert horse
-    family = [horse, *children(horse)]
-    assert len(family) == min(2, forking.PROCESSORS)
     workers.hire("edits", "second")
     workers.hire("gpu")
     first.kill()
     first.wait()
     del workers.processes["first"]
     killed = time.monotonic()
-    workers.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), seconds=10)
+    workers.wait(lambda: not Path(f"/proc/{horse}").exists(), seconds=10)
     workers.wait(lambda: len(server.calls) >= 8, seconds=90)
     assert time.monotonic() - killed < 90
     workers.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) <= 16 + 4
 
 
-@pytest.mark.skipif(forking.PROCESSORS < 2, reason="one processor: a job forks nothing")
-def test_a_process_that_a_job_forked_may_die_alone(
-    workers: WorkerProcesses, server: EditingServer
-) -> None:
-    server.latency = 0.5
-    workers.hire("edits")
-    workers.hire("gpu")
-    run = started(server, trips=4)
-    workers.wait(lambda: server.in_flight == 4)
-    horse = workers.horse("edits")
-    assert horse
-    (forked,) = children(horse)
-    assert Chain.objects.in_flight().values("token").distinct().count() == 2
-    os.kill(forked, signal.SIGKILL)
-    workers.wait(lambda: state(run) == RunState.FINISHED)
-    assert len(server.calls) == 32 + 2
-    assert run.ledger.filter(outcome=Call.LOST).count() == 2
-    assert "a process of the job died" in workers.logs()
-
-
 def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer) -> None:
     server.latency = 0.5
-    workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2", "CALLS_PER_PROCESS": "16"}
+    workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2"}
     workers.hire("edits", "first")
     workers.hire("edits", "second")
     workers.wait(lambda: job_queue.workers("edits") == 2)

@@ -27,7 +27,6 @@ from evaluation.cli.commands.play import (
 from evaluation.cli.commands.report import reported
 from evaluation.cli.commands.score import add_metrics, new_scorer, scored
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.player import Paused
 from evaluation.cli.printing import CommandError, note, say, say_json, table
 from evaluation.cli.report import Report
 from evaluation.cli.results import told
@@ -40,6 +39,7 @@ from evaluation.estimate import Estimate, duration
 from evaluation.experiment_file import ExperimentFile, worded
 from evaluation.measuring.scoring import Calibration
 from evaluation.metrics import in_order
+from evaluation.play.store import Paused
 
 HELP = "play a suite in several ways, and see what each of them changes"
 DESCRIPTION = """\
@@ -168,7 +168,7 @@ def _play(runs: Sequence[ArmRun], terms: Terms) -> list[Played]:
                 play_on(player, one.record | {"name": f"{one.record['name']}, {one.name}"})
             except Paused as pause:
                 paused = str(pause)
-        played.append(Played(one.folder, player.spent, paused))
+        played.append(Played(one.folder, player.store.spent, paused))
         if paused:
             break
     return played

@@ -10,13 +10,21 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import tenacity
 
 from evaluation.editors.base import Answer, Beside, Refused
 from evaluation.errors import EditorError
 from evaluation.images import Picture
-from evaluation.round_trips import Edit
+
+
+class Edit(Protocol):
+    """An editor's `send`, or anything wrapped around it (a ledger, a clock)."""
+
+    def __call__(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer: ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Play chains: plan the steps, ask the editor, save every answer."""

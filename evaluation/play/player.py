@@ -1,0 +1,299 @@
+"""Play a run: threads that each claim, play and save one chain at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from evaluation.audits.touch import Touch
+from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.errors import EditorError, Fault
+from evaluation.images import Picture, is_blank
+from evaluation.play.plan import Position, Step
+from evaluation.play.retries import Attempt, Limits, Stopped, with_retries
+from evaluation.play.round_trips import round_trips
+from evaluation.play.store import (
+    WAIT,
+    Cancelled,
+    ChainTaken,
+    ClaimedChain,
+    ImageGone,
+    Paused,
+    RunStore,
+)
+
+TICK = 0.2
+#: How often threads are added where fewer play than may.
+CLAIM_SECONDS = 1.0
+#: An edit that failed so often is given up, even when nothing else shows the endpoint to be well.
+MOST_ATTEMPTS = 25
+
+
+@dataclass
+class Player:
+    """Plays one run with one editor, `parallel` chains at a time."""
+
+    editor: Editor
+    store: RunStore
+    parallel: int = 1
+    limits: Limits = field(default_factory=Limits)
+    on_interrupt: Callable[[], None] = lambda: None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._playing = 0
+        self._last_answer = 0.0
+        self._paused: Paused | None = None
+
+    def play(self) -> None:
+        """Play until there is nothing left to claim. Raises Paused or KeyboardInterrupt.
+
+        After an interruption the edits in flight are finished and saved, since they are paid
+        for; a second one drops them.
+        """
+        self.stop.clear()
+        self._paused = None
+        self.store.start()
+        interrupted = False
+        next_claim = 0.0
+        try:
+            while True:
+                try:
+                    if not self.store.tick():
+                        self.stop.set()
+                    if not self.stop.is_set() and (
+                        not self._playing or time.monotonic() >= next_claim
+                    ):
+                        next_claim = time.monotonic() + CLAIM_SECONDS
+                        self._add_threads()
+                    if not self._playing:
+                        break
+                    self._wait()
+                except KeyboardInterrupt:
+                    if interrupted:
+                        self.editor.close()
+                        raise
+                    interrupted = True
+                    self.stop.set()
+                    self.on_interrupt()
+        except Cancelled:
+            self.editor.close()
+        finally:
+            self.stop.set()
+            self.store.close()
+        if self._paused:
+            raise self._paused
+        if interrupted:
+            raise KeyboardInterrupt
+
+    def _add_threads(self) -> None:
+        for _ in range(min(self.parallel - self._playing, self.store.free())):
+            self._playing += 1
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def _wait(self) -> None:
+        """Wait a moment for threads to end. Raises what a thread could not handle."""
+        try:
+            error = self._ended.get(timeout=TICK)
+        except queue.Empty:
+            return
+        self._playing -= 1
+        if error is not None:
+            raise error
+
+    # In a thread of its own.
+
+    def _work(self) -> None:
+        error: BaseException | None = None
+        try:
+            while not self.stop.is_set() and (chain := self.store.claim()):
+                self._play(chain)
+        except Stopped:
+            pass
+        except BaseException as caught:  # raised again by the main thread
+            error = caught
+        self._ended.put(error)
+
+    def _play(self, chain: ClaimedChain) -> None:
+        """Play a chain until it is over, cannot go on, or playing stops."""
+        try:
+            outcome, reason = self._outcome(chain)
+        except ChainTaken:
+            return
+        except Stopped:
+            self.store.release(chain)
+            return
+        except Paused as pause:
+            self._pause(pause)
+            self.store.release(chain)
+            return
+        if outcome == WAIT:
+            self.store.release(chain)
+        else:
+            self.store.end_chain(chain, outcome, reason)
+
+    def _outcome(self, chain: ClaimedChain) -> tuple[str, str]:
+        """Play the chain's steps; return how it ended and why, or WAIT."""
+        try:
+            return self._steps(chain), ""
+        except Refused as refusal:
+            return "refused", refusal.reason
+        except ImageGone as gone:
+            return "lost", str(gone)
+        except _Blank as blank:
+            return "blank", str(blank)
+        except _EditFailed as failed:
+            error = failed.error
+            if error.fault.breaks_chain or self._is_this_edit(chain, failed):
+                return "failed", error.message
+            if self.stop.is_set():
+                raise Stopped from error
+            message = f"{error.fault.label}: {error.message}"
+            raise Paused(message, error.fault.value) from error
+
+    def _steps(self, chain: ClaimedChain) -> str:
+        store, plan = self.store, chain.plan
+        at = store.position(chain)
+        ended: list[Attempt] = []
+        edit = partial(self._edit, chain, ended)
+        if outcome := self._stops(chain, at):
+            return outcome
+        self._audit(chain, at)
+        for answered in round_trips(plan, edit, at):
+            answer = answered.answer
+            blank = is_blank(answer.picture.image)
+            store.save_answer(chain, answered, ended.pop() if ended else None, blank=blank)
+            self._last_answer = time.monotonic()
+            if blank:
+                raise _Blank(f"Trip {answered.step.trip}, {answered.step.name}: one colour only")
+            chain.attempt = 0
+            at = at.after(answered.step, answer.picture)
+            if outcome := self._stops(chain, at):
+                return outcome
+            self._audit(chain, at)
+        return "completed"
+
+    def _stops(self, chain: ClaimedChain, at: Position) -> str:
+        """Whether no further trip is to be played: an outcome, or WAIT."""
+        if at.earlier or at.number > chain.plan.trips:
+            return ""
+        return self.store.stop_before(chain, at.number)
+
+    def _edit(
+        self,
+        chain: ClaimedChain,
+        ended: list[Attempt],
+        picture: Picture,
+        step: Step,
+        beside: Beside,
+    ) -> Answer:
+        return self._ask(
+            chain, ended, step.trip, step.name, picture, step.prompt, step.seed, beside
+        )
+
+    def _ask(
+        self,
+        chain: ClaimedChain,
+        ended: list[Attempt],
+        trip: int,
+        name: str,
+        picture: Picture,
+        prompt: str,
+        seed: int | None,
+        beside: Beside,
+    ) -> Answer:
+        """Ask the editor, again where that can help; the last attempt goes into `ended`."""
+        began = time.monotonic()
+        attempt = partial(self._attempt, chain, ended, trip, name)
+        try:
+            return with_retries(attempt, self.limits, stop=self.stop)(
+                picture, prompt, seed=seed, beside=beside
+            )
+        except EditorError as error:
+            raise _EditFailed(error, trip, name, began) from error
+
+    def _attempt(
+        self,
+        chain: ClaimedChain,
+        ended: list[Attempt],
+        trip: int,
+        name: str,
+        picture: Picture,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
+    ) -> Answer:
+        """Make one call; where the store paces calls, a rate limit is waited out."""
+        while True:
+            if self.stop.is_set():
+                raise Stopped
+            self.store.open_call(chain, trip, name)
+            chain.attempt += 1
+            started = time.monotonic()
+            try:
+                answer = self.editor.send(picture, prompt, seed, beside)
+            except (Refused, EditorError) as error:
+                attempt = Attempt(chain.attempt, time.monotonic() - started, error)
+                self.store.close_call(chain, trip, name, attempt)
+                limited = isinstance(error, EditorError) and error.fault is Fault.RATE_LIMITED
+                if not (limited and self.store.paces_calls):
+                    raise
+            else:
+                ended.append(Attempt(chain.attempt, time.monotonic() - started, answer))
+                return answer
+
+    def _audit(self, chain: ClaimedChain, at: Position) -> None:
+        """Before the last call of an audited trip, make the same call on a touched image."""
+        plan, audit = chain.plan, chain.audits.get(at.number)
+        if audit is None or at.number > plan.trips or not at.earlier:
+            return
+        if not plan.step(at.number, at.step).restores:
+            return
+        pair = plan.pair.of_return(at.number)
+        touch = Touch(audit, chain.secret, pair, at.earlier[0], at.picture)
+        seed, beside = audit.seed(chain.secret), Beside(annotations=plan.annotations)
+        attempts: list[Attempt] = []
+        ended: Answer | Refused | EditorError
+        try:
+            ended = self._ask(
+                chain, attempts, audit.number, "audit", touch.sent, pair.backward, seed, beside
+            )
+        except Refused as refusal:
+            ended = refusal
+        except _EditFailed as failed:
+            if not failed.error.fault.breaks_chain:
+                raise
+            ended = failed.error
+        self.store.save_audit(chain, audit, touch, ended, attempts[-1] if attempts else None)
+        chain.attempt = 0
+        del chain.audits[audit.number]
+
+    def _is_this_edit(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
+        """Whether the edit fails, not the endpoint: others were answered since it was first tried."""
+        if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
+            return False
+        tries = self.store.attempts_made(chain, failed.trip, failed.name)
+        return self._last_answer > failed.began or tries >= MOST_ATTEMPTS
+
+    def _pause(self, pause: Paused) -> None:
+        self.stop.set()  # at once: a thread that is free would begin the next chain
+        if self._paused is None:
+            self._paused = pause
+            self.store.pause(pause)
+
+
+class _Blank(Exception):
+    """An answer of one colour, which ends the chain."""
+
+
+class _EditFailed(Exception):
+    """An edit that was given up, and when it was first tried on the monotonic clock."""
+
+    def __init__(self, error: EditorError, trip: int, name: str, began: float) -> None:
+        super().__init__(str(error))
+        self.error, self.trip, self.name, self.began = error, trip, name, began

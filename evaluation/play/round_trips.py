@@ -1,0 +1,77 @@
+"""The loop at the heart of the benchmark: the steps of a chain, one after the other.
+
+Knows nothing of files, databases, retries or scores, nor what kind of suite is played.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from evaluation.content.degradations import DEGRADATIONS, VERSION, degraded
+from evaluation.editors.base import Answer, Beside, Turn
+from evaluation.images import Picture, clean_wire
+from evaluation.play.plan import Plan, Position, Step
+
+
+class EditStep(Protocol):
+    """Ask the editor for one step: with retries, a ledger, a budget, or plainly."""
+
+    def __call__(self, picture: Picture, step: Step, beside: Beside) -> Answer: ...
+
+
+@dataclass(frozen=True)
+class AnsweredStep:
+    """A step and the answer to it."""
+
+    step: Step
+    answer: Answer
+
+
+def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[AnsweredStep]:
+    """Yield each answered step before the next one is paid for.
+
+    To resume a chain, start from its last answer.
+    """
+    at, history = plan.cleaned(start), start.history
+    for step in plan.steps_from(start):
+        if step.is_synthetic:
+            answer = degrade(step, at.picture)
+        else:
+            settings = replace(step.settings, history=history if plan.is_conversation else None)
+            before = None if step.back_to is None else at.earlier[step.back_to]
+            answer = edit(at.picture, step, Beside(before, plan.annotations, settings))
+        yield AnsweredStep(step, answer)
+        if plan.is_conversation and not step.is_synthetic:
+            history = (*history, turn(step, answer.picture, at.picture))
+        at = at.after(step, answer.picture)
+        if step.restores:
+            at = plan.cleaned(at)
+
+
+def degrade(step: Step, picture: Picture) -> Answer:
+    """Answer a synthetic step: the same image always gives the same answer."""
+    started = time.perf_counter()
+    answer = degraded(step.operator, picture, step.trip)
+    words = f"{DEGRADATIONS[step.operator].title}, version {VERSION}"
+    return Answer(answer, time.perf_counter() - started, 0.0, {"made by us": words})
+
+
+def turn(step: Step, answer: Picture, sent: Picture) -> Turn:
+    """An edit as a conversation remembers it, its images over the clean wire."""
+    return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.is_new_image else None)
+
+
+def history(plan: Plan, source: Picture, answers: Iterable[Picture]) -> tuple[Turn, ...]:
+    """Return the conversation so far, from the answers of a chain in their order."""
+    turns: list[Turn] = []
+    at = Position(source)
+    for step, answer in zip(plan.steps_from(at), answers, strict=False):
+        if step.place == 0:
+            at = plan.cleaned(at)
+        if not step.is_synthetic:
+            turns.append(turn(step, answer, at.picture))
+        at = at.after(step, answer)
+    return tuple(turns)

@@ -1,0 +1,583 @@
+"""Play a run of the site: claims, the ledger and every answer in the database.
+
+One lock and one connection serve all threads of a job: every method here is one short
+transaction, and the threads spend their time waiting for editors. Each write is fenced by the
+job's token, so that a job whose lease has lapsed writes nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.models import F, Subquery
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from evaluation.analysis.stopping import last_trip, may_stop, stopped
+from evaluation.audits.plan import Audit as PlannedAudit
+from evaluation.audits.touch import Touch
+from evaluation.content.shapes import BACKWARD, FORWARD
+from evaluation.editors.base import Answer, Refused, Turn
+from evaluation.errors import EditorError, Fault
+from evaluation.images import Picture
+from evaluation.play.plan import Plan, Position
+from evaluation.play.retries import Attempt, Stopped
+from evaluation.play.round_trips import AnsweredStep, history
+from evaluation.play.store import (
+    WAIT,
+    Cancelled,
+    ChainTaken,
+    ClaimedChain,
+    ImageGone,
+    Paused,
+    RunStore,
+)
+from evaluation.run_secret import chain_seeds
+from leaderboard import job_queue
+from leaderboard.jobs import control, pacing
+from leaderboard.jobs.job_errors import PausesRun, PictureGone, retry_database, stored_safely
+from leaderboard.jobs.shutdown import asked_to_stop
+from leaderboard.models import (
+    Audit,
+    Call,
+    Chain,
+    Pace,
+    Run,
+    SecurityEvent,
+    StoredImage,
+    Trip,
+    TripStep,
+)
+from leaderboard.models.runs import ChainState, RunState, after
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+#: How often a call that may not be made yet is asked for again.
+WAIT_SECONDS = 0.25
+#: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
+GPU_TURNS = 15
+#: A block longer than this frees the worker: the run pauses and resumes by itself.
+LONG_BLOCK = 60.0
+#: New trips are handed to a score job at most so often.
+SCORE_SECONDS = 2.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class OpenCall:
+    """The call that a chain has in flight, and what was set aside for it."""
+
+    pk: int
+    expected: Decimal
+
+
+def _locked(
+    method: Callable[Concatenate[DatabaseStore, P], T],
+) -> Callable[Concatenate[DatabaseStore, P], T]:
+    """Run a method alone, on the job's connection, tried again while the database is away."""
+
+    @wraps(method)
+    def alone(store: DatabaseStore, *args: P.args, **options: P.kwargs) -> T:
+        with store.lock:
+            connections[DEFAULT_DB_ALIAS] = store.connection
+            if store.closed:
+                raise Stopped
+            return retry_database(lambda: method(store, *args, **options))
+
+    return alone
+
+
+class DatabaseStore(RunStore):
+    """A run of the site that one job plays."""
+
+    paces_calls = True
+
+    def __init__(self, run: Run, token: UUID, queue_name: str) -> None:
+        self.run, self.token, self.queue_name = run, token, queue_name
+        self.suite, self.arm = run.suite.core, run.core_arm
+        self.pace = pacing.Pacer(run.editing_model)
+        self.lock = threading.RLock()
+        self.connection = connections[DEFAULT_DB_ALIAS]
+        self.closed = self.stopping = False
+        #: Called between two chains on the gpu queue: one worker plays and scores there.
+        self.between_chains: Callable[[], object] = lambda: None
+        self._claimed: dict[int, Chain] = {}
+        self._calls: dict[int, OpenCall] = {}
+        self._began = time.monotonic()
+        self._due = {"look": 0.0, "score": 0.0, "renew": self._began + settings.LEASE_SECONDS / 3}
+        self._fresh_trips = False
+        self._price: Decimal = run.editing_model.price_per_edit or Decimal(0)
+
+    def start(self) -> None:
+        self.connection.inc_thread_sharing()
+
+    # Chains.
+
+    @_locked
+    def free(self) -> int:
+        if self.stopping:
+            return 0
+        free = self.run.chains.free().ready().exclude(pk__in=list(self._claimed)).count()
+        return min(free, Chain.objects.room(self.run.editing_model))
+
+    @_locked
+    def claim(self) -> ClaimedChain | None:
+        if self.stopping:
+            return None
+        if self.queue_name == job_queue.GPU:
+            self.between_chains()
+        # A chain that was taken back from us while its thread waits for an answer carries our
+        # token again when we take it: two threads would play it, and neither be fenced off.
+        chains = Chain.objects.claim(self.run, self.token, 1, list(self._claimed))
+        if not chains:
+            return None
+        chain = chains[0]
+        self._claimed[chain.pk] = chain
+        audits = chain.audits.filter(outcome=Audit.Outcome.PLANNED)
+        pair = self.arm.worded(self.suite.pair_by_slug[chain.case.pair_slug])
+        seeds = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
+        annotations = self.suite.picture_by_slug[chain.case.picture.slug].annotations
+        return ClaimedChain(
+            chain.pk,
+            self.run.secret,
+            Plan(pair, self.suite.trips, seeds, self.arm, annotations),
+            {
+                audit.number: PlannedAudit(
+                    chain.case.slug,
+                    chain.repeat,
+                    audit.number,
+                    audit.kind,  # type: ignore[arg-type]
+                )
+                for audit in audits
+            },
+        )
+
+    def position(self, chain: ClaimedChain) -> Position:
+        stored, number, answers = self._stored(chain)
+        *earlier, picture = [_read(image) for image in stored]
+        said: tuple[Turn, ...] = ()
+        if chain.plan.is_conversation:
+            source, *rest = [_read(image) for image in answers]
+            said = history(chain.plan, source, rest)
+        return Position(picture, number, tuple(earlier), said)
+
+    @_locked
+    def _stored(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
+        """The images of the trip under way, its number, and all answers of a conversation."""
+        chain = self._claimed[claimed.key]
+        played = chain.trips_played
+        under_way = chain.trips.filter(number__in=(played, played + 1))
+        trips = {trip.number: trip for trip in under_way.select_related("edited", "restored")}
+        source = chain.case.picture.stored
+        whole, begun = trips.get(played), trips.get(played + 1)
+        images = [whole.restored if whole else source]
+        if begun:
+            between = TripStep.objects.under_way({chain.pk: played}).get(chain.pk, [])
+            images += [begun.edited, *between]
+        answers: list[StoredImage | None] = []
+        if claimed.plan.is_conversation:
+            answers = [source, *Trip.objects.answers([chain.pk]).get(chain.pk, [])]
+        return [_there(image) for image in images], played + 1, [_there(one) for one in answers]
+
+    @_locked
+    def stop_before(self, chain: ClaimedChain, trip: int) -> str:
+        row, margin = self._claimed[chain.key], self.run.stop_after
+        if not margin or not may_stop(row.case.pair_slug, self.suite):
+            return ""
+        row.refresh_from_db(fields=["known_at", "trips_scored", "trips_played"])
+        trips = row.trips.filter(
+            number__gte=row.trips_played - margin, number__lte=row.trips_played
+        )
+        hashes = [(e or "", r or "") for e, r in trips.values_list("edited_id", "restored_id")]
+        if outcome := stopped(row.trips_played, row.known_at, hashes, margin):
+            return outcome
+        last = last_trip(row.known_at, row.trips_scored, margin, self.suite.trips)
+        return WAIT if trip > last else ""
+
+    @_locked
+    def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
+        self._claimed.pop(chain.key, None)
+        with transaction.atomic():
+            ended = self._held(chain).update(
+                state=ChainState.PLAYED,
+                outcome=outcome,
+                outcome_text=reason[:500],
+                token=None,
+                lease_until=None,
+            )
+            if ended:
+                self._count(chains_done=1)
+
+    @_locked
+    def release(self, chain: ClaimedChain) -> None:
+        self._claimed.pop(chain.key, None)
+        Chain.objects.release(self.token, [chain.key])
+
+    # Calls.
+
+    def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
+        while True:
+            delay = self._open_call(chain, trip, name)
+            if delay is not None:
+                time.sleep(delay)
+                return
+            time.sleep(WAIT_SECONDS)
+
+    @_locked
+    def _open_call(self, chain: ClaimedChain, trip: int, name: str) -> float | None:
+        """Enter a call into the ledger; seconds until it may be made, None: not now."""
+        if self.stopping:
+            raise Stopped
+        if self.pace.blocked > 0:
+            return None
+        with transaction.atomic():
+            self._fence(chain)
+            price = self._affordable_price()
+            delays = self.pace.slots(1)
+            if not delays:
+                return None
+            call = Call.objects.create(
+                run=self.run,
+                chain_id=chain.key,
+                number=trip,
+                direction=name,
+                attempt=chain.attempt + 1,
+                outcome=Call.CALLING,
+                cost=price or None,
+                started_at=timezone.now(),
+            )
+            self._count(calls=1, spent_usd=price)
+        self._calls[chain.key] = OpenCall(call.pk, price)
+        return delays[0]
+
+    def _affordable_price(self) -> Decimal:
+        """The price of the next call. Raises Paused where the budget has no room for it."""
+        price = self._price
+        if self.run.budget_calls is None and self.run.budget_usd is None:
+            return price
+        # Read and added to under one lock, so that no two jobs spend the same call.
+        fields = ("calls", "spent_usd", "budget_calls", "budget_usd")
+        run = Run.objects.select_for_update().only(*fields).get(pk=self.run.pk)
+        if run.calls:  # the list may say nothing, or less than calls really cost
+            price = max(price, (run.spent_usd / run.calls).quantize(Decimal("0.00001")))
+        if run.budget_calls is not None and run.calls >= run.budget_calls:
+            raise Paused(f"All {run.budget_calls:,} calls of the budget are used.", "budget")
+        if run.budget_usd is not None and (
+            run.spent_usd + price > run.budget_usd or run.spent_usd >= run.budget_usd
+        ):
+            raise Paused(
+                f"USD {run.spent_usd:.2f} of the budget of {run.budget_usd:.2f} are spent; "
+                f"the next call would cost {price:.4f}.",
+                "budget",
+            )
+        return price
+
+    @_locked
+    def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
+        error = attempt.ended if isinstance(attempt.ended, EditorError) else None
+        with transaction.atomic():
+            self.pace.note([error] if error else [], answered=error is None)
+            self._fence(chain)
+            counts = {"last_error": error.message[:500]} if error else {}
+            self._close(chain, attempt, str(attempt.ended), **counts)
+
+    def _close(
+        self, chain: ClaimedChain, attempt: Attempt, message: str = "", **counts: Any
+    ) -> None:
+        """Complete the ledger's row of a call, and count what it cost."""
+        call = self._calls[chain.key]
+        cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
+        cost = None if cost is None else round(Decimal(cost), 5)
+        image = attempt.ended.picture if isinstance(attempt.ended, Answer) else None
+        Call.objects.filter(pk=call.pk).update(
+            outcome=attempt.outcome,
+            message=message[:500],
+            seconds=attempt.seconds,
+            bytes=len(image.data) if image else 0,
+            cost=cost,
+        )
+        spent = (cost or Decimal(0)) - call.expected
+        self._count(spent_usd=spent, progress_at=timezone.now(), **counts)
+
+    # Answers.
+
+    def save_answer(
+        self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
+    ) -> None:
+        stored = _write(answered.answer.picture)
+        self._save_answer(chain, answered, attempt, stored, blank)
+
+    @_locked
+    def _save_answer(
+        self,
+        chain: ClaimedChain,
+        answered: AnsweredStep,
+        attempt: Attempt | None,
+        stored: StoredImage,
+        blank: bool,
+    ) -> None:
+        step, answer = answered.step, answered.answer
+        returned = step.name == BACKWARD and not blank
+        with transaction.atomic():
+            self.pace.note([], answered=True)
+            self._fence(chain, **({"trips_played": step.trip} if returned else {}))
+            _keep_image(stored)
+            if attempt:
+                self._close(chain, attempt, edits_done=1, edit_seconds=answer.seconds)
+            else:
+                self._note_synthetic(chain, answered)
+            _keep_answer(chain.key, answered, stored)
+        if returned:
+            self._claimed[chain.key].trips_played = step.trip
+            self._fresh_trips = True
+
+    def _note_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
+        """Enter an answer of ours into the ledger: no call, and free."""
+        step, answer = answered.step, answered.answer
+        Call.objects.create(
+            run=self.run,
+            chain_id=chain.key,
+            number=step.trip,
+            direction=step.name,
+            outcome=Call.OURS,
+            message=str(answer.notes.get("made by us", "")),
+            seconds=answer.seconds,
+            bytes=len(answer.picture.data),
+            cost=Decimal(0),
+            started_at=timezone.now(),
+        )
+
+    def save_audit(
+        self,
+        chain: ClaimedChain,
+        audit: PlannedAudit,
+        touch: Touch,
+        ended: Answer | Refused | EditorError,
+        attempt: Attempt | None,
+    ) -> None:
+        images: dict[str, StoredImage] = {}
+        if isinstance(ended, Answer):
+            images = {"sent": _write(touch.sent), "answer": _write(ended.picture)}
+        self._save_audit(chain, audit, touch, ended, attempt, images)
+
+    @_locked
+    def _save_audit(
+        self,
+        chain: ClaimedChain,
+        audit: PlannedAudit,
+        touch: Touch,
+        ended: Answer | Refused | EditorError,
+        attempt: Attempt | None,
+        images: dict[str, StoredImage],
+    ) -> None:
+        row = Audit.objects.filter(chain=chain.key, number=audit.number)
+        with transaction.atomic():
+            self._fence(chain)
+            if not isinstance(ended, Answer):
+                refused = isinstance(ended, Refused)
+                row.update(outcome=Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED)
+                return
+            for image in sorted(images.values(), key=lambda image: image.pk):
+                _keep_image(image)
+            if attempt:
+                self._close(chain, attempt, edits_done=1, edit_seconds=ended.seconds)
+            row.update(
+                outcome=Audit.Outcome.ANSWERED,
+                words=touch.words,
+                seed=audit.seed(self.run.secret),
+                seconds=ended.seconds,
+                **images,
+            )
+
+    @_locked
+    def attempts_made(self, chain: ClaimedChain, trip: int, name: str) -> int:
+        same = {"chain": chain.key, "number": trip, "direction": name}
+        return Call.objects.filter(**same).count()
+
+    # The job.
+
+    @_locked
+    def pause(self, pause: Paused) -> None:
+        fault = next((one for one in Fault if one.value == pause.reason), None)
+        seconds = pause.seconds
+        if fault in pacing.HEALS:
+            seconds = pacing.rest(self.pace)
+        control.pause(self.run, pause.reason or "internal", str(pause), seconds)
+        self.stopping = True
+
+    @_locked
+    def alarm(self, kind: str, detail: str) -> None:
+        """Record that a submitted address tried something that it must not."""
+        SecurityEvent.record(kind, detail, editing_model=self.run.editing_model)
+
+    @_locked
+    def tick(self) -> bool:
+        if self._is_due("look", LOOK_SECONDS):
+            self._look()
+        if self._is_due("renew", settings.LEASE_SECONDS / 3):
+            Chain.objects.renew(self.token)
+        if (
+            self._fresh_trips
+            and self.queue_name != job_queue.GPU
+            and self._is_due("score", SCORE_SECONDS)
+        ):
+            job_queue.enqueue(self.run.pk, job_queue.SCORE, job_queue.GPU)
+            self._fresh_trips = False
+        return not self.stopping
+
+    def _look(self) -> None:
+        """See what others did to the run, and how its endpoint is."""
+        pace = Pace.objects.filter(editing_model=self.pace.keeper)
+        row = (
+            Run.objects.filter(pk=self.run.pk)
+            .values_list(
+                "state",
+                "budget_calls",
+                "budget_usd",
+                Subquery(pace.values("blocked_until")),
+                Subquery(pace.values("failures_in_a_row")),
+                Now(),
+            )
+            .first()
+        )
+        if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
+            self.stopping = True
+            raise Cancelled
+        state, self.run.budget_calls, self.run.budget_usd, blocked_until, failures, now = row
+        self.pace.update(blocked_until, failures or 0, now)
+        turn = settings.TURN_SECONDS * (GPU_TURNS if self.queue_name == job_queue.GPU else 1)
+        is_over = time.monotonic() - self._began > turn
+        if state not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
+            self.stopping = True
+        elif self.pace.blocked > LONG_BLOCK and not self.stopping:
+            fault = self.pace.fault or Fault.RATE_LIMITED
+            control.pause(self.run, fault.value, f"{fault.label}.", self.pace.blocked)
+            self.stopping = True
+        elif job_queue.should_leave(self.run.pk, self.queue_name, turn_is_over=is_over):
+            self.stopping = True
+
+    def close(self) -> None:
+        with self.lock, suppress(Stopped):
+            self.closed = True
+            connections[DEFAULT_DB_ALIAS] = self.connection
+            retry_database(lambda: Chain.objects.release(self.token))
+            self.connection.dec_thread_sharing()
+
+    # Rows.
+
+    def _held(self, chain: ClaimedChain) -> Any:
+        return Chain.objects.held(self.token).filter(pk=chain.key)
+
+    def _fence(self, chain: ClaimedChain, **fields: Any) -> None:
+        """Renew the chain's lease and set these fields. Raises ChainTaken if it is not ours."""
+        if not self._held(chain).update(lease_until=after(settings.LEASE_SECONDS), **fields):
+            self._claimed.pop(chain.key, None)
+            self._calls.pop(chain.key, None)
+            raise ChainTaken
+
+    def _count(self, **changes: Any) -> None:
+        """Add numbers to the run's counters; other values replace what is there."""
+        Run.objects.filter(pk=self.run.pk).update(
+            **{
+                name: F(name) + value if isinstance(value, int | float | Decimal) else value
+                for name, value in changes.items()
+            }
+        )
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + seconds
+        return True
+
+
+def _there(stored: StoredImage | None) -> StoredImage:
+    """The image to go on from; published results have none, and are never played."""
+    if stored is None:
+        raise RuntimeError("this chain has no image to go on from")
+    return stored
+
+
+def _read(stored: StoredImage) -> Picture:
+    return _storage(stored.read)
+
+
+def _write(picture: Picture) -> StoredImage:
+    return _storage(lambda: StoredImage.objects.write_bytes(picture))
+
+
+def _storage(access: Callable[[], T]) -> T:
+    """Read or write an image. Raises ImageGone, or Paused while storage is away."""
+    try:
+        return stored_safely(access)
+    except PictureGone as error:
+        raise ImageGone(str(error)) from error
+    except PausesRun as error:
+        raise Paused(str(error), error.reason, error.seconds) from error
+
+
+def _keep_image(stored: StoredImage) -> None:
+    """Insert the row of an image whose bytes are in storage, or make it young again."""
+    StoredImage.objects.bulk_create(
+        [stored], update_conflicts=True, unique_fields=["sha256"], update_fields=["created_at"]
+    )
+
+
+def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:
+    """Insert or complete the row of an answer."""
+    step, answer = answered.step, answered.answer
+    notes = dict(answer.notes)
+    if answer.picture.notes:
+        notes["converted"] = list(answer.picture.notes)
+    if step.name == FORWARD:
+        Trip.objects.bulk_create(
+            [
+                Trip(
+                    chain_id=chain,
+                    number=step.trip,
+                    edited=stored,
+                    edited_seconds=answer.seconds,
+                    edited_seed=step.seed,
+                    edited_notes=notes,
+                )
+            ],
+            ignore_conflicts=True,
+        )
+    elif step.name == BACKWARD:
+        Trip.objects.filter(chain=chain, number=step.trip).update(
+            restored=stored,
+            restored_seconds=answer.seconds,
+            restored_seed=step.seed,
+            restored_notes=notes,
+        )
+    else:
+        TripStep.objects.bulk_create(
+            [
+                TripStep(
+                    chain_id=chain,
+                    number=step.trip,
+                    place=step.place + 1,
+                    name=step.name,
+                    picture=stored,
+                    seed=step.seed,
+                    seconds=answer.seconds,
+                    notes=notes,
+                )
+            ],
+            ignore_conflicts=True,
+        )

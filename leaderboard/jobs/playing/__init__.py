@@ -1,1 +1,0 @@
-"""The threads of a play job: one per chain, without the database."""
