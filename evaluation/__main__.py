@@ -28,8 +28,6 @@ COMMANDS = {
     "bundle": "evaluation.cli.commands.exchange.bundle",
     "verify": "evaluation.cli.commands.exchange.verify",
     "import-scores": "evaluation.cli.commands.exchange.import_scores",
-    "change-seen-errors": "evaluation.cli.commands.change_seen_errors",
-    "witness-errors": "evaluation.cli.commands.witness_errors",
     "schema": "evaluation.cli.commands.exchange.schema",
     "site": "evaluation.cli.commands.site",
 }

@@ -16,10 +16,10 @@ from evaluation.errors import UserFacingError
 #: Of every `--json`: one more where a field goes or means something else.
 SCHEMA_VERSIONS = dict.fromkeys(
     (
-        *("audit", "bundle", "change-seen-errors", "check-endpoint", "editors", "editor-options"),
+        *("audit", "bundle", "check-endpoint", "editors", "editor-options"),
         *("experiment", "experiment-estimate", "import-scores"),
         *("merge", "play", "play-models", "report", "run", "score", "score-chain", "score-chains"),
-        *("suites", "verify", "weights", "witness-errors"),
+        *("suites", "verify", "weights"),
     ),
     1,
 )

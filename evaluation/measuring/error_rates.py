@@ -1,16 +1,19 @@
-"""How often a judgement errs, as it was measured: tables that are kept and shown.
+"""Stored tables of how often the benchmark's own judgements err.
 
-They are measured by commands that take minutes, and stored beside this module: pages
-show what was measured, and tests hold it to be current.
+`python -m tools.studies` measures them, which takes minutes, and stores them beside this
+module; pages show them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+#: The wear that a row of the witnesses names at the end of `what`.
+WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder")
 
 
 @dataclass(frozen=True)
@@ -44,25 +47,11 @@ class ErrorTable:
     @classmethod
     def stored(cls, name: str) -> Self:
         """The table as it was measured last: "change_seen", …"""
-        data = json.loads(_file(name).read_text(encoding="utf-8"))
+        data = json.loads(table_file(name).read_text(encoding="utf-8"))
         rows = (ErrorRate(**{**row, "wrong": tuple(row["wrong"])}) for row in data["rows"])
         return cls(data["suites"], tuple(rows))
 
-    def store(self, name: str) -> Path:
-        """Keep the table as the one that pages show."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
-        _file(name).write_text(text + "\n", encoding="utf-8")
-        return _file(name)
 
-    def with_new(self, newer: ErrorTable) -> ErrorTable:
-        """This table with newer rows, which replace those that say the same less recently."""
-        anew = {(row.of, row.what, row.suite) for row in newer.rows}
-        kept = tuple(r for r in self.rows if (r.of, r.what, r.suite) not in anew)
-        return ErrorTable({**self.suites, **newer.suites}, (*kept, *newer.rows))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"suites": dict(self.suites), "rows": [asdict(row) for row in self.rows]}
-
-
-def _file(name: str) -> Path:
+def table_file(name: str) -> Path:
+    """Return the file of a stored table."""
     return Path(__file__).with_name(f"{name}_errors.json")

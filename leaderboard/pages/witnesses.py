@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.analysis.diagnostics.failure_labels import LABELS, LEVELS
-from evaluation.measuring.error_rates import ErrorTable
-from evaluation.measuring.witness_errors import WEAR
+from evaluation.measuring.error_rates import WEAR, ErrorTable
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting
 from leaderboard.models import Run, Standing

@@ -19,7 +19,6 @@ from evaluation.cli.schemas import files, outputs
 OUTPUTS: dict[str, type[outputs.Output]] = {
     "audit": outputs.Audit,
     "bundle": outputs.Bundle,
-    "change-seen-errors": outputs.ErrorRates,
     "check-endpoint": outputs.CheckEndpoint,
     "editors": outputs.Editors,
     "editor-options": outputs.EditorOptions,
@@ -37,7 +36,6 @@ OUTPUTS: dict[str, type[outputs.Output]] = {
     "suites": outputs.Suites,
     "verify": outputs.Verify,
     "weights": outputs.Weights,
-    "witness-errors": outputs.ErrorRates,
 }
 #: Of the files of a run, by their names.
 FILES: dict[str, Any] = {

@@ -11,7 +11,6 @@ from evaluation.analysis.covariance import Interval
 from evaluation.analysis.events import Event
 from evaluation.cli.results import MetricResult
 from evaluation.cli.schemas.files import RunScores, Strict
-from evaluation.measuring.error_rates import ErrorRate
 from evaluation.records import TripMeasures
 
 
@@ -331,11 +330,3 @@ class Experiment(Output):
     question: str
     suite: dict[str, Any]
     models: list[ExperimentModel]
-
-
-class ErrorRates(Output):
-    """`change-seen-errors` and `witness-errors`."""
-
-    suites: dict[str, str] = Field(description="Content hashes of the suites.")
-    rows: list[ErrorRate]
-    not_run: dict[str, str] = {}

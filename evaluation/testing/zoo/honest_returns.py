@@ -13,7 +13,7 @@ from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog
 from evaluation.images import Picture
-from evaluation.measuring.change_seen_errors import as_jpeg, wobbly
+from evaluation.testing.drifts import as_jpeg, wobbly
 from evaluation.testing.reference_pictures import small, worn
 
 Random = np.random.Generator

@@ -113,8 +113,6 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
         ["verify", "nothing.zip"],
         ["verify", "run"],
         ["schema", "play"],
-        ["change-seen-errors"],
-        ["witness-errors", "chain"],
         ["site"],
     ]
     assert {command[0] for command in commands} == set(COMMANDS)

@@ -16,10 +16,8 @@ SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
 #: Where else the long ones are held against theirs.
 ELSEWHERE = {
     "audit": "test_audit_command",
-    "change-seen-errors": "test_change_seen_errors",
     "experiment": "test_experiment",
     "experiment-estimate": "test_experiment",
-    "witness-errors": "test_witness_errors",
 }
 SEEN = set(ELSEWHERE)
 

@@ -15,13 +15,13 @@ from evaluation.editors.instructions import parse
 from evaluation.images import Picture, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift
-from evaluation.measuring.change_seen_errors import wobbly
 from evaluation.measuring.trip_measures import (
     half_errors,
     identity_drift,
     judge_global,
     measure_trip,
 )
+from evaluation.testing.drifts import wobbly
 
 LOCAL = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local")
 REPLICA = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")

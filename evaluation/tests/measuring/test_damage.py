@@ -13,11 +13,11 @@ from evaluation.analysis.diagnostics.failure_labels import (
 from evaluation.analysis.events import Event
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.measuring.change_seen_errors import as_jpeg, moved, noisy
 from evaluation.measuring.damage import damage
 from evaluation.measuring.trip_measures import measure_trip
 from evaluation.metrics.base import CELLS
 from evaluation.records import TripMeasures
+from evaluation.testing.drifts import as_jpeg, moved, noisy
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
 
 SOURCE = as_image(ASTRONAUT)

@@ -9,9 +9,9 @@ from PIL import Image, ImageFilter
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.measuring.change_seen_errors import as_jpeg, moved, noisy
 from evaluation.metrics import load_metric
 from evaluation.metrics.base import CELLS, Subject
+from evaluation.testing.drifts import as_jpeg, moved, noisy
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
 from evaluation.witnesses import WITNESSES, TripToJudge, load_witness, witness_class
 from evaluation.witnesses.coco import Found, overlap

@@ -1,4 +1,4 @@
-"""`convergebench witness-errors`: how often the witnesses err, on chains whose truth is known."""
+"""The study of witnesses: how often they err, on chains whose truth is known."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from itertools import islice
 from pathlib import Path
 
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.printing import CommandError, say, say_json, table
+from evaluation.cli.printing import CommandError
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.uploaded_chain import find_chain, read_picture, with_pair
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.measuring.witness_errors import MEASURES
 from evaluation.witnesses import WITNESSES, TripToJudge
+from tools.studies import tables
+from tools.studies.witness_rates import MEASURES
 
 HELP = "measure how often the witnesses err, on chains whose truth is known"
 DESCRIPTION = """\
-Witnesses say whether an edit was made and undone. This command counts how often they
+Witnesses say whether an edit was made and undone. This study counts how often they
 are wrong: on folders in which every edit was made and undone, such as a run of the
 oracle, and on folders in which none was made, such as a run of an editor that draws a red
 ball whatever it is asked. A folder is a run, or one chain as for score-chain (with
-"object" in its manifest's pair, or --object)."""
-EPILOG = """\
-example:
-  convergebench witness-errors oracle-smoke --not-made red-ball-smoke"""
+"object" in its manifest's pair, or --object). For example:
+  python -m tools.studies witnesses oracle-smoke --not-made red-ball-smoke"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the table; 0 whatever it says."""
+def run(args: argparse.Namespace) -> None:
+    """Measure and print the table."""
     scorer = Scorer(["identity"])  # it finds the face of a picture that nobody annotated
     panel = scorer.panel
     if args.witness:
@@ -83,19 +82,13 @@ def run(args: argparse.Namespace) -> int:
             rows += [replace(rate, suite=suite.slug) for rate in MEASURES[what](panel, suite)]
     measured = ErrorTable(suites, tuple(rows))
     if args.store:
-        ErrorTable.stored("witness").with_new(measured).store("witness")
+        tables.store(tables.merged(ErrorTable.stored("witness"), measured), "witness")
     if args.json:
-        say_json("witness-errors", measured.to_dict() | {"not_run": panel.not_run})
-        return 0
-    say(
-        table(
-            ["witness", "looked for", "judged", "seen", "wrong", "which"],
-            [_row(rate) for rate in rows],
-        )
-    )
+        print(tables.as_json(measured, not_run=panel.not_run))
+        return
+    print(tables.as_text(["witness", "looked for"], [(rate.of, rate) for rate in rows]))
     for name, why in panel.not_run.items():
-        say(f"{name} was not run: {why}")
-    return 0
+        print(f"{name} was not run: {why}")
 
 
 def _known(names: str, among: Collection[str]) -> list[str]:
@@ -105,11 +98,6 @@ def _known(names: str, among: Collection[str]) -> list[str]:
         if name not in among:
             raise CommandError(f"there is no {name!r}; there are {', '.join(among)}")
     return asked
-
-
-def _row(rate: ErrorRate) -> list[str]:
-    few = ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")
-    return [rate.of, rate.what, str(rate.judged), str(rate.seen), f"{rate.rate:.0%}", few]
 
 
 def _rates(

@@ -22,10 +22,10 @@ from evaluation.editors import load_editor
 from evaluation.editors.base import Beside
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture
-from evaluation.measuring.change_seen_errors import Drift, as_jpeg, noisy
 from evaluation.measuring.error_rates import ErrorRate
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics.base import Subject
+from evaluation.testing.drifts import Drift, as_jpeg, noisy
 from evaluation.witnesses import TripToJudge
 from evaluation.witnesses.coco import detector
 from evaluation.witnesses.panel import Panel

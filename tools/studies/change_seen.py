@@ -1,17 +1,18 @@
-"""`convergebench change-seen-errors`: how often the judgement of the forward edit errs."""
+"""The study of "change seen": how often the judgement of the forward edit errs."""
 
 from __future__ import annotations
 
 import argparse
 
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.printing import progress, say, say_json, table
-from evaluation.measuring.change_seen_errors import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
+from evaluation.cli.printing import progress
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
+from tools.studies import tables
+from tools.studies.change_seen_rates import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
 
 HELP = 'measure how often "change seen" errs, on the shipped pictures'
 DESCRIPTION = """\
-Every trip is asked: was the edit made at all? This command measures how often that
+Every trip is asked: was the edit made at all? This study measures how often that
 judgement errs: on drawings and flips that were made, while the model also moved,
 recoloured or wore out the whole picture; and on pictures in which nothing was made.
 It takes a few minutes."""
@@ -31,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the table; 0 whatever it says."""
+def run(args: argparse.Namespace) -> None:
+    """Measure and print the table."""
     suites = [find_suite(name) for name in args.suite or SUITES]
     rates: list[ErrorRate] = []
     rows = 2 * len(DRIFTS) + len(DAMAGES) + len(FALSE_FLIPS)
@@ -42,23 +43,13 @@ def run(args: argparse.Namespace) -> int:
             bar.update()
     measured = ErrorTable({suite.slug: suite.content_hash for suite in suites}, tuple(rates))
     if args.store:
-        measured.store("change_seen")
+        tables.store(measured, "change_seen")
     if args.json:
-        say_json("change-seen-errors", measured.to_dict())
-        return 0
-    head = ["edit", "and beside it", "judged", "seen", "wrong", "which"]
-    say(table(head, [_row(rate) for rate in rates]))
-    return 0
+        print(tables.as_json(measured))
+        return
+    print(tables.as_text(["edit", "and beside it"], [(_edit(rate), rate) for rate in rates]))
 
 
-def _row(rate: ErrorRate) -> list[str]:
+def _edit(rate: ErrorRate) -> str:
     made = {"local": "a drawing", "exact": "a flip or turn"}[rate.of]
-    few = ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")
-    return [
-        made if rate.should_be_seen else "none",
-        rate.what,
-        str(rate.judged),
-        str(rate.seen),
-        f"{rate.rate:.0%}",
-        few,
-    ]
+    return made if rate.should_be_seen else "none"

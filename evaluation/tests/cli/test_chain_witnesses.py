@@ -1,0 +1,26 @@
+"""`score-chain` tells what the witnesses saw."""
+
+import json
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.images import Picture
+from evaluation.metrics import load_metric
+from evaluation.tests.witnesses.test_parsing import SOURCE, wearing_glasses
+from evaluation.witnesses import load_witness
+
+
+@pytest.mark.parametrize(("edited", "made"), [(wearing_glasses(SOURCE), True), (SOURCE, False)])
+def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, capsys):
+    for witness in (load_witness("parsing"), load_metric("identity")):
+        if missing := witness.missing():
+            pytest.skip("; ".join(missing))
+    for file, image in (("I0_source", SOURCE), ("I1_forward", edited), ("I1_backward", SOURCE)):
+        (tmp_path / f"{file}.png").write_bytes(Picture.from_image(image).data)
+    arguments = ["score-chain", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
+    assert main([*arguments, "--no-report", "--json"]) == 0
+    (trip,) = json.loads(capsys.readouterr().out)["trips"]
+    heard = {one["witness"]: one for one in trip["evidence"]}
+    assert (heard["parsing"]["thing"], heard["parsing"]["made"]) == ("glasses", made)
+    assert heard["identity"]["kept"] is True

@@ -1,0 +1,43 @@
+"""Print and store the tables of error rates that the studies measure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from evaluation.cli.printing import table
+from evaluation.measuring.error_rates import ErrorRate, ErrorTable, table_file
+
+
+def as_json(measured: ErrorTable, **more: Any) -> str:
+    rows = [asdict(row) for row in measured.rows]
+    data = {"suites": dict(measured.suites), "rows": rows, **more}
+    return json.dumps(data, indent=1, ensure_ascii=False)
+
+
+def store(measured: ErrorTable, name: str) -> None:
+    """Store the table as the one that the site shows."""
+    table_file(name).write_text(as_json(measured) + "\n", encoding="utf-8")
+
+
+def merged(old: ErrorTable, new: ErrorTable) -> ErrorTable:
+    """Return the old table with the new rows in place of those that they measure again."""
+    again = {(row.of, row.what, row.suite) for row in new.rows}
+    rest = tuple(row for row in old.rows if (row.of, row.what, row.suite) not in again)
+    return ErrorTable({**old.suites, **new.suites}, (*rest, *new.rows))
+
+
+def as_text(head: list[str], rates: list[tuple[str, ErrorRate]]) -> str:
+    """Lay out a table; `head` names the first two columns, each rate comes with its first cell."""
+    return table(
+        [*head, "judged", "seen", "wrong", "which"],
+        [
+            [first, rate.what, str(rate.judged), str(rate.seen), f"{rate.rate:.0%}", _few(rate)]
+            for first, rate in rates
+        ],
+    )
+
+
+def _few(rate: ErrorRate) -> str:
+    return ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")

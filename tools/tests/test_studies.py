@@ -1,0 +1,87 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from evaluation.content import catalog
+from evaluation.measuring.error_rates import WEAR, ErrorTable
+from tools.studies import change_seen_rates, tables, witness_rates
+from tools.studies.__main__ import main
+
+STORED = ErrorTable.stored("change_seen")
+SMOKE = catalog.suite("smoke")
+
+
+def test_the_study_of_change_seen_prints_its_table(monkeypatch, capsys):
+    one = {"nothing else": change_seen_rates.DRIFTS["nothing else"]}
+    untouched = {"the picture untouched": change_seen_rates.FALSE_FLIPS["the picture untouched"]}
+    for name, kept in (("DRIFTS", one), ("DAMAGES", one), ("FALSE_FLIPS", untouched)):
+        monkeypatch.setattr(change_seen_rates, name, kept)
+    few = replace(SMOKE, cases=SMOKE.cases[:1] + SMOKE.cases[-1:])
+    monkeypatch.setattr("tools.studies.change_seen.find_suite", lambda _: few)
+    assert main(["change-seen", "--suite", "smoke", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in rows] == ["nothing else"] * 3 + ["the picture untouched"]
+    assert main(["change-seen", "--suite", "smoke"]) == 0
+    assert "a drawing" in capsys.readouterr().out
+
+
+def test_the_stored_table_has_a_row_for_everything_that_is_tried():
+    tried = (
+        ("local", True, change_seen_rates.DRIFTS),
+        ("local", False, change_seen_rates.DRIFTS),
+        ("exact", True, change_seen_rates.DAMAGES),
+        ("exact", False, change_seen_rates.FALSE_FLIPS),
+    )
+    for of, seen, names in tried:
+        rows = [row for row in STORED.rows if row.of == of and row.should_be_seen is seen]
+        assert [row.what for row in rows] == list(names)
+
+
+@pytest.mark.parametrize("what", ["a fifth lighter", "a wobble of 4 px"])
+def test_a_row_measured_now_agrees_with_the_stored_one(what):
+    """Whoever changes a rule of "change seen" measures its table again."""
+    drift = change_seen_rates.DRIFTS[what]
+    cases = change_seen_rates.shipped_cases([catalog.suite("lite")], "local")[:2]
+    stored = {
+        row.should_be_seen: row for row in STORED.rows if (row.of, row.what) == ("local", what)
+    }
+    drawn = change_seen_rates.with_drawing(what, drift, cases)
+    assert set(drawn.wrong) <= set(stored[True].wrong)
+    untouched = change_seen_rates.without_edit(what, drift, cases[:1])
+    assert set(untouched.wrong) <= set(stored[False].wrong)
+
+
+def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
+    pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
+    colours = [case for case in SMOKE.cases if SMOKE.pair_by_slug[case.pair].witness[:4] == "hue:"]
+    few = replace(SMOKE, cases=tuple(colours[:1]))
+    monkeypatch.setattr("tools.studies.witnesses.find_suite", lambda _: few)
+    assert main(["witnesses", "--suite", "smoke", "--witness", "hue", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    # Five kinds of wear: a red ball instead, and an edit that was left on.
+    assert [row["should_be_seen"] for row in rows].count(False) == 10
+    assert all(row["wrong"] == [] for row in rows)
+    assert main(["witnesses", "--suite", "smoke", "--measure", "nothing"]) == 1
+    assert "there is no 'nothing'" in capsys.readouterr().err
+
+
+def test_a_folder_of_one_chain_is_judged(tmp_path, capsys):
+    pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
+    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].image
+    for name in ("I0_source", "I1_forward", "I1_backward"):
+        image.save(tmp_path / f"{name}.png")
+    assert main(["witnesses", str(tmp_path), "--object", "glasses"]) == 0
+    assert "looked for" in capsys.readouterr().out
+
+
+def test_the_site_knows_every_kind_of_wear():
+    assert tuple(witness_rates.WEAR) == WEAR
+
+
+def test_rows_that_are_measured_again_replace_the_stored_ones():
+    first = STORED.rows[0]
+    newer = ErrorTable({"smoke": "new"}, (replace(first, judged=1000),))
+    merged = tables.merged(replace(STORED, rows=(first,)), newer)
+    assert merged.rows == newer.rows
+    assert merged.suites["smoke"] == "new"
