@@ -75,7 +75,7 @@ def changelog(request: HttpRequest) -> HttpResponse:
 
 @cache
 def examples() -> dict[str, Any]:
-    """What `manage.py draw_examples` drew and measured."""
+    """Return what `python -m tools.examples` drew and measured."""
     return _measured("examples")
 
 

@@ -1,19 +1,18 @@
 """Draw the methodology page's examples: real pictures, measured by the real metrics.
 
-The files are committed; run this again when a metric's version changes.
+The files are committed; run `python -m tools.examples` again when a metric's version changes.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from argparse import ArgumentParser
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
 from PIL import Image, ImageFilter
 
 from evaluation.content import catalog, sources
@@ -22,7 +21,7 @@ from evaluation.images import Picture, blank_card, encode_jpeg, encode_webp
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer, retention
 
-FOLDER = settings.BASE_DIR / "static" / "img" / "examples"
+FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320
 METRICS = ("lpips", "ssim", "psnr")
 #: What the headline is made of, beside itself.
@@ -77,18 +76,15 @@ DAMAGES: dict[str, tuple[Damage, float, str]] = {
 }
 
 
-class Command(BaseCommand):
-    help = "Draw the examples of the methodology page into static/img/examples."
+class Examples:
+    """Draws every example into a folder, with what the metrics say of it."""
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--folder", type=Path, default=FOLDER)
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        self.folder = options["folder"]
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.scorer = Scorer(METRICS)
-        if self.scorer.not_run:
-            raise CommandError("; ".join(self.scorer.not_run.values()))
+
+    def draw(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         made = {
             "half": [
                 self._half("astronaut", "lpips"),
@@ -197,3 +193,17 @@ class Command(BaseCommand):
         data = encode_webp(image, lossless=False, quality=82)
         (self.folder / f"{name}.webp").write_bytes(data)
         return {"file": f"img/examples/{name}.webp", "width": image.width, "height": image.height}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.examples", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="static/img/examples")
+    examples = Examples(parser.parse_args(arguments).folder)
+    if examples.scorer.not_run:
+        parser.error("; ".join(examples.scorer.not_run.values()))
+    examples.draw()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
