@@ -85,22 +85,19 @@ class Power:
     models_differ: float | None
 
 
-def suite_cases(suite: Suite) -> list[Case]:
-    """The suite's cases as the statistics know them, in its order."""
-    return [
-        Case(
-            case.picture,
-            case.pair,
-            suite.pair_by_slug[case.pair].category,
-            suite.picture_by_slug[case.picture].kind,
-        )
-        for case in suite.cases
-    ]
-
-
 def suite_design(suite: Suite) -> Design:
     """The cases of a suite as its results will be weighed."""
-    return Design(suite_cases(suite))
+    return Design(
+        [
+            Case(
+                case.picture,
+                case.pair,
+                suite.pair_by_slug[case.pair].category,
+                suite.picture_by_slug[case.picture].kind,
+            )
+            for case in suite.cases
+        ]
+    )
 
 
 def power(design: Design, trips: int) -> Power:

@@ -92,7 +92,6 @@ def rank_board(
     *,
     draws: int = DRAWS,
     seed: int = SEED,
-    confidence: float = CONFIDENCE,
 ) -> Ranks:
     """Rank the runs whose usable trips by case are the columns of `usable`.
 
@@ -105,7 +104,7 @@ def rank_board(
     count = len(levels)
     if design.enough and count:
         differences = levels[:, None] - levels
-        errors, sure, p_first = _compared(design, usable, levels, draws, seed, confidence)
+        errors, sure, p_first = _compared(design, usable, levels, draws, seed)
         better = differences > np.maximum(sure * errors, TOLERANCE)
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
@@ -136,7 +135,7 @@ def rank_scope(
 
 
 def _compared(
-    design: Design, usable: Floats, levels: Floats, draws: int, seed: int, confidence: float
+    design: Design, usable: Floats, levels: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
     """Errors of all differences, how many of them a sure difference takes, and P(first)."""
     shares = design.shares(usable)
@@ -146,7 +145,7 @@ def _compared(
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    return errors, reach(drawn, errors, TOLERANCE, confidence), p_first.tolist()
+    return errors, reach(drawn, errors, TOLERANCE, CONFIDENCE), p_first.tolist()
 
 
 @dataclass(frozen=True)

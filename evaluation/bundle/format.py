@@ -19,10 +19,9 @@ from typing import IO, Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from evaluation.analysis.racing import MOST_ROUNDS
 from evaluation.arms import Arm, ArmError
 from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
-from evaluation.bundle.rows import Line, LookRow, RaceRow, VoteLine
+from evaluation.bundle.rows import Line, VoteLine
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.content.shapes import MOST_STEPS
@@ -86,17 +85,13 @@ class RunLine(Line):
 
     `earlier_secrets` were public before some chains were played again, the latest first;
     `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
-    = how it was played where that is not the suite's own way. Of a raced run: what was asked, what
-    each look found, and whether it ended early, so that it lacks cases.
+    = how it was played where that is not the suite's own way.
     """
 
     secret: Sha256
     earlier_secrets: Many[Sha256] = []
     arm: dict[str, Any] = {}
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
-    race: RaceRow | None = None
-    race_looks: Annotated[Many[LookRow], Field(max_length=MOST_ROUNDS)] = []
-    race_stopped: bool = False
     state: str
     source: str
     metrics: dict[Slug, dict[str, str]]

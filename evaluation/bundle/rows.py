@@ -1,4 +1,4 @@
-"""What lines of a bundle are made of, the lines of people's votes, and the rows of a race."""
+"""The base of a bundle's lines, and the lines of people's votes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from evaluation.analysis.racing import MOST_NUMBER, MOST_ROUNDS
-from evaluation.records import Number, Record, Sha256, Short, Slug
+from evaluation.records import Record, Sha256, Slug
 
 
 class Line(Record):
@@ -47,28 +46,3 @@ class VoteLine(Line):
     weight: Annotated[float, Field(ge=0, le=1)]
     seconds: Annotated[float, Field(ge=0, le=3600)] | None
     answered_at: Annotated[str, StringConstraints(max_length=40)]
-
-
-class RaceRow(Record):
-    """What was asked of a raced run's rank (evaluation.analysis.racing)."""
-
-    goal: Literal["top", "width"]
-    number: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
-    rounds: Annotated[int, Field(ge=2, le=MOST_ROUNDS)]
-
-
-Models = Annotated[int, Field(ge=0, le=1_000_000)]
-
-
-class LookRow(Record):
-    """What was known of a raced run after a round, beside runs that are not in the bundle."""
-
-    round: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
-    alpha: Annotated[float, Field(ge=0, le=1)]
-    runs: Models
-    cases: Models
-    usable_trips: Number
-    interval: Annotated[list[Number], Field(min_length=2, max_length=2)] | None
-    low: Models
-    high: Models
-    settled: Short

@@ -31,7 +31,6 @@ from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import as_kept, measured, without_names
 from evaluation.bundle.quality import pinned_quality, quality_checks, silent
-from evaluation.bundle.races import race_checks
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.degradations import degraded
@@ -128,7 +127,6 @@ class Verification:
         self.in_chains = False
         yield from audit_checks(self.bundle, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
-        yield from race_checks(self.bundle)
         yield from vote_checks(self.bundle)
         yield from drift_checks(self.bundle)
         yield from self._orders()

@@ -92,7 +92,6 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
                     "shown": shown(placing.summary.half_life, suite.trips),
                     "interval_shown": interval_text(placing.bounds.half_life, suite.trips),
                     "complete": placing.complete,
-                    "race": runs[placing.run].race,
                 }
                 for placing in placings
             ]

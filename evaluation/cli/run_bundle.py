@@ -156,16 +156,8 @@ class _Document:
             "calls": sum(attempts for _, attempts in self.calls.values()),
             "spent_usd": str(spent),
             "method_version": METHOD_VERSION,
-        } | self._told_if_so()
-
-    def _told_if_so(self) -> dict[str, Any]:
-        """What the line says of a run only where it is so: its arm, its race."""
-        folder = self.folder
-        arm = {} if folder.arm.is_default else {"arm": folder.arm.to_dict()}
-        if folder.race is None:
-            return arm
-        looks = {"race_looks": folder.header["race_looks"], "race_stopped": bool(folder.race_ended)}
-        return arm | {"race": folder.race.to_dict()} | looks
+            **({} if self.folder.arm.is_default else {"arm": self.folder.arm.to_dict()}),
+        }
 
     def _audited(self) -> Audited:
         return judged_run(list(self.findings.values()), self.scores)
@@ -256,8 +248,6 @@ class _Document:
         order = {case.slug: place for place, case in enumerate(self.suite.cases)}
         stop = int(self.folder.header.get("stop_after") or 0)
         drawn = plan(self.folder.secret, self.suite, stop_after=stop)
-        played_cases = {chain.case for chain in self.folder.chains.values()}
-        drawn = [audit for audit in drawn if audit.case in played_cases]  # of a race, its rounds'
         drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
         for audit in drawn:

@@ -32,7 +32,6 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from evaluation.analysis.racing import Race, RaceError, rounds_of
 from evaluation.arms import DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
@@ -68,10 +67,6 @@ class RunFolder:
     def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
         self.path, self.header, self.suite = path, dict(header), suite
         self.arm = Arm.from_dict(self.header.get("arm", {}))
-        self.race = Race.from_dict(self.header["race"]) if self.header.get("race") else None
-        if self.race:
-            looks = self.race.read_looks(self.header.get("race_looks", []))
-            self.header["race_looks"] = [look.to_dict() for look in looks]
         self._writing = threading.Lock()
         self.chains = self._read_chains()
 
@@ -123,7 +118,7 @@ class RunFolder:
                 raise RunFolderError(f"{file}: {name} is missing, or not of its kind")
         try:
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, ArmError, RaceError, KeyError, TypeError) as error:
+        except (SuiteError, ArmError, KeyError, TypeError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -135,28 +130,9 @@ class RunFolder:
     def secret(self) -> str:
         return str(self.header["secret"])
 
-    @cached_property
-    def rounds(self) -> dict[str, int]:
-        """The round in which each case of a raced run is played; empty where it is not raced."""
-        if self.race is None:
-            return {}
-        pairs = self.suite.pair_by_slug
-        cases = [(case.slug, pairs[case.pair].category) for case in self.suite.cases]
-        return rounds_of(cases, self.race.rounds, self.secret)
-
-    @property
-    def race_ended(self) -> str:
-        """What a race settled that ended early, in words; empty where it did not."""
-        looks = self.header.get("race_looks") or []
-        return self.race.ended(looks) if self.race and looks and self.race_stopped else ""
-
-    @property
-    def race_stopped(self) -> bool:
-        return bool(self.header.get("race_stopped"))
-
     @property
     def complete(self) -> bool:
-        """Whether all that is asked for is played; of a race that ended early, its rounds."""
+        """Whether every chain has ended."""
         return all(chain.outcome for chain in self.chains.values())
 
     @property
@@ -367,18 +343,9 @@ class RunFolder:
         return changed
 
     def _read_chains(self) -> dict[str, PlayedChain]:
-        """Every chain that is asked for; of a race that ended early, of the rounds it played."""
+        """Read every chain of the suite as this run plays it."""
         asked = _asked(self.suite, self.arm)
-        if self.race_ended:
-            last = self.header["race_looks"][-1]["round"]
-            asked = (chain for chain in asked if self.rounds[chain.case] <= last)
         return {chain.slug: self._read_chain(chain) for chain in asked}
-
-    def end_race(self) -> None:
-        """Leave what was not played: nothing of the run needs it any more."""
-        self.header["race_stopped"] = True
-        self.chains = self._read_chains()
-        self.save()
 
     def _read_chain(self, asked: PlayedChain) -> PlayedChain:
         file = self._folder(asked) / "chain.json"

@@ -51,13 +51,6 @@ class RunScores:
     repeats: Annotated[
         int, Field(description="Of every case, where the run's arm says so; 0: the suite's.")
     ] = 0
-    race: Annotated[
-        str,
-        Field(
-            max_length=500,
-            description="What a race settled that ended early: the run lacks cases, and has no rank.",
-        ),
-    ] = ""
     format: Literal[3] = 3
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -125,7 +118,9 @@ _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str,
 def read_scores(folder: RunFolder) -> RunScores | None:
     """The scores that lie in the folder; None where there are none of use."""
     try:
-        scores = RunScores.from_dict(read_json_file(folder.path / "scores.json"))
+        content = read_json_file(folder.path / "scores.json")
+        content.pop("race", None)  # written by earlier versions
+        scores = RunScores.from_dict(content)
         for name in ("metrics", "quality", "score_files"):
             _METRICS.validate_python(scores.provenance.get(name, {}))
         _JUDGE.validate_python(scores.provenance.get("judge", {}))
@@ -157,12 +152,8 @@ def score_run(
     on_trip: Callable[[int], None] = lambda trips: None,
     calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
     on_chain: Callable[[RunScores], None] = lambda scores: None,
-    *,
-    begun: bool = False,
 ) -> RunScores:
     """The scores of all that is played; what `before` has and still holds is not done again.
-
-    With `begun`, sources of chains that nobody has begun are left alone too.
 
     `calibrations` is filled by picture; with the same scorer it serves the next run too.
     `on_chain` gets all scores so far after every chain, so that they can be kept.
@@ -193,12 +184,9 @@ def score_run(
             dict(pictures),
             verdicts,
             repeats=folder.arm.repeats,
-            race=folder.race_ended,
         )
 
     for chain in folder.chains.values():
-        if begun and not chain.halves and not chain.outcome:
-            continue
         known = before.chains.get(chain.slug) if before else None
         restored = tuple(steps[-1].sha256 for steps in chain.trips)
         if before and known and known.restored == restored:

@@ -15,7 +15,6 @@ from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
-from evaluation.analysis.racing import GOALS, MOST_NUMBER, MOST_ROUNDS, Race
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.estimate import duration
 from leaderboard import jobs
@@ -23,27 +22,11 @@ from leaderboard.admin import today
 from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import Call, Run, Suite, Trip
 from leaderboard.models.runs import RunQuerySet, RunState
-from leaderboard.standings import refresh_ranks, rivals
+from leaderboard.standings import refresh_ranks
 
 
 class RunForm(forms.ModelForm):
     """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
-
-    race_goal = forms.ChoiceField(
-        label="Race",
-        required=False,
-        choices=[
-            ("", "play every case"),
-            *((goal, f"stop when it is known {GOALS[goal]}") for goal in GOALS),
-        ],
-        help_text="A race that ends early is listed with what was settled, and not ranked.",
-    )
-    race_number = forms.IntegerField(
-        label="So many", required=False, min_value=1, max_value=MOST_NUMBER, initial=5
-    )
-    race_rounds = forms.IntegerField(
-        label="Rounds", required=False, min_value=2, max_value=MOST_ROUNDS, initial=8
-    )
 
     class Meta:
         labels = {"budget_calls": "Budget (calls)", "budget_usd": "Budget (USD)"}
@@ -55,14 +38,6 @@ class RunForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        if goal := cleaned.get("race_goal"):
-            for name in ("race_number", "race_rounds"):
-                if cleaned.get(name) is None and name not in self.errors:
-                    self.add_error(name, "A race needs this number.")
-            if not self.errors:
-                race = Race(goal, cleaned["race_number"], cleaned["race_rounds"])
-                cleaned["race"] = self.instance.race = race.to_dict()
-                self._check_race(cleaned)
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
             raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
         run = self.instance
@@ -71,18 +46,6 @@ class RunForm(forms.ModelForm):
                 {"cleared": "It was played elsewhere and did not recompute wholly: it cannot rank."}
             )
         return cleaned
-
-    def _check_race(self, cleaned: Mapping[str, Any]) -> None:
-        """A race is run against somebody, and for a rank."""
-        model, suite = cleaned.get("editing_model"), cleaned.get("suite")
-        if model is None or suite is None:
-            return
-        if model.is_reference:
-            self.add_error(
-                "race_goal", "A yardstick is never ranked: there is nothing to race for."
-            )
-        elif not rivals(Run(editing_model=model, suite=suite)):
-            self.add_error("race_goal", "No other model is ranked on this suite: play every case.")
 
 
 @admin.register(Run)
@@ -135,13 +98,6 @@ class RunAdmin(admin.ModelAdmin):
                     None,
                     {"fields": ("editing_model", "suite", "budget_calls", "budget_usd")},
                 ),
-                (
-                    "Racing",
-                    {
-                        "fields": ("race_goal", "race_number", "race_rounds"),
-                        "classes": ("collapse",),
-                    },
-                ),
             )
         return self.fieldsets
 
@@ -175,7 +131,6 @@ class RunAdmin(admin.ModelAdmin):
             obj.suite,
             budget_calls=obj.budget_calls,
             budget_usd=obj.budget_usd,
-            race=obj.core_race,
         )
         obj.pk = started.pk
         obj.refresh_from_db()
@@ -204,7 +159,6 @@ class RunAdmin(admin.ModelAdmin):
             "suite": suite,
             "estimate": known,
             "length": duration(known.seconds),
-            "race": Race.from_dict(values["race"]) if values.get("race") else None,
             "opts": self.opts,
             "title": "Start this run?",
         }

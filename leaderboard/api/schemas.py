@@ -188,35 +188,6 @@ class CaseOut(Schema):
     url: Url = Field(alias="get_absolute_url")
 
 
-class LookOut(Schema):
-    """What was known of a raced run after a round; ranks and interval hold at 1 - alpha."""
-
-    round: int
-    alpha: float
-    runs: int = Field(description="Ranked models that it was compared with.")
-    cases: int
-    usable_trips: float
-    interval: list[float] | None
-    low: int
-    high: int
-    settled: str = Field(description="In words; empty: nothing.")
-
-
-class RaceOut(Schema):
-    goal: str = Field(
-        alias="race.goal", description="top: among the best so many; width: its rank."
-    )
-    number: int = Field(alias="race.number")
-    rounds: int = Field(alias="race.rounds")
-    round: int = Field(alias="race_round", description="The one that is played now, or was last.")
-    looks: list[LookOut] = Field(alias="race_looks")
-    stopped: bool = Field(
-        alias="race_stopped", description="Settled early: it lacks cases and is not ranked."
-    )
-    ended: str = Field(alias="race_end", description="What was settled, in words.")
-    edits_saved: int = Field(alias="race_saved", description="Not asked for: it was settled.")
-
-
 class RunOut(Schema):
     id: int
     model: str = Field(alias="editing_model.slug")
@@ -250,7 +221,6 @@ class RunOut(Schema):
         description="Trips that chains are played on after their end is known; 0: to the end."
     )
     edits_saved: int = Field(description="Not asked for: the end of their chains was known.")
-    race: RaceOut | None = Field(description="Played in rounds until its rank is settled; or null.")
     calls: int
     spent_usd: float
     seconds_per_edit: float | None
@@ -259,10 +229,6 @@ class RunOut(Schema):
     started_at: datetime | None
     finished_at: datetime | None
     url: Url = Field(alias="get_absolute_url")
-
-    @staticmethod
-    def resolve_race(run: Run) -> Run | None:
-        return run if run.race else None
 
     @staticmethod
     def resolve_ranked(run: Run) -> bool:

@@ -206,9 +206,9 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
         return "Published elsewhere"
     if run.source == Run.Source.EXTERNAL:
         if run.verified is None:
-            return "; ".join(filter(None, ("Played elsewhere, not checked yet", run.race_end)))
+            return "Played elsewhere, not checked yet"
         words = f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
-        return "; ".join(filter(None, (words, run.race_end, run.decision)))
+        return "; ".join(filter(None, (words, run.decision)))
     if reason := run.unranked_reason:
         return f"{reason[:1].upper()}{reason[1:]}"
     label = formatting.metric_label(filters.metric)

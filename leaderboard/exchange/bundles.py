@@ -35,7 +35,6 @@ MODEL_FIELDS = (
     *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
     *("licence", "homepage", "paper_url", "code_url", "is_reference"),
 )
-RACE_FIELDS = ("race", "race_looks", "race_stopped")
 AUDIT_FIELDS = ("number", "kind", "outcome", "words", "seed", "seconds", "finding")
 
 #: Of each half: what it cost, and in how many attempts.
@@ -92,8 +91,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "spent_usd": str(run.spent_usd),
             "method_version": METHOD_VERSION,
         }
-        | ({"arm": run.arm} if run.arm_digest else {})
-        | ({name: getattr(run, name) for name in RACE_FIELDS} if run.race else {}),
+        | ({"arm": run.arm} if run.arm_digest else {}),
         "sources": [
             {"slug": picture.slug} | writing.file_row(picture.stored)
             for picture in _sources(run)

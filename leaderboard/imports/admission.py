@@ -43,10 +43,6 @@ def suite_of(bundle: Bundle) -> Suite:
         raise BundleError("it was played in another way than the suite's own: an experiment's arm")
     if not document.pictures:
         raise BundleError("it holds no pictures, so nothing of it can be recomputed")
-    if document.run.race_stopped:
-        raise BundleError(
-            "it is a race that ended early, so that it lacks cases: play it whole, without --race"
-        )
     wanted = {
         (case.slug, repeat) for case in asked.cases for repeat in range(asked.repeats_of(case))
     }

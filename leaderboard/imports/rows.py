@@ -10,12 +10,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from evaluation.analysis.events import STOPPED
-from evaluation.analysis.racing import RaceError
 from evaluation.analysis.stopping import MOST, edits_saved
 from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
-from evaluation.bundle.races import stated_race
 from evaluation.bundle.verification import Verification
-from evaluation.content.suites import Case as SuiteCase
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
@@ -134,7 +131,7 @@ def write_run(
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),
         finished_at=min(finished, timezone.now()),
-        **(told | _race(bundle, repeats) | fields),
+        **(told | fields),
     )
     _chains(bundle, run, metrics, pictures)
     _audits(bundle, run, pictures)
@@ -316,30 +313,3 @@ def _moment(text: str | None) -> Any:
     except ValueError:
         return None
     return found if found and timezone.is_aware(found) else None
-
-
-def _race(bundle: Bundle, repeats: Mapping[SuiteCase, int]) -> dict[str, Any]:
-    """What the run's row says of its race, and how much it had to play where that ended early."""
-    try:
-        found = stated_race(bundle)
-    except RaceError as error:
-        raise BundleError(f"run.race: {error}") from None
-    if found is None:
-        return {}
-    race, looks = found
-    ended = bool(looks and looks[-1].settled)
-    fields = {
-        "race": race.to_dict(),
-        "race_looks": [look.to_dict() for look in looks],
-        "race_round": looks[-1].round if ended else race.rounds,
-        "race_stopped": ended,
-    }
-    if not ended:
-        return fields
-    played = {chain.case for chain in bundle.document.chains}
-    edits = {case: times * bundle.suite.edits_of(case) for case, times in repeats.items()}
-    return fields | {
-        "race_saved": sum(of for case, of in edits.items() if case.slug not in played),
-        "edits_total": sum(of for case, of in edits.items() if case.slug in played),
-        "chains_total": sum(times for case, times in repeats.items() if case.slug in played),
-    }

@@ -16,7 +16,6 @@ from django.db.models import Case, Count, F, Q, Sum, When
 from django.db.models.functions import Least
 
 from evaluation.analysis.events import STOPPED
-from evaluation.analysis.racing import Race, rounds_of
 from evaluation.analysis.stopping import edits_saved
 from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import Audit as PlannedAudit
@@ -24,7 +23,7 @@ from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.run_secret import drawn, new_secret, shuffled
-from leaderboard import endpoints, job_queue, standings
+from leaderboard import endpoints, job_queue
 from leaderboard.models import (
     Audit,
     Call,
@@ -66,21 +65,17 @@ def start(
     budget_calls: int | None = None,
     budget_usd: Decimal | None = None,
     arm: Arm = DEFAULT,
-    race: Race | None = None,
 ) -> Run:
     """A new run with all its chains, queued. It starts when a worker hears of it.
 
     Without `stop_after` chains are stopped as the suite says; yardsticks, which are the scale
     of the curves and cost nothing, are played to the end. An `arm` of an experiment is settled
-    already; it is never ranked, so nobody audits it. A `race` is played in rounds, and ends
-    when what it asks of the model's rank is settled.
+    already; it is never ranked, so nobody audits it.
     """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     if suite.sealed and not arm.is_default:
         raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
-    if race and (editing_model.is_reference or not arm.is_default):
-        raise CannotMove("A yardstick or an arm is never ranked: there is nothing to race for.")
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
@@ -90,8 +85,6 @@ def start(
         for case in suite.cases.all()
         for repeat in range(arm.repeats_of(case.repeats))
     ]
-    cases = {case.slug: case.category for case, _ in asked}
-    rounds = rounds_of(list(cases.items()), race.rounds, secret) if race else {}
     run = Run.objects.create(
         editing_model=editing_model,
         suite=suite,
@@ -99,8 +92,6 @@ def start(
         arm=arm.to_dict(),
         arm_digest=arm.digest,
         stop_after=stop_after,
-        race=race.to_dict() if race else {},
-        race_round=1 if race else 0,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
         chains_total=len(asked),
@@ -109,10 +100,7 @@ def start(
     # They are played in the order of their keys, and that must not tell which case it is.
     order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
     chains = Chain.objects.bulk_create(
-        [
-            Chain(run=run, case=case, repeat=repeat, round=rounds.get(case.slug, 0))
-            for case, repeat in order
-        ],
+        [Chain(run=run, case=case, repeat=repeat) for case, repeat in order],
         batch_size=500,
     )
     by_name = {(chain.case.slug, chain.repeat): chain for chain in chains}
@@ -131,46 +119,6 @@ def _planned(
     if not settings.AUDITS or editing_model.is_reference:
         return []
     return plan(secret, suite.core, settings.AUDITS, stop_after)
-
-
-def round_is_scored(run: Run) -> bool:
-    """Whether a raced run has played and scored all of its round, and might end with it."""
-    run.refresh_from_db(fields=["state", "race_round"])
-    race, now = run.core_race, run.chains.filter(round__lte=run.race_round)
-    if race is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
-        return False
-    left = run.race_round < race.rounds
-    return left and not (now.unplayed().exists() or now.unscored().exists())
-
-
-@transaction.atomic
-def advance_race(run: Run) -> None:
-    """End a raced run whose rank is settled by what is scored, or begin its next round.
-
-    Safe to call at any time, by several workers at once: of those that see the last score of a
-    round, one looks.
-    """
-    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
-    if not round_is_scored(run):
-        return
-    if found := standings.race_look(run):
-        run.race_looks = [*run.race_looks, found.to_dict()]
-    if found and found.settled:
-        left = run.chains.filter(round__gt=run.race_round)
-        audits = Audit.objects.filter(chain__in=left).count()
-        edits = [chain.case.edits for chain in left.select_related("case")]
-        left.delete()  # they were never begun
-        run.race_stopped, run.race_saved = True, audits + sum(edits)
-        run.chains_total -= len(edits)
-        run.edits_total -= run.race_saved
-    else:
-        run.race_round += 1
-    names = ["race_looks", "race_round", "race_stopped", "race_saved"]
-    run.save(update_fields=[*names, "chains_total", "edits_total"])
-    if run.race_stopped:
-        run.move(RunState.SCORING)
-    log.info("race", run=run.pk, round=run.race_round, stopped=run.race_stopped)
-    enqueue(run)
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
@@ -340,9 +288,7 @@ def enqueue(run: Run) -> None:
     enqueue_play(run)
     if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
         unscored = run.chains.free_to_score().count()
-        # A raced run that has all of its round waits for a look at it.
-        waits = run.race and not run.chains.unplayed().filter(round__lte=run.race_round).exists()
-        if unscored or waits or run.state == RunState.SCORING:
+        if unscored or run.state == RunState.SCORING:
             job_queue.enqueue(
                 run.pk, job_queue.SCORE, job_queue.GPU, copies=max(1, -(-unscored // CHAINS_EACH))
             )

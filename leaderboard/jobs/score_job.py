@@ -124,19 +124,11 @@ class ScoreJob:
                 lambda: Chain.objects.claim_scores(self.run, self.token, control.CHAINS_EACH)
             )
             if not chains:
-                if self.run.race:
-                    self._advance_race()
                 return worked
             worked = True
             if not self._score_claimed(chains):
                 return False
         return worked
-
-    def _advance_race(self) -> None:
-        """Where a round of a raced run is scored, see whether it goes on."""
-        if control.round_is_scored(self.run):
-            _judge_global_pairs(self.run, self.pairs)
-            retry_database(lambda: control.advance_race(self.run))
 
     def _score_claimed(self, chains: Sequence[Chain]) -> bool:
         """Score these chains and put them back; False where the run had to pause."""

@@ -29,13 +29,9 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
 
     def ready(self) -> ChainQuerySet:
-        """But those that must be scored before it is known whether they go on.
-
-        Of a raced run, also those of later rounds.
-        """
+        """Return chains that may be played now, excluding those waiting for scores."""
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
-        goes_on = Q(run__stop_after=0) | Q(known_at__isnull=False) | scored
-        return self.filter(goes_on, round__lte=F("run__race_round"))
+        return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
 
     def in_flight(self) -> ChainQuerySet:
         """Chains that a living worker plays."""
@@ -141,7 +137,6 @@ class Chain(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="chains")
     case = models.ForeignKey(Case, models.PROTECT, related_name="chains")
     repeat = models.PositiveSmallIntegerField(default=0)
-    round = models.PositiveSmallIntegerField(default=0, help_text="Of a raced run, from 1.")
     state = models.CharField(max_length=10, choices=ChainState, default=ChainState.WAITING)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     outcome_text = models.CharField(max_length=500, blank=True)

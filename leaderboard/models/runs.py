@@ -14,7 +14,6 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from evaluation.analysis.racing import Race
 from evaluation.analysis.stopping import MOST
 from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
@@ -188,23 +187,6 @@ class Run(models.Model):
         validators=[MaxValueValidator(MOST)],
         help_text="Trips that a chain is played on after its end is known; 0: to the end.",
     )
-    race = models.JSONField(
-        default=dict,
-        editable=False,
-        help_text="In how many rounds it is played, and until what is settled of its rank.",
-    )
-    race_round = models.PositiveSmallIntegerField(
-        default=0, editable=False, help_text="The round that is played now; 0: it is not raced."
-    )
-    race_looks = models.JSONField(
-        default=list, editable=False, help_text="What was known of its rank after each round."
-    )
-    race_stopped = models.BooleanField(
-        default=False, editable=False, help_text="It ended early: what was asked is settled."
-    )
-    race_saved = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Edits of the rounds that were not played."
-    )
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
     budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     calls = models.PositiveIntegerField(default=0, editable=False)
@@ -374,17 +356,6 @@ class Run(models.Model):
         return listed and admitted
 
     @property
-    def core_race(self) -> Race | None:
-        """What ends the run early; None where it is not raced."""
-        return Race.from_dict(self.race) if self.race else None
-
-    @property
-    def race_end(self) -> str:
-        """Where a race ended early and what was settled, in words; empty where it did not."""
-        race = self.core_race
-        return race.ended(self.race_looks) if race and self.race_stopped and self.race_looks else ""
-
-    @property
     def unranked_reason(self) -> str:
         """What keeps a finished run of ours out of the ranks, in words; empty where nothing does.
 
@@ -394,8 +365,6 @@ class Run(models.Model):
             said = [str(flag.get("text", "")) for flag in self.flags if isinstance(flag, dict)]
             why = "; ".join(filter(None, said)) or "flagged"
             return self.decision or f"{why}; a person is checking"
-        if self.race_stopped:
-            return self.race_end
         if not self.complete:
             missing = self.chains_total - self.chains_done
             if missing > 0:
@@ -422,8 +391,7 @@ class Run(models.Model):
         if self.editing_model.is_reference:
             return "Published as a yardstick, which is never ranked"
         if self.source != self.Source.OURS and not self.is_ranked:
-            raced = f"; {self.race_end}" if self.race_end else ""
-            return f"Published, not ranked: it was played elsewhere{raced}"
+            return "Published, not ranked: it was played elsewhere"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
@@ -445,11 +413,6 @@ class Run(models.Model):
     def usd_saved(self) -> float | None:
         """What the edits that were not needed would have cost, where the price is known."""
         return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None
-
-    @property
-    def race_usd_saved(self) -> float | None:
-        """What the rounds that were not played would have cost, where the price is known."""
-        return self.race_saved * self.usd_per_edit if self.usd_per_edit else None
 
     @property
     def usd_per_edit(self) -> float | None:

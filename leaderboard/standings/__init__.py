@@ -3,18 +3,15 @@
 from leaderboard.standings.experiments import refresh_experiments
 from leaderboard.standings.known import known_at
 from leaderboard.standings.no_reference import quality_metrics, write_no_reference
-from leaderboard.standings.race import race_look, rivals
 from leaderboard.standings.stored import pinned_metrics, rebuild, refresh_ranks, suite_cases
 
 __all__ = [
     "known_at",
     "pinned_metrics",
     "quality_metrics",
-    "race_look",
     "rebuild",
     "refresh_experiments",
     "refresh_ranks",
-    "rivals",
     "suite_cases",
     "write_no_reference",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
 from evaluation.analysis.breakdown import CaseSummary, case_summaries_by_level
@@ -146,20 +146,9 @@ def _touch(suite: Suite, now: datetime) -> None:
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
 
-def measured_chains(
-    run: Run, metric: MetricVersion, chains: QuerySet[Chain]
-) -> list[tuple[Chain, MeasuredChain]] | None:
-    """These chains of the run by one metric, as far as they are scored."""
-    return _measure(run, _with_trips(chains), metric)
-
-
 def _chains(run: Run) -> list[Chain]:
-    return _with_trips(run.chains.all())
-
-
-def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
     trips = Prefetch("trips", Trip.objects.order_by("number"))
-    return list(chains.select_related("case__picture").prefetch_related(trips))
+    return list(run.chains.select_related("case__picture").prefetch_related(trips))
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
@@ -323,14 +312,12 @@ def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any
 def _choose_current(suite: Suite) -> None:
     """The newest finished public run of each model stands for it; nothing else does.
 
-    One that was played elsewhere only where there is none of ours, a race that ended early
-    only where there is no whole run, an experiment's arm never.
+    One that was played elsewhere only where there is none of ours, an experiment's arm never.
     """
     newest: dict[int, int] = {}
     finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
-    whole = ExpressionWrapper(Q(race_stopped=False), BooleanField())
-    finished = finished.order_by(ours, whole, "finished_at", "pk")
+    finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):
         newest[model] = pk
     suite.runs.filter(current=True).exclude(pk__in=newest.values()).update(current=False)

@@ -31,15 +31,7 @@ from evaluation.cli.printing import (
     table,
 )
 from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.stopping.raced_run import (
-    RacedRun,
-    add_race,
-    asked_race,
-    begin_race,
-    race_told,
-    say_look,
-)
-from evaluation.cli.stopping.stopped_run import Rounds, saved, stop_after
+from evaluation.cli.stopped_run import Rounds, saved, stop_after
 from evaluation.cli.suite_parts import Shard, part_of
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
@@ -63,8 +55,7 @@ examples:
   convergebench play --endpoint http://localhost:8000/v1 --allow-local --suite smoke
   convergebench play --editor my.module:MyEditor --suite smoke --cases 'books--*'
   convergebench play --models jpeg,noise-8,oracle --suite smoke --out runs
-  convergebench play --editor jpeg --suite smoke --shard 1/2 --secret HEX   and 2/2 elsewhere
-  convergebench play --editor my.module:MyEditor --suite lite --race top:3 --against RUN RUN RUN"""
+  convergebench play --editor jpeg --suite smoke --shard 1/2 --secret HEX   and 2/2 elsewhere"""
 # Asking costs more than it saves below this, in USD.
 ASK_FROM = 0.01
 
@@ -114,7 +105,6 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
         metavar="HEX",
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
-    add_race(parser)
     add_terms(parser)
 
 
@@ -184,7 +174,6 @@ class Played:
             "outcomes": self.outcomes,
             "spent": round(self.spent, 4),
             "saved_edits": saved(self.folder),
-            "race": race_told(self.folder),
             "paused": self.paused,
         }
 
@@ -211,11 +200,6 @@ def run(args: argparse.Namespace) -> int:
         say(f"{runs[0].folder.path}: {runs[0].folder.edits_done} edits, {_counts(runs[0])}")
         if not_asked := saved(runs[0].folder):
             say(f"{not_asked} edits were not asked for: the end of their chains was known")
-        if race := race_told(runs[0].folder):
-            if race["stopped"]:
-                say(f"{race['ended']}; {race['saved_edits']} edits were not asked for. Not ranked.")
-            else:
-                say("the race settled nothing: every case was played, it is a run like any other")
         say(f"next: convergebench score {runs[0].folder.path}")
     pause_if_any(runs)
     return 0
@@ -252,7 +236,6 @@ def play_all(args: argparse.Namespace) -> list[Played]:
         if unable := arm.unable(editor):
             raise CommandError(f"{record['name']} has no floor: {'; '.join(unable)}")
         check_budget(record, terms)
-    race, rivals = asked_race(args, suite)
     # All folders first: a wrong one is told before anything is paid.
     folders = [
         open_run(
@@ -265,8 +248,6 @@ def play_all(args: argparse.Namespace) -> list[Played]:
         )
         for _, record in chosen
     ]
-    for folder in folders:
-        begin_race(folder, race, rivals)
     return [
         _played(folder, editor, record, terms, args)
         for folder, (editor, record) in zip(folders, chosen, strict=True)
@@ -408,10 +389,7 @@ def _play(folder: RunFolder, player: FolderPlayer, on_trip: Callable[[PlayedChai
         "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
     )
     try:
-        if race := folder.race:
-            note(f"raced {race}; the numbers above are the most that it takes")
-            RacedRun(player, new_scorer(None), lambda found: say_look(found, race)).play()
-        elif stop_after(folder):
+        if stop_after(folder):
             Rounds(player, new_scorer(None)).play()
         else:
             player.play()

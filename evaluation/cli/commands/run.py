@@ -71,7 +71,5 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     say(results_table(results[0]) if len(runs) == 1 else ranks_table(board))
-    if len(runs) == 1 and scores[0].race:
-        say(f"not a whole run: {scores[0].race}; it is not ranked")
     say(f"\n{page}")
     return 0

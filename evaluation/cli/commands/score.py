@@ -71,8 +71,6 @@ def run(args: argparse.Namespace) -> int:
     if not folder.complete:
         note(f"{args.run} is not complete: these numbers are of the chains that are")
     say(results_table(results))
-    if scores.race:
-        say(f"not a whole run: {scores.race}; it is not ranked")
     if numbers := scores.no_reference(folder.suite):
         say(f"\n{no_reference_table(numbers)}")
     say(f"\nnext: convergebench report {args.run}")
@@ -184,7 +182,7 @@ def ranks_table(rows: Sequence[Mapping[str, Any]]) -> str:
         return "No metric says anything of all these runs."
     label = metric_class(rows[0]["metric"]).label
     head = ["rank", "run", f"{life().lower()} ({label})", "95 % interval", "usable trips"]
-    told = table(
+    return table(
         head,
         [
             [
@@ -197,8 +195,6 @@ def ranks_table(rows: Sequence[Mapping[str, Any]]) -> str:
             for row in rows
         ],
     )
-    raced = [f"{row['run']} is not a whole run: {row['race']}" for row in rows if row["race"]]
-    return "\n".join([told, *raced])
 
 
 def _count(number: int, what: str) -> str:

@@ -88,7 +88,6 @@ class Report:
             "experiment": self.experiment,
             "metric": metric_class(self.metric),
             "labels": {name: metric_class(name).label for name in self.metrics},
-            "raced": [(run.name, run.scores.race) for run in self.runs if run.scores.race],
             "cards": self.cards() if len(self.runs) == 1 else [],
             "board": self.board(),
             "charts": self.drawn,

@@ -32,9 +32,6 @@ def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:
                 "–" if seen is None else f"{seen:.0%}",
             ]
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    for name, scores in runs.items():
-        if scores.race:
-            lines += ["", f"{_cell(name)} is not a whole run: {_cell(scores.race)}."]
     lines += [
         "",
         f"Suite {suite.key} ({suite.content_hash[:12]}), {len(suite.cases)} cases of "

@@ -28,11 +28,6 @@ class RunFile(Strict):
     name: str | None = None
     slug: str | None = None
     stop_after: int = Field(0, description="Trips played on after a chain's end is known; 0: all.")
-    race: dict[str, Any] = Field({}, description="What ends it early; empty: it is not raced.")
-    race_looks: list[dict[str, Any]] = Field([], description="What each look of a race found.")
-    race_stopped: bool = Field(
-        False, description="A race that ended early: it lacks cases and is not ranked."
-    )
     arm: dict[str, Any] = Field({}, description="How it was played, where not the suite's own way.")
     provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
     suite: dict[str, Any] = Field(description="The whole suite file.")

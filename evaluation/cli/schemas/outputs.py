@@ -31,9 +31,6 @@ class Played(Strict):
     outcomes: dict[str, int] = Field(description='Chains by how they ended; "" is to be played.')
     spent: float = Field(description="USD, by this command.")
     saved_edits: int = Field(description="Not asked for, as their chain's end was known.")
-    race: dict[str, Any] = Field(
-        {}, description="What was asked of the run's rank, every look, and how it ended; or empty."
-    )
     paused: str = Field(description="Why it did not come to its end; then the exit code is 3.")
 
 
@@ -50,9 +47,6 @@ class Rank(Strict):
     shown: str
     interval_shown: str
     complete: bool
-    race: str = Field(
-        "", description="What a race settled that ended early; such a run has no rank."
-    )
 
 
 Results = Mapping[str, MetricResult]

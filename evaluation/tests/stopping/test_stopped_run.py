@@ -13,7 +13,7 @@ from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results
 from evaluation.cli.run_folder import RunFolder
 from evaluation.cli.run_scores import read_scores
-from evaluation.cli.stopping.stopped_run import Rounds, saved
+from evaluation.cli.stopped_run import Rounds, saved
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
