@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from leaderboard.board import columns
 from leaderboard.board.board_row import BoardRow, board_order
 from leaderboard.board.columns import Column, filled, on_page
 from leaderboard.board.filters import BoardFilters
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -41,16 +38,16 @@ def heads(
     return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
 
 
-def sorted_rows(rows: Sequence[Row], sort: str) -> list[Row]:
+def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
     """By the column asked for; ties by the board's own order, what is unknown last."""
-    ordered: list[Any] = sorted(rows, key=_own_order)
+    ordered = sorted(rows, key=_own_order)
     column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
     known = [row for row in ordered if column.value(row) is not None]
     known.sort(key=column.sort_key, reverse=column.largest_first != flipped)
     return known + [row for row in ordered if column.value(row) is None]
 
 
-def _own_order(row: Any) -> tuple[tuple[float, float], str]:
+def _own_order(row: BoardRow) -> tuple[tuple[float, float], str]:
     return board_order(row), row.model.name.casefold()
 
 

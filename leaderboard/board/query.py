@@ -16,7 +16,6 @@ from evaluation.metrics import HEADLINE, METRICS
 from leaderboard import formatting
 from leaderboard.board.board_row import provider_of
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
-from leaderboard.board.first_view import Lines, RunLine, lines_of
 from leaderboard.board.heads import sort_columns
 from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
@@ -28,8 +27,6 @@ PARAMETERS = (
     *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
     *("sort", "every"),
 )
-#: With any of these, more of the board is wanted than its first models.
-OF_ALL_MODELS = ("q", "provider", "weights", "access", "price", "since", "sort", "every", "format")
 #: The most an edit may cost, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
@@ -115,9 +112,8 @@ class BoardQuery:
 
     filters: BoardFilters
     form: BoardForm
-    #: The runs of its suite, one per model; where the board opens, in short.
+    #: The runs of its suite, one per model.
     runs: list[Run]
-    lines: Lines | None
     remarks: list[str]
     #: A later version of the suite; its cases are other cases.
     newer: Suite | None
@@ -127,11 +123,8 @@ class BoardQuery:
     only_self_test: bool = False
 
     @classmethod
-    def parse(cls, query: Mapping[str, str], *, in_short: bool = False) -> Self | None:
-        """Understand an address; None while there is no suite at all.
-
-        `in_short` where only the first models are shown: runs are then not read whole.
-        """
+    def parse(cls, query: Mapping[str, str]) -> Self | None:
+        """Understand an address; None while there is no suite at all."""
         offered = suites()
         if not offered:
             return None
@@ -144,12 +137,10 @@ class BoardQuery:
             if no_such_suite
             else []
         )
-        lines = lines_of(suite) if in_short else None
-        runs = [] if lines else runs_of(suite)
-        known: Sequence[Run | RunLine] = lines.runs if lines else runs
-        metrics = metrics_of(known) or [HEADLINE]
+        runs = runs_of(suite)
+        metrics = metrics_of(runs) or [HEADLINE]
         scopes = _scopes(suite.pk, suite.updated_at)
-        providers = _providers(known)
+        providers = _providers(runs)
         form = BoardForm({**asked, "suite": suite.key})
         form.offer(offered, metrics, scopes, providers)
         form.is_valid()
@@ -192,7 +183,6 @@ class BoardQuery:
             filters,
             shown,
             runs,
-            lines,
             remarks,
             newest if newest and newest.version > suite.version else None,
             no_such_suite,
@@ -226,7 +216,7 @@ class BoardQuery:
         return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in found]
 
 
-def _providers(runs: Sequence[Run | RunLine]) -> list[str]:
+def _providers(runs: Sequence[Run]) -> list[str]:
     """Who serves or made the models of these runs."""
     found = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
     return sorted(found - {""}, key=str.casefold)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
@@ -51,7 +50,7 @@ def runs_of(suite: Suite) -> list[Run]:
     return list(found.values())
 
 
-def metrics_of(runs: Iterable[Any]) -> list[str]:
+def metrics_of(runs: Iterable[Run]) -> list[str]:
     """The metrics that any of these runs was scored by, in the order they are offered."""
     return in_order(name for run in runs for name in run.scored_metrics)
 
@@ -68,20 +67,9 @@ def board_rows(
     standings = standings_of(runs, filters.level, filters.scope, names, whole=whole)
     for run in runs:
         run.suite = filters.suite
-    measured = bool(standings.get(filters.metric))
-    return rows_of(runs, standings, semantic_metric(runs, standings), filters, measured=measured)
-
-
-def rows_of(
-    runs: Sequence[Run],
-    standings: Mapping[str, Mapping[int, Standing]],
-    semantic: str | None,
-    filters: BoardFilters,
-    *,
-    measured: bool,
-) -> list[BoardRow]:
-    """A row for each of these runs; `measured` says whether anybody was, by this metric."""
-    chosen, meaning = standings.get(filters.metric, {}), standings.get(semantic or "", {})
+    chosen = standings.get(filters.metric, {})
+    meaning = standings.get(_semantic_metric(runs, standings) or "", {})
+    measured = bool(chosen)
     rows = [_row(run, chosen.get(run.pk), meaning.get(run.pk), filters, measured) for run in runs]
     return [
         row
@@ -90,7 +78,9 @@ def rows_of(
     ]
 
 
-def semantic_metric(runs: Iterable[Any], standings: Mapping[str, Mapping[int, Any]]) -> str | None:
+def _semantic_metric(
+    runs: Iterable[Run], standings: Mapping[str, Mapping[int, Standing]]
+) -> str | None:
     """CLIP where every model shown has it, else ImageNet features, else whatever there is."""
     measured = {run.pk for run in runs if any(run.pk in found for found in standings.values())}
     complete = [
@@ -141,12 +131,8 @@ def standings_of(
     names: Iterable[str],
     *,
     whole: bool = False,
-    versions: Mapping[str, int] | None = None,
 ) -> dict[str, dict[int, Standing]]:
-    """Standings by metric name and run: of a metric, only the version most runs have.
-
-    `versions` says which these are, where more runs count than are read.
-    """
+    """Standings by metric name and run: of a metric, only the version most runs have."""
     found = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
@@ -157,7 +143,7 @@ def standings_of(
         .select_related("metric")
         .defer("details", *(() if whole else BY_TRIP))
     )
-    kept = versions or latest_versions((s.metric.name, s.metric_id) for s in found)
+    kept = _latest_versions((s.metric.name, s.metric_id) for s in found)
     by_metric: dict[str, dict[int, Standing]] = {name: {} for name in kept}
     for standing in found:
         if kept[standing.metric.name] == standing.metric_id:
@@ -165,7 +151,7 @@ def standings_of(
     return by_metric
 
 
-def latest_versions(found: Iterable[tuple[str, int]]) -> dict[str, int]:
+def _latest_versions(found: Iterable[tuple[str, int]]) -> dict[str, int]:
     """By a metric's name the version that most standings have, of equals the latest."""
     counted = Counter(found)
     return {
@@ -181,14 +167,14 @@ def _row(
     filters: BoardFilters,
     measured: bool,
 ) -> BoardRow:
-    group = group_of(run, standing)
+    group = _group(run, standing)
     placed = group == RANKED or (group == YARDSTICK and standing)
     reason = "" if placed else _unranked(run, filters, measured)
     return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
 
 
-def group_of(run: Any, standing: object | None) -> str:
-    """Where a run is on the board: a whole one, or one in short."""
+def _group(run: Run, standing: Standing | None) -> str:
+    """Return the group of the board that the run belongs to."""
     if run.editing_model.is_reference:
         return YARDSTICK
     return RANKED if run.current and run.is_ranked and standing else UNRANKED

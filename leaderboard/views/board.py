@@ -17,9 +17,8 @@ from leaderboard.api.schemas import BoardOut
 from leaderboard.board.board_row import BoardRow, board_order, semantic_of
 from leaderboard.board.example import example
 from leaderboard.board.filters import NO_CHOICE, BoardFilters
-from leaderboard.board.first_view import FirstView, first_view
 from leaderboard.board.heads import heads
-from leaderboard.board.query import OF_ALL_MODELS, PARAMETERS, BoardQuery
+from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
 from leaderboard.links import absolute
@@ -54,8 +53,7 @@ def page_stamp() -> str:
 @keep_page(page_stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    opens = not any(request.GET.get(name) for name in OF_ALL_MODELS)
-    asked = BoardQuery.parse(request.GET, in_short=opens)
+    asked = BoardQuery.parse(request.GET)
     if asked and request.GET.get("format") in ("csv", "json"):
         response = download(asked, request.GET["format"])
     else:
@@ -88,11 +86,7 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
 def page(asked: BoardQuery) -> dict[str, Any]:
     """What the template needs to show this board."""
     filters = asked.filters
-    if asked.lines:
-        view = first_view(asked.lines, filters, FIRST_ROWS)
-    else:
-        view = all_models(board_rows(filters, asked.runs), under_way(filters))
-    rows = view.rows
+    rows = board_rows(filters, asked.runs)
     groups = {
         name: [row for row in rows if row.group == name] for name in (RANKED, UNRANKED, YARDSTICK)
     }
@@ -104,17 +98,17 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "suite": filters.suite,
         "trips": filters.suite.trips,
         "shown": shown,
-        "more": view.ranked - len(shown),
+        "more": len(ranked) - len(shown),
         "unranked": groups[UNRANKED],
         "yardsticks": groups[YARDSTICK],
-        "ranked_count": view.ranked,
+        "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
         # A worker writes it whenever a run comes onto the board.
         "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
-        "answer": answer(ranked, filters, view.leaders),
-        "under_way": view.under_way,
+        "answer": answer(ranked, filters),
+        "under_way": under_way(filters),
         "example": example(examples(ranked, groups[YARDSTICK]), filters),
         # Results of others are never ranked; their curves are shown all the same.
         "chart": curves_chart(
@@ -132,12 +126,6 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     }
 
 
-def all_models(rows: list[BoardRow], under_way: list[Run]) -> FirstView:
-    """The board with every model that was asked for."""
-    ranked = [row.standing for row in rows if row.group == RANKED and row.standing]
-    return FirstView(rows, len(ranked), sum(one.rank == 1 for one in ranked), under_way)
-
-
 def under_way(filters: BoardFilters) -> list[Run]:
     """Runs of this board's suite that are played or scored now, the furthest first."""
     runs = Run.objects.active().as_the_suite_says().visible_to(AnonymousUser())
@@ -151,8 +139,8 @@ def same_cases(rows: Sequence[BoardRow]) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def answer(ranked: Sequence[BoardRow], filters: BoardFilters, leaders: int) -> str:
-    """The board in one sentence; empty while nobody is ranked. So many `leaders` share rank 1."""
+def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
+    """The board in one sentence; empty while nobody is ranked."""
     best = sorted(ranked, key=board_order)
     if not best or not best[0].standing:
         return ""
@@ -164,6 +152,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters, leaders: int) -> s
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if filters.chooses_models:  # who leads is said of all models
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
+    leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
         return f"{names} share first place; the longest lasts {lasts}."

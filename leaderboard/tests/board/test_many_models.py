@@ -1,4 +1,4 @@
-"""The board as it opens says what the whole board says, though it reads less."""
+"""A board with every kind of run, and more ranked models than it shows at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.board.filters import BoardFilters
-from leaderboard.board.first_view import first_view, lines_of
 from leaderboard.board.rows import RANKED, board_rows
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.views.board import under_way
 
 pytestmark = pytest.mark.django_db
 
@@ -45,34 +45,26 @@ def suite() -> Suite:
     return suite
 
 
-def said(row):
-    """All that a row shows, and of what it is made."""
-    standings = (row.standing and row.standing.pk, row.semantic and row.semantic.pk)
-    return row.group, row.model.name, row.run.pk, row.reason, row.added, *standings
+@pytest.mark.parametrize(("metric", "ranked"), [("picture", 10), ("lpips", 11)])
+def test_only_complete_public_runs_without_flags_are_ranked(suite, metric, ranked):
+    rows = board_rows(BoardFilters(suite, metric=metric))
+    assert sum(row.group == RANKED for row in rows) == ranked
+    names = {row.model.name for row in rows}
+    assert {"Flagged", "Incomplete", "From elsewhere", "Playing"} <= names
+    assert not {"Hidden", "Arm", "Secret"} & names
 
 
-@pytest.mark.parametrize("metric", ["picture", "lpips"])
-@pytest.mark.parametrize("count", [1, 4, 20])
-def test_the_first_view_is_the_beginning_of_the_whole_board(suite, metric, count):
-    filters = BoardFilters(suite, metric=metric)
-    whole = board_rows(filters)
-    ranked = [row for row in whole if row.group == RANKED]
-    seen = first_view(lines_of(suite), filters, count)
-    expected = ranked[:count] + [row for row in whole if row.group != RANKED]
-    assert [said(row) for row in seen.rows] == [said(row) for row in expected]
-    assert seen.ranked == len(ranked) == (11 if metric == "lpips" else 10)
-    assert seen.leaders == sum(row.standing.rank == 1 for row in ranked)
-    under_way = [run.editing_model.name for run in seen.under_way]
-    assert under_way == ["Playing", "A new yardstick"][:count]
+def test_runs_under_way_are_listed_the_furthest_first(suite):
+    names = [run.editing_model.name for run in under_way(BoardFilters(suite))]
+    assert names == ["Playing", "A new yardstick"]
 
 
-def test_only_what_is_shown_is_read_whole(client, suite, django_assert_max_num_queries):
-    filters = BoardFilters(suite)
-    lines = lines_of(suite)
-    with django_assert_max_num_queries(3):
-        seen = first_view(lines, filters, 2)
+def test_the_number_of_queries_does_not_grow_with_the_models(suite, django_assert_max_num_queries):
+    with django_assert_max_num_queries(2):
+        rows = board_rows(BoardFilters(suite))
     with django_assert_max_num_queries(0):
-        assert all(row.run.suite.trips and said(row) for row in seen.rows)
+        assert all(row.run.suite.trips and row.model.name for row in rows)
+        assert any(row.reason for row in rows)
 
 
 def test_the_page_says_how_many_more_there_are(client, suite, monkeypatch):
