@@ -30,7 +30,6 @@ COLLECT_GARBAGE = "collect_garbage"
 RECOVER = "recover_pictures"
 CHECK_BROUGHT = "check_brought_run"
 COUNT_VOTES = "count_votes"
-EXPORT_STUDY = "export_study"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
 #: What is played is scored before more is played: rows come onto the board one by one.
@@ -51,7 +50,6 @@ FUNCTIONS = frozenset(
         RECOVER,
         CHECK_BROUGHT,
         COUNT_VOTES,
-        EXPORT_STUDY,
     )
 )
 #: After Redis did not answer, a process leaves it alone for this long.

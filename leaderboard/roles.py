@@ -30,7 +30,6 @@ OPERATOR = {
     "chain": ("view",),
     "call": ("view",),
     "securityevent": ("view",),
-    "study": ("view", "add", "change"),
     "vote": ("view",),
     "voter": ("view",),
     "suite": ("view",),

@@ -62,8 +62,6 @@ urlpatterns = [
         name="vote_picture",
     ),
     re_path(r"^vote/done/(?P<session>[\w-]{22})/$", voting.done, name="vote_done"),
-    re_path(r"^vote/study/(?P<token>[\w-]{32})/$", voting.study, name="study"),
-    re_path(r"^vote/study/(?P<token>[\w-]{32})/session$", voting.study_begin, name="study_session"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),

@@ -41,7 +41,7 @@ from evaluation.testing.made_up import JSON, Corpus
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
-from leaderboard.people import sessions, studies
+from leaderboard.people import sessions
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
 
@@ -320,9 +320,3 @@ def test_what_a_page_says_of_itself_is_bounded(seconds: Any, looked: dict[str, A
     kept = sessions._seconds(seconds)
     assert kept is None or 0 <= kept <= sessions.LONGEST_SECONDS
     assert set(sessions._looked(looked)) <= {"zoom", "flicker", "width"}
-
-
-@given(text=st.text(max_size=200), kind=st.sampled_from(["pair", "usable", "rating"]))
-def test_any_list_of_a_study_is_read_or_refused(text: str, kind: str) -> None:
-    with contextlib.suppress(studies.StudyError):
-        assert studies.parse(text, kind)

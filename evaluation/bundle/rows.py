@@ -30,16 +30,16 @@ class VoteLine(Line):
     """What one person said who did not know the models.
 
     `answer` of a pair: 1 for this run's return, -1 for the other, 0 for "cannot say"; of one
-    return alone 1 for "still usable" and 0 for not; of a rating 0 to 5. `voter` is the same for
-    all votes of one person, and tells nobody who that is.
+    return alone 1 for "still usable" and 0 for not. `voter` is the same for all votes of one
+    person, and tells nobody who that is.
     """
 
-    kind: Literal["pair", "usable", "rating"]
+    kind: Literal["pair", "usable"]
     case: Slug
     repeat: Annotated[int, Field(ge=0, le=1000)]
     trip: Trip
     against: OtherReturn | None
-    answer: Annotated[int, Field(ge=-1, le=5)]
+    answer: Annotated[int, Field(ge=-1, le=1)]
     stood_left: bool
     role: Literal["", "gold", "repeat"]
     voter: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]

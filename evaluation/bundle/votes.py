@@ -11,8 +11,7 @@ from evaluation.bundle.checks import Check, compared
 from evaluation.bundle.files import digest_check
 from evaluation.bundle.format import Bundle
 
-PAIR_ANSWERS, YES_OR_NO, RATINGS = range(-1, 2), range(2), range(6)
-ANSWERS = {"pair": PAIR_ANSWERS, "usable": YES_OR_NO, "rating": RATINGS}
+ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 
 
 def vote_checks(bundle: Bundle) -> Iterator[Check]:

@@ -119,7 +119,8 @@ def read_scores(folder: RunFolder) -> RunScores | None:
     """The scores that lie in the folder; None where there are none of use."""
     try:
         content = read_json_file(folder.path / "scores.json")
-        content.pop("race", None)  # written by earlier versions
+        if isinstance(content, dict):
+            content.pop("race", None)  # written by earlier versions
         scores = RunScores.from_dict(content)
         for name in ("metrics", "quality", "score_files"):
             _METRICS.validate_python(scores.provenance.get(name, {}))

@@ -43,7 +43,7 @@ class VoteAdmin(ReadOnly):
         *("pk", "asked", "case", "first", "second", "said", "role", "voter", "weight"),
         *("seconds", "answered_at"),
     )
-    list_filter = ("kind", "role", "study", "question__case__suite")
+    list_filter = ("kind", "role", "question__case__suite")
     list_select_related = (
         *("voter", "question__case__picture"),
         "question__first__chain__run__editing_model",
@@ -89,13 +89,11 @@ class VoteAdmin(ReadOnly):
 @admin.register(Voter)
 class VoterAdmin(ReadOnly):
     list_display = (
-        *("__str__", "study", "weight_shown", "why", "answers", "golds", "own_again", "created_at"),
+        *("__str__", "weight_shown", "why", "answers", "golds", "own_again", "created_at"),
     )
-    list_filter = ("study",)
-    list_select_related = ("study",)
-    search_fields = ("key", "label")
+    search_fields = ("key",)
     fields = (
-        *("key", "study", "label", "weight", "reasons", "gold", "gold_right"),
+        *("key", "weight", "reasons", "gold", "gold_right"),
         *("repeats", "repeats_same", "created_at"),
     )
 

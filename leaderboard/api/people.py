@@ -47,15 +47,14 @@ class VoteOut(Schema):
     """One answer of one person who did not know which models they were shown."""
 
     id: int
-    kind: str = Field(description="pair, usable or rating.")
-    study: str | None = Field(description="The title of a study that was published.")
+    kind: str = Field(description="pair or usable.")
     suite: str = Field(alias="question.case.suite.key")
     case: str = Field(alias="question.case.slug")
     source: str | None = Field(alias="question.case.picture.stored_id")
     first: ReturnOut = Field(alias="question.first")
     second: ReturnOut | None = Field(alias="question.second")
-    answer: str | int | None = Field(
-        description="first, second or cannot say; yes or no; 0 to 5. Whichever side it stood on."
+    answer: str | None = Field(
+        description="first, second or cannot say; yes or no. Whichever side it stood on."
     )
     first_left: bool
     role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
@@ -65,15 +64,11 @@ class VoteOut(Schema):
     answered_at: datetime
 
     @staticmethod
-    def resolve_study(vote: Vote) -> str | None:
-        return vote.study.title if vote.study else None
-
-    @staticmethod
     def resolve_voter(vote: Vote) -> str:
         return pseudonym(vote.voter)
 
     @staticmethod
-    def resolve_answer(vote: Vote) -> str | int | None:
+    def resolve_answer(vote: Vote) -> str | None:
         return said(vote)
 
 
@@ -86,12 +81,12 @@ class VoteOut(Schema):
 @paginate(Page)
 def votes(
     request: HttpRequest,
-    kind: str = Query("", max_length=8, description="pair, usable or rating."),
+    kind: str = Query("", max_length=8, description="pair or usable."),
     suite: str = Query("", max_length=80),
 ) -> Any:
     """Every vote on what is public, oldest first: preference pairs with what metrics said."""
     rows = Vote.objects.public().select_related(
-        *("voter", "study", "question__case__suite", "question__case__picture"),
+        *("voter", "question__case__suite", "question__case__picture"),
         *("question__first__chain__run__editing_model",),
         *("question__second__chain__run__editing_model",),
     )

@@ -27,8 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENTS, ROUNDS, SECONDS = 16, 5, 2.0
 #: Views of each board whose processor time is compared; the first few warm up.
 VIEWS, WARM_UP = 40, 5
-#: The board against a static file, and 100 models against 10.
-LIMIT, GROWTH = 3.0, 1.2
+#: The board against a static file.
+LIMIT = 3.0
+#: 100 models against 10, by kind of view: after a change every model is read once.
+GROWTH = {"first view after a change": 2.0, "kept view": 1.2}
 FILE = "benchmark.html"
 #: In the order of the suites, so that "/" opens the larger one.
 BOARDS = {"hundred": 100, "ten": 10}
@@ -43,7 +45,7 @@ def main() -> int:
         for name, (ratio, small, large) in grown.items():
             print(
                 f"{name}: 10 models {1000 * small:.1f} ms of processor, 100 models "
-                f"{1000 * large:.1f} ms, growth {ratio:.2f} (limit {GROWTH:g})"
+                f"{1000 * large:.1f} ms, growth {ratio:.2f} (limit {GROWTH[name]:g})"
             )
         with server(data) as address:
             # Found when the server starts: so it is written first, and started again.
@@ -55,7 +57,9 @@ def main() -> int:
             f"board of 100 models, {len(page) / 1024:.0f} KB, {CLIENTS} clients: {show(times.board)}, "
             f"static file {show(times.file)}, ratio {times.ratio:.2f} (limit {LIMIT:g})"
         )
-    held = times.ratio <= LIMIT and all(ratio <= GROWTH for ratio, _, _ in grown.values())
+    held = times.ratio <= LIMIT and all(
+        ratio <= GROWTH[name] for name, (ratio, _, _) in grown.items()
+    )
     return 0 if held else 1
 
 

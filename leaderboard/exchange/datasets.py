@@ -28,8 +28,8 @@ Written on {date} from {runs} public runs of {suites}.
   keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
   whether they come from one chain or from two models after the same trip.
 - `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
-  `answer` is `first`, `second` or `cannot say`; of one return `yes` or `no` (still usable); of a
-  rating 0 to 5. Each line has both models, what every metric keeps of both (`…_kept`), what
+  `answer` is `first`, `second` or `cannot say`; of one return `yes` or `no` (still usable).
+  Each line has both models, what every metric keeps of both (`…_kept`), what
   witnesses and judges say (`…_evidence`), the voter as a hash with a weight by the stated rule, and
   its role: `gold` has a known answer, `repeat` is the voter's own pair again; leave both out of fits.
 - `pictures/`: named by the SHA-256 of their bytes, exactly as used and as answered.

@@ -27,9 +27,9 @@ from leaderboard.jobs.recovery import recover_pictures, sweep
 from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
 from leaderboard.jobs.uploads.run_job import check as check_brought_run
-from leaderboard.models import Study, Suite
+from leaderboard.models import Suite
 from leaderboard.operation import packing
-from leaderboard.people import ballot_pictures, counting, studies
+from leaderboard.people import ballot_pictures, counting
 from leaderboard.standings import reports
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "count_votes",
     "enqueue",
     "export",
-    "export_study",
     "pause",
     "play",
     "play_again",
@@ -70,13 +69,6 @@ def collect_garbage(_: int) -> None:
 def count_votes(_: int) -> None:
     """Work out what people's votes say, and choose what to ask next."""
     counting.count()
-
-
-def export_study(study_id: int) -> None:
-    """Write a study's votes as a file."""
-    study = Study.objects.filter(pk=study_id).first()
-    if study is not None:
-        studies.write_parquet(study)
 
 
 def export(suite_id: int) -> None:

@@ -8,7 +8,6 @@ from leaderboard.models.experiments import Experiment, ExperimentArm, Experiment
 from leaderboard.models.judge_answers import JudgeAnswer
 from leaderboard.models.people.questions import Question
 from leaderboard.models.people.results import PeopleReport, PeopleStanding
-from leaderboard.models.people.studies import Study
 from leaderboard.models.people.votes import Vote, Voter
 from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
@@ -56,7 +55,6 @@ __all__ = [
     "SourceImage",
     "Standing",
     "StoredImage",
-    "Study",
     "Submission",
     "Suite",
     "SuitePicture",

@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 def counted() -> list[Row]:
     """Every vote that counts, in the order in which they were asked."""
-    rows = Vote.objects.counted().filter(answer__isnull=False).order_by("pk")
+    rows = Vote.objects.answered().filter(answer__isnull=False).order_by("pk")
     return [Row(*values) for values in rows.values_list(*FIELDS).iterator(chunk_size=5000)]
 
 

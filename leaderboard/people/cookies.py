@@ -14,7 +14,7 @@ YEAR = 365 * 24 * 3600
 def voter_of(request: HttpRequest) -> Voter | None:
     """The voter whose cookie this is; None for a new visitor, and for one who made it up."""
     key = request.get_signed_cookie(NAME, default=None, salt=SALT, max_age=YEAR)
-    return Voter.objects.filter(key=key, study=None).first() if key else None
+    return Voter.objects.filter(key=key).first() if key else None
 
 
 def remember(response: HttpResponse, voter: Voter) -> None:

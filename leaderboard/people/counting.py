@@ -64,8 +64,7 @@ def count() -> PeopleReport:
         _store_voters(beliefs, made)
         _store_standings(runs, pairs, single, known, weights)
         report = _store_report(
-            agreement.report(pairs, single, known, weights)
-            | _totals(rows, beliefs, [row for row in rows if row.kind == Kind.RATING]),
+            agreement.report(pairs, single, known, weights) | _totals(rows, beliefs),
             began,
             answered,
         )
@@ -80,16 +79,13 @@ def _public(known: dict[int, Return]) -> dict[int, Return]:
     return {pk: one for pk, one in known.items() if one.run in runs}
 
 
-def _totals(
-    rows: Sequence[Any], beliefs: Mapping[int, Belief], ratings: Sequence[Any]
-) -> dict[str, Any]:
+def _totals(rows: Sequence[Any], beliefs: Mapping[int, Belief]) -> dict[str, Any]:
     by_kind: dict[str, int] = defaultdict(int)
     for row in rows:
         by_kind[row.kind] += 1
     little = [belief for belief in beliefs.values() if belief.weight < BELIEVED]
     return {
         "votes": dict(by_kind),
-        "ratings": len(ratings),
         "voters": len({row.voter for row in rows}),
         "believed_little": len(little),
     }

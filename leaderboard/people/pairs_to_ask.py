@@ -240,7 +240,7 @@ def _best(found: Iterable[Asking], most: int) -> list[Asking]:
 def _known(suite: Suite) -> Known:
     """Votes on a suite's returns so far."""
     known = Known()
-    votes = Vote.objects.counted().filter(question__case__suite=suite, role=Vote.Role.ORDINARY)
+    votes = Vote.objects.answered().filter(question__case__suite=suite, role=Vote.Role.ORDINARY)
     rows = votes.values_list(
         *("question__case", "question__first", "question__second"),
         *("question__first__chain__run", "question__second__chain__run"),

@@ -32,7 +32,6 @@ LONGEST_SECONDS = 3600.0
 ANSWERS: Mapping[str, frozenset[str]] = {
     Kind.PAIR: frozenset({"left", "right", "neither"}),
     Kind.USABLE: frozenset({"yes", "no"}),
-    Kind.RATING: frozenset("012345"),
 }
 # Sides, order and golds must not be foreseen.
 _lot = random.SystemRandom()
@@ -84,27 +83,6 @@ def start(voter: Voter, kind: str) -> list[Vote]:
     return _stored(made)
 
 
-@transaction.atomic
-def start_in_study(voter: Voter) -> list[Vote]:
-    """The next questions of a rater, in an order drawn for each; empty when all are answered."""
-    study = voter.study
-    if study is None or not study.open:
-        return []
-    if begun := _own_turn(voter, study.kind):
-        return begun
-    done = Vote.objects.filter(voter=voter).answered().count()
-    left = min(LENGTH, study.votes_each - done)
-    if left <= 0:
-        return []
-    asked = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
-    free = Question.objects.votable().filter(~Exists(asked), studies=study)
-    # Those with the fewest votes of all raters first, so that all are covered alike.
-    free = free.select_related("case__picture__stored").order_by("asked", "?")
-    made = [_vote(voter, question) for question in free[:left]]
-    _lot.shuffle(made)
-    return _stored(made)
-
-
 def _own_turn(voter: Voter, kind: str) -> list[Vote]:
     """What was begun for this voter meanwhile; nothing else is begun before our transaction ends."""
     Voter.objects.select_for_update().get(pk=voter.pk)
@@ -128,9 +106,8 @@ def _varied(questions: Sequence[Question], most: int) -> list[Question]:
 def _vote(voter: Voter, question: Question, role: str = "") -> Vote:
     return Vote(
         voter=voter,
-        study_id=voter.study_id,
         question=question,
-        kind=question.kind if voter.study is None else voter.study.kind,
+        kind=question.kind,
         role=role,
         first_left=_lot.random() < 0.5,
     )
@@ -183,8 +160,6 @@ def answer(
 
 
 def _number(said: str, first_left: bool) -> int:
-    if said.isdigit():
-        return int(said)
     side = 1 if first_left else -1
     return {"yes": 1, "no": 0, "neither": 0, "left": side, "right": -side}[said]
 

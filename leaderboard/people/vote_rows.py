@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,11 +15,11 @@ from leaderboard.models.people.questions import Kind
 from leaderboard.people.returns import Return, returns
 from leaderboard.text import safe_cell
 
-RELATED = ("voter", "study", "question__case__suite", "question__case__picture")
+RELATED = ("voter", "question__case__suite", "question__case__picture")
 SIDE = ("model", "run", "trip", "picture")
 #: One line for each vote; `first_…` and `second_…` are the returns, whichever side they stood on.
 COLUMNS = (
-    *("vote", "kind", "study", "voter", "weight", "role", "session", "place"),
+    *("vote", "kind", "voter", "weight", "role", "session", "place"),
     *("suite", "case", "picture", "pair", "category", "source"),
     *(f"first_{name}" for name in SIDE),
     *(f"second_{name}" for name in SIDE),
@@ -34,10 +34,10 @@ def pseudonym(voter: Voter) -> str:
     return sha256(f"voter:{voter.key}".encode()).hexdigest()[:12]
 
 
-def said(vote: Vote) -> str | int | None:
-    """The answer as people read it: first, second, cannot say; yes, no; 0 to 5."""
-    if vote.answer is None or vote.kind == Kind.RATING:
-        return vote.answer
+def said(vote: Vote) -> str | None:
+    """The answer as people read it: first, second, cannot say; yes, no."""
+    if vote.answer is None:
+        return None
     if vote.kind == Kind.USABLE:
         return "yes" if vote.answer else "no"
     return ANSWERS[vote.answer]
@@ -75,7 +75,6 @@ def _line(vote: Vote, known: Mapping[int, Return]) -> dict[str, Any]:
     return {
         "vote": vote.pk,
         "kind": vote.kind,
-        "study": vote.study.title if vote.study else None,
         "voter": pseudonym(vote.voter),
         "weight": vote.voter.weight,
         "role": vote.role or "ordinary",
@@ -157,11 +156,6 @@ def of_run(run: Run) -> list[dict[str, Any]]:
     return found
 
 
-def metric_columns(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The metrics that any of these lines has."""
-    return sorted({metric for row in found for metric in (*row["first_kept"], *row["second_kept"])})
-
-
 def flat(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
     """A line as cells: COLUMNS, then what each metric keeps of the first and of the second."""
     kept = [row[f"{side}_kept"].get(metric) for side in ("first", "second") for metric in metrics]
@@ -184,24 +178,3 @@ def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
         cells = ("" if cell is None else safe_cell(cell) for cell in flat(row, metrics))
         writer.writerow(cells)
     yield line.getvalue()
-
-
-def as_parquet(votes: QuerySet[Vote]) -> bytes:
-    """The votes as a Parquet file, with what every metric keeps; needs a worker's packages."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    found = list(rows(votes))
-    metrics = metric_columns(found)
-    names = head(metrics)
-    columns = list(zip(*(flat(row, metrics) for row in found), strict=True)) or [()] * len(names)
-    # Answers are words or numbers, by the kind of question: as text they fit one column.
-    arrays = {
-        name: pa.array([None if cell is None else str(cell) for cell in column])
-        if name == "answer"
-        else pa.array(list(column))
-        for name, column in zip(names, columns, strict=True)
-    }
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays), buffer, compression="zstd")
-    return buffer.getvalue()

@@ -48,10 +48,6 @@ async function begin() {
     const { status, told } = await post(ballot.dataset.begin, { kind: ballot.dataset.kind });
     if (status !== 200) throw new Error(told.detail || "The site did not answer as it should.");
     session = told;
-    if (!session.questions.length) {
-      location.reload();
-      return;
-    }
     say("total", session.total);
     now = -1;
     fetchAhead(0);

@@ -16,7 +16,6 @@ class Kind(models.TextChoices):
 
     PAIR = "pair", "Which is closer to the original?"
     USABLE = "usable", "Could you still use this picture?"
-    RATING = "rating", "How well is the original kept, from 0 to 5?"
 
 
 def votable_runs() -> models.QuerySet[Run]:
@@ -45,7 +44,7 @@ class QuestionQuerySet(models.QuerySet["Question"]):
         return self.filter(first, Q(second=None) | second)
 
     def open(self) -> QuestionQuerySet:
-        """Questions that visitors are asked: those of closed studies alone are not."""
+        """Questions that visitors are asked now."""
         return self.filter(due__isnull=False)
 
 

@@ -10,7 +10,6 @@ from django.db import models
 from django.utils import timezone
 
 from leaderboard.models.people.questions import Kind, Question
-from leaderboard.models.people.studies import Study
 from leaderboard.models.runs import Run
 
 #: A question that was not answered for so long is never answered.
@@ -23,14 +22,9 @@ def new_ticket() -> str:
 
 
 class Voter(models.Model):
-    """Somebody with our signed cookie, or with a study's link. No name, no address."""
+    """Somebody with our signed cookie. No name, no address."""
 
     key = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
-    study = models.ForeignKey(Study, models.CASCADE, null=True, editable=False, related_name="+")
-    label = models.CharField(max_length=80, blank=True, help_text="In a study: whose link it is.")
-    token = models.CharField(
-        max_length=43, unique=True, null=True, editable=False, help_text="Of a study's link."
-    )
     weight = models.FloatField(default=1, help_text="How far the votes count, by the stated rule.")
     reasons = models.JSONField(default=list, help_text="What took the weight down.")
     gold = models.PositiveIntegerField(default=0)
@@ -43,7 +37,7 @@ class Voter(models.Model):
         ordering = ("-created_at",)
 
     def __str__(self) -> str:
-        return self.label or f"voter {self.key[:6]}"
+        return f"voter {self.key[:6]}"
 
 
 class VoteQuerySet(models.QuerySet["Vote"]):
@@ -58,14 +52,9 @@ class VoteQuerySet(models.QuerySet["Vote"]):
         """Questions that nobody answered: no votes, so they may go."""
         return self.filter(answered_at=None, asked_at__lt=timezone.now() - 2 * TICKET_LIFE)
 
-    def counted(self) -> VoteQuerySet:
-        """Votes that the public numbers are made of: of visitors, and of published studies."""
-        open_study = models.Q(study=None) | models.Q(study__published=True)
-        return self.answered().filter(open_study)
-
     def public(self) -> VoteQuerySet:
-        """Counted votes on returns that anybody may look at now."""
-        return self.counted().filter(question__in=Question.objects.votable())
+        """Answered votes on returns that anybody may look at now."""
+        return self.answered().filter(question__in=Question.objects.votable())
 
     def about(self, run: Run) -> VoteQuerySet:
         first = models.Q(question__first__chain__run=run)
@@ -76,7 +65,7 @@ class Vote(models.Model):
     """One question put to one voter: a ticket until it is answered, once.
 
     `answer`: of a pair 1 for the first, -1 for the second, 0 for "cannot say"; of a single
-    return 1 for usable and 0 for not; of a rating 0 to 5.
+    return 1 for usable and 0 for not.
     """
 
     class Role(models.TextChoices):
@@ -90,7 +79,6 @@ class Vote(models.Model):
     question = models.ForeignKey(Question, models.CASCADE, related_name="votes")
     kind = models.CharField(max_length=8, choices=Kind)
     voter = models.ForeignKey(Voter, models.CASCADE, related_name="votes")
-    study = models.ForeignKey(Study, models.CASCADE, null=True, related_name="votes")
     role = models.CharField(max_length=8, choices=Role, blank=True)
     first_left = models.BooleanField(default=True)
     answer = models.SmallIntegerField(null=True)

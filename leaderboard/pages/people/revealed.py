@@ -132,7 +132,7 @@ def _others(own: Iterable[Vote]) -> Mapping[int, list[int]]:
     own = list(own)
     found: dict[int, list[int]] = defaultdict(list)
     keys = {vote.question_id for vote in own}
-    rows = Vote.objects.counted().filter(question__in=keys, role=Vote.Role.ORDINARY)
+    rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)
     for question, answer in rows.exclude(voter=own[0].voter).values_list("question", "answer"):
         found[question].append(answer or 0)
     return found

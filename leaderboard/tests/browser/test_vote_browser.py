@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from leaderboard.models import Study, Vote
-from leaderboard.people import counting, pairs_to_ask, studies
+from leaderboard.models import Vote
+from leaderboard.people import counting, pairs_to_ask
 from leaderboard.testing.browser import PHONE, WIDE
 from leaderboard.testing.votable import cast, votable_board
 
@@ -139,30 +139,6 @@ def test_keys_can_be_turned_off_and_a_lost_answer_is_sent_again(board, visit):
         page.wait_for_timeout(100)
     assert Vote.objects.answered().count() == 2
     assert failed
-
-
-def test_a_rater_answers_a_study_with_numbers_and_goes_on_later(board, visit):
-    study = Study.objects.create(title="Restoration", kind="rating", votes_each=12)
-    model = board.runs.first().editing_model.slug
-    lines = [f"{case.slug}, {model}@{n}" for case in board.cases.all() for n in (1, 2)]
-    studies.set_questions(study, board, "\n".join(lines))
-    (rater,) = studies.add_raters(study, 1)
-    seen = visit(f"/vote/study/{rater.token}/", size=PHONE, has_touch=True)
-    page = seen.page
-    page.get_by_role("button", name="Start").tap()
-    for place in range(1, 11):
-        at(page, place)
-        page.locator(".answer").nth(place % 6).tap()
-    page.wait_for_selector("#start")
-    assert "10 of 12 answered." in page.content()
-    page.get_by_role("button", name="Go on").tap()
-    for place in (11, 12):
-        at(page, place)
-        page.locator(".answer").nth(5).tap()
-    page.wait_for_selector("text=That was all: thank you.")
-    assert seen.faults() == []
-    assert sorted(set(Vote.objects.values_list("answer", flat=True))) == [0, 1, 2, 3, 4, 5]
-    assert not page.locator("text=Alder").count()
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])

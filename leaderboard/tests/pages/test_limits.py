@@ -39,8 +39,8 @@ CHEAP = {
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
     *("robots", "sitemap"),
-    # Two queries for each ticket, and of those a session has ten; a rater's are counted.
-    *("vote", "vote_answer", "vote_picture", "vote_done", "study", "study_session"),
+    # Two queries for each ticket, and of those a session has ten.
+    *("vote", "vote_answer", "vote_picture", "vote_done"),
 }
 
 

@@ -20,7 +20,6 @@ from leaderboard.models import (
     PeopleStanding,
     Question,
     Run,
-    Study,
     Vote,
     Voter,
 )
@@ -177,17 +176,6 @@ def test_what_is_withdrawn_takes_its_numbers_along(counted):
     names = set(PeopleStanding.objects.values_list("run__editing_model__slug", flat=True))
     assert names == {"oracle", "alder", "cedar", "noise"}
     assert not Question.objects.open().filter(first__chain__run__editing_model__slug="beech")
-
-
-def test_closed_studies_count_when_they_are_published(board):
-    study = Study.objects.create(title="Closed")
-    for voter in cast("pair", voters=6, each=30):
-        Vote.objects.filter(voter=voter).update(study=study)
-    counting.count()
-    assert not PeopleStanding.objects.exists()
-    Study.objects.update(published=True)
-    counting.count()
-    assert PeopleStanding.objects.exists()
 
 
 def test_counting_again_changes_nothing_and_is_due_when_there_is_something_new(board, settings):

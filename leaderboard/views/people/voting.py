@@ -18,15 +18,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.images import ImageError
-from leaderboard.models import Question, Study, Use, Vote, Voter
+from leaderboard.models import Question, Use, Vote, Voter
 from leaderboard.models.people.questions import Kind
 from leaderboard.pages.people import revealed
 from leaderboard.people import ballot_pictures, cookies, sessions
 from leaderboard.views.crawlers import noindex, noindex_variants
 from leaderboard.visitors import client_network, wait
 
-#: What visitors are asked; ratings are for studies.
-MODES = (Kind.PAIR, Kind.USABLE)
 NOTHING = "There is nothing to vote on right now: please come back when more models have finished."
 #: A ticket, an answer and how somebody looked fit into this.
 LONGEST_BODY = 2_000
@@ -53,8 +51,8 @@ def index(request: HttpRequest) -> HttpResponse:
 def begin(request: HttpRequest) -> HttpResponse:
     """A session's tickets, or what is left of the one before."""
     kind = _body(request).get("kind")
-    if kind not in MODES:
-        return _problem(f"kind: say one of {', '.join(MODES)}", 422)
+    if kind not in Kind.values:
+        return _problem(f"kind: say one of {', '.join(Kind.values)}", 422)
     voter = cookies.voter_of(request)
     if voter and (left := sessions.open_session(voter, kind)):
         return JsonResponse(_session(left))
@@ -139,62 +137,14 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
     return render(request, "leaderboard/vote_done.html", context)
 
 
-@never_cache
-@require_safe
-@noindex
-def study(request: HttpRequest, token: str) -> HttpResponse:
-    """A rater's page in a closed study."""
-    rater = _rater(token)
-    assert rater.study  # noqa: S101
-    said = Vote.objects.filter(voter=rater).answered().count()
-    context = {
-        "study": rater.study,
-        "kind": rater.study.kind,
-        "length": rater.study.votes_each,
-        "said": said,
-        "over": said >= rater.study.votes_each or not rater.study.open,
-        "begin": reverse("study_session", args=[token]),
-        "there_is_something": True,
-    }
-    response = render(request, "leaderboard/vote.html", context)
-    response["Referrer-Policy"] = "no-referrer"
-    return response
-
-
-@never_cache
-@require_POST
-def study_begin(request: HttpRequest, token: str) -> HttpResponse:
-    """The rater's next questions; an empty list when all are answered."""
-    rater = _rater(token)
-    study = rater.study
-    assert study  # noqa: S101
-    if not study.open:
-        return _problem("This study is over; thank you.", 410)
-    made = sessions.open_session(rater, study.kind) or sessions.start_in_study(rater)
-    return JsonResponse(_session(made, reverse("study", args=[token]), study))
-
-
-def _session(made: list[Vote], leads_to: str = "", study: Study | None = None) -> dict[str, Any]:
+def _session(made: list[Vote]) -> dict[str, Any]:
     """What the page needs: tickets, addresses made of them, the size of each source."""
-    total = sessions.LENGTH
-    before = 0
-    if study is not None:
-        total = study.votes_each
-        before = (
-            Vote.objects.filter(study=study, voter=made[0].voter).answered().count()
-            if made
-            else total
-        )
-    elif made:
-        own = Vote.objects.filter(session=made[0].session)
-        total, before = own.count(), own.answered().count()
-    if not leads_to:
-        leads_to = reverse("vote_done", args=[made[0].session])
+    own = Vote.objects.filter(session=made[0].session)
     return {
         "answer": reverse("vote_answer"),
-        "done": leads_to,
-        "before": before,
-        "total": total,
+        "done": reverse("vote_done", args=[made[0].session]),
+        "before": own.answered().count(),
+        "total": own.count(),
         "questions": [_question(vote) for vote in made],
     }
 
@@ -219,25 +169,18 @@ def _own_vote(request: HttpRequest, ticket: str) -> Vote:
     # Not what pages of trips need: maps and evidence take longer to read than all else.
     votes = Vote.objects.select_related(*related).only(
         *("pk", "ticket", "kind", "role", "first_left", "answered_at", "asked_at", "voter__key"),
-        *("voter__study", "question__case__picture__stored", "question__first__restored"),
+        *("question__case__picture__stored", "question__first__restored"),
         *("question__second__restored", "question__kind"),
     )
     if not TICKET.fullmatch(ticket):  # not even asked for: PostgreSQL takes no zero bytes
         raise Http404("there is no such question")
     vote = get_object_or_404(votes, ticket=ticket)
-    if vote.voter.study_id is None:
-        key = request.get_signed_cookie(
-            cookies.NAME, default=None, salt=cookies.SALT, max_age=cookies.YEAR
-        )
-        if key != vote.voter.key:
-            raise Http404("this is somebody else's question")
-    return vote
-
-
-def _rater(token: str) -> Voter:
-    return get_object_or_404(
-        Voter.objects.select_related("study"), token=token, study__isnull=False
+    key = request.get_signed_cookie(
+        cookies.NAME, default=None, salt=cookies.SALT, max_age=cookies.YEAR
     )
+    if key != vote.voter.key:
+        raise Http404("this is somebody else's question")
+    return vote
 
 
 def _body(request: HttpRequest) -> dict[str, Any]:
