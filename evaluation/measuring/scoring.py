@@ -7,10 +7,9 @@ import hashlib
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 from PIL import Image
@@ -18,7 +17,18 @@ from PIL import Image
 from evaluation.images import Picture, blank_card
 from evaluation.measuring.calibrations import jpeg
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
-from evaluation.metrics.base import Box, Cells, DirectMetric, Mask, Subject
+from evaluation.metrics.base import (
+    FLAT,
+    Box,
+    Cells,
+    CombinedMetric,
+    DirectMetric,
+    Found,
+    Loss,
+    Mask,
+    NotApplicable,
+    Subject,
+)
 from evaluation.metrics.batches import (
     AnyPicture,
     batch_size,
@@ -27,19 +37,9 @@ from evaluation.metrics.batches import (
     rgb,
     threads,
 )
-from evaluation.metrics.identity import Identity
-from evaluation.metrics.lpips import Loss, Lpips
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.memory import is_large, return_freed_memory
-from evaluation.metrics.picture import WholePicture, least_kept
-from evaluation.metrics.place import (
-    Scale,
-    WorstPlace,
-    grainy,
-    kept_inside,
-    lost_share,
-    worst_place,
-)
+from evaluation.metrics.place import WorstPlace, grainy
 from evaluation.packages import package_versions
 from evaluation.quality import QUALITY
 from evaluation.quality.panel import QualityPanel
@@ -47,8 +47,11 @@ from evaluation.witnesses.panel import Panel
 
 # Sources whose features are kept: at most so many pixels of them, which is 150 MB.
 KEPT_PIXELS = 1_200_000
-# A blank card this near is the source itself; to divide by it would say nothing.
-FLAT = 1e-9
+#: What is drawn from a source to find a metric's scale on it.
+REFERENCES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
+    "blank": blank_card,
+    "grain": grainy,
+}
 PACKAGES = (
     "convergebench",
     "numpy",
@@ -136,10 +139,10 @@ class Scorer:
             if reasons := metric.missing():
                 if name in self.names:
                     self.not_run[name] = "; ".join(reasons)
+            elif isinstance(metric, CombinedMetric):
+                self.metrics[name] = metric.with_parts(self.metrics)
             else:
                 self.metrics[name] = metric
-        if "picture" in self.metrics:
-            self.metrics["picture"] = WholePicture(self.metrics)
         #: Heard on every trip that is scored beside the metrics.
         self.panel = Panel(witnesses, self.metrics)
         #: Asked of every return, and of the source, where a chain is scored.
@@ -233,8 +236,9 @@ class Scorer:
 
     def only_face(self, source: AnyPicture) -> Box | None:
         """The one face of a source that nobody annotated; None where faces are not looked for."""
-        identity = self.metrics.get("identity")
-        return identity.only_face(rgb(source)) if isinstance(identity, Identity) else None
+        image = rgb(source)
+        direct = (m for m in self.metrics.values() if isinstance(m, DirectMetric))
+        return next((face for metric in direct if (face := metric.only_face(image))), None)
 
     def only(self, names: Iterable[str]) -> Scorer:
         """The same scorer for some of its metrics; networks and features are shared."""
@@ -269,9 +273,7 @@ class Scorer:
 
     def uses_network(self, name: str) -> bool:
         """Whether a metric's numbers come from a network, and so from a device's arithmetic."""
-        if name not in self.metrics:
-            return False
-        return self._network(name) is not None or isinstance(self.metrics[name], Identity)
+        return name in self.metrics and self._measuring(name).uses_network
 
     @property
     def _running(self) -> list[str]:
@@ -287,10 +289,13 @@ class Scorer:
 
     def _network(self, name: str) -> NetworkMetric | None:
         """The metric whose network this one's numbers come from."""
-        metric = self.metrics[name]
-        if metric.parts:
-            return self._network(metric.parts[0])
+        metric = self._measuring(name)
         return metric if isinstance(metric, NetworkMetric) else None
+
+    def _measuring(self, name: str) -> Metric:
+        """The metric itself, or the first of those it is made of."""
+        metric = self.metrics[name]
+        return self._measuring(metric.parts[0]) if metric.parts else metric
 
     def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
         """What the metrics have made of this source so far, by name; the latest are kept."""
@@ -326,8 +331,8 @@ class _Chain:
         self.is_large = is_large(source.size)
         # The source's, by metric; what is lacking is added, and serves the next chain too.
         self.features = features
-        self.distances: dict[str, list[float]] = {}
-        self.losses: list[Loss] = []
+        self.losses: dict[str, list[Loss]] = {}
+        self.needed = _references(metrics)
         self.not_applicable: dict[str, str] = {}
         self.direct: dict[str, DirectMetric] = {}
         for name, metric in metrics.items():
@@ -337,7 +342,7 @@ class _Chain:
                 self.not_applicable[name] = reason
             else:
                 self.direct[name] = metric
-                self.distances[name] = []
+                self.losses[name] = []
 
     def is_new(self, picture: AnyPicture) -> bool:
         """Whether the next return has to be measured: no other before it was the same."""
@@ -348,11 +353,18 @@ class _Chain:
 
     def _each(self) -> None:
         """From here on what was found is of each return, not of each picture among them."""
-        self.losses = [self.losses[place] for place in self.order] if self.losses else []
         self.quality = [self.quality[place] for place in self.order] if self.quality else []
-        self.distances = {
-            name: [values[place] for place in self.order] for name, values in self.distances.items()
+        self.losses = {
+            name: [losses[place] for place in self.order] for name, losses in self.losses.items()
         }
+
+    def references(self, name: str) -> dict[str, Loss]:
+        """By name, the losses of what was drawn from the source; shared by chains of one source."""
+        found: dict[str, Loss] = self.features.setdefault(f"{name} references", {})
+        return found
+
+    def lacks_references(self, name: str) -> bool:
+        return name in self.needed and not self.references(name)
 
     def scores(
         self,
@@ -362,35 +374,33 @@ class _Chain:
     ) -> Scores:
         """All that was found, with the metrics that are made of others."""
         self._each()
-        places = undo = cells = because = None
-        # Nothing where there was no picture to measure.
-        blank, scale = self.features.get("place", (None, None))
-        where = [self.subject.footprint] * len(self.losses) if footprints is None else footprints
-        measured = list(zip(self.losses, where, strict=True)) if self.losses else []
-        if blank is not None and blank < FLAT:
-            self.not_applicable |= dict.fromkeys(("place", "picture"), "the source is one colour")
-        elif "place" in self.metrics:
-            places = [worst_place(loss.cells, scale, mask) for loss, mask in measured]
-            self.distances["place"] = [max(0.0, 1 - place.kept) for place in places]
-            if any(mask is not None and mask.any() for mask in where):
-                undo = [
-                    None if mask is None else kept_inside(loss.cells, scale, mask)
-                    for loss, mask in measured
-                ]
-            if maps:
-                cells = [lost_share(loss.cells, scale) for loss in self.losses]
-            if "picture" in self.metrics:
-                least = least_kept(self._retentions())
-                self.distances["picture"] = [max(0.0, 1 - trip.kept) for trip in least]
-                because = [trip.because for trip in least]
+        distances = {
+            name: [loss.distance for loss in losses] for name, losses in self.losses.items()
+        }
+        same = [self.subject.footprint] * len(self.order)
+        found = Found(
+            self.losses,
+            distances,
+            {name: self.references(name) for name in self.needed},
+            same if footprints is None else footprints,
+            maps,
+        )
+        findings: dict[str, Any] = {}
+        for name, metric in self.metrics.items():
+            if not isinstance(metric, CombinedMetric):
+                continue
+            try:
+                combined = metric.combine(found)
+            except NotApplicable as reason:
+                self.not_applicable[name] = str(reason)
+            else:
+                distances[name] = combined.distances
+                findings |= combined.findings
         return Scores(
-            {name: self.distances.get(name) for name in names},
+            {name: distances.get(name) for name in names},
             {name: why for name, why in self.not_applicable.items() if name in names},
-            because,
-            places,
-            undo,
-            cells,
-            self._qualities(),
+            quality=self._qualities(),
+            **findings,
         )
 
     def _qualities(self) -> dict[str, list[float | None]]:
@@ -400,14 +410,16 @@ class _Chain:
         found = [self.features.get("quality", {}), *self.quality]
         return {name: [values[name] for values in found] for name in self.panel.metrics}
 
-    def _retentions(self) -> dict[str, list[float]]:
-        """What each part of `picture` says is kept, trip by trip."""
-        blank, _ = self.features.get("place", (None, None))
-        return {
-            name: [1 - d / (self.metrics[name].blank or blank) for d in distances]
-            for name, distances in self.distances.items()
-            if name in WholePicture.parts
-        }
+
+def _references(metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
+    """By metric without a scale of its own: what others need drawn from the source and measured."""
+    found: dict[str, dict[str, None]] = {}
+    for metric in metrics.values():
+        if isinstance(metric, CombinedMetric):
+            for name in metric.parts:
+                if name in metrics and metrics[name].blank is None:
+                    found.setdefault(name, {}).update(dict.fromkeys(metric.references))
+    return {name: list(drawn) for name, drawn in found.items()}
 
 
 _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
@@ -421,28 +433,23 @@ def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecu
         for chain, values in asked:
             chain.quality.append(values.result())
     for name, metric in metrics.items():
+        if not isinstance(metric, DirectMetric):
+            continue
         _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)
         own = [(chain, image) for chain, image in batch if name in chain.direct]
         if not own:
             continue
-        if isinstance(metric, Lpips):
-            for (chain, _), loss in zip(own, _losses(metric, own, pool), strict=True):
-                chain.losses.append(loss)
-                chain.distances[name].append(loss.distance)
-        elif isinstance(metric, DirectMetric):
-            views = [(chain, metric.view(image, chain.subject)) for chain, image in own]
-            found = measured(metric, partial(_distances, name, metric), views, pool)
-            for (chain, _), distance in zip(own, found, strict=True):
-                chain.distances[name].append(distance)
-            for chain in chains:
-                if metric.holds_much and chain.is_large:
-                    chain.features.pop(name, None)
+        for (chain, _), loss in zip(own, _losses(name, metric, own, pool), strict=True):
+            chain.losses[name].append(loss)
+        for chain in chains:
+            if metric.holds_much and chain.is_large:
+                chain.features.pop(name, None)
 
 
-def _prepare(name: str, metric: Metric, chains: Sequence[_Chain], pool: ThreadPoolExecutor) -> None:
+def _prepare(
+    name: str, metric: DirectMetric, chains: Sequence[_Chain], pool: ThreadPoolExecutor
+) -> None:
     """Have what a metric needs of each source, a thread each; of two chains with one source once."""
-    if not isinstance(metric, DirectMetric):
-        return
     lacking = {id(c.features): c for c in chains if name not in c.features}
     views = [metric.view(c.source, c.subject) for c in lacking.values()]
     alone = len(views) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
@@ -451,44 +458,33 @@ def _prepare(name: str, metric: Metric, chains: Sequence[_Chain], pool: ThreadPo
         chain.features[name] = features
     for chain in chains:
         if chain.features[name] is None:
-            chain.not_applicable[name] = "the annotated face is not found in the source"
-            del chain.direct[name], chain.distances[name]
+            chain.not_applicable[name] = metric.not_found
+            del chain.direct[name], chain.losses[name]
 
 
-def _losses(lpips: Lpips, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
-    """LPIPS of the pictures; with the first ones of a source, the scale of `place` on it."""
+def _losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
+    """Losses of the pictures; with the first ones of a source, those of its references."""
 
     def measure(batch: _Batch) -> list[Loss]:
-        sources = [chain.features["lpips"] for chain, _ in batch]
-        return lpips.losses(sources, [image for _, image in batch])
+        sources = [chain.features[name] for chain, _ in batch]
+        return [*metric.losses(sources, [image for _, image in batch])]
 
     # Of a source once, which two chains may share.
     lacking = {
-        id(chain.features): chain
-        for chain, _ in batch
-        if "place" in chain.metrics and "place" not in chain.features
+        id(chain.features): chain for chain, _ in batch if chain.lacks_references(name)
     }.values()
-    scales = [(c, drawn) for c in lacking for drawn in (blank_card(c.source), grainy(c.source))]
-    pictures = [*scales, *batch]
-    # Large ones by tiles, each of all pictures at once: it goes through the network once for all.
-    large = batch[0][0].is_large
-    found = iter(measure(pictures) if large else measured(lpips, measure, pictures, pool))
-    for chain in lacking:
-        card, grain = next(found), next(found)
-        chain.features["place"] = card.distance, Scale(card.cells, grain.cells)
-    return list(found)
-
-
-def _distances(name: str, metric: DirectMetric, batch: _Batch) -> list[float]:
-    """What the metric says of each picture, beside the source of its own chain."""
-    if isinstance(metric, NetworkMetric):
-        sources = [chain.features[name] for chain, _ in batch]
-        return metric.distances_each(sources, [image for _, image in batch])
-    return [
-        distance
-        for chain, image in batch
-        for distance in metric.distances(chain.features[name], [image])
+    drawn = [
+        (chain, REFERENCES[reference](chain.source))
+        for chain in lacking
+        for reference in chain.needed[name]
     ]
+    pictures = [(chain, metric.view(image, chain.subject)) for chain, image in (*drawn, *batch)]
+    # Large ones by tiles, each of all pictures at once: it goes through the network once for all.
+    together = metric.by_tiles and batch[0][0].is_large
+    found = iter(measure(pictures) if together else measured(metric, measure, pictures, pool))
+    for chain in lacking:
+        chain.references(name).update((each, next(found)) for each in chain.needed[name])
+    return list(found)
 
 
 def _with_parts(names: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 Labels, versions and directions are class attributes, so tables and charts read
 them without loading torch; whatever is heavy loads inside `prepare` and
 `distances`. Most metrics measure pictures (`DirectMetric`); some are made of what
-others found (`parts`), and evaluation.measuring.scoring puts those together.
+others found (`CombinedMetric`) and put it together in `combine`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -30,12 +30,18 @@ Box: TypeAlias = tuple[float, float, float, float]
 Cells: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 CELLS = 48
+# A blank card this near is the source itself; to divide by it would say nothing.
+FLAT = 1e-9
 
 INSTALL = "pip install 'convergebench[worker]'"
 
 
 class MetricError(UserFacingError):
     """A metric that cannot measure here."""
+
+
+class NotApplicable(Exception):
+    """A metric that has nothing to say of a chain; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class Metric:
     parts: ClassVar[tuple[str, ...]] = ()
     #: Importable modules it needs, with the package that brings each.
     modules: ClassVar[dict[str, str]] = {}
+    #: Whether its numbers come from a network, and so from a device's arithmetic.
+    uses_network: ClassVar[bool] = False
 
     @property
     def weights_sha256(self) -> str | None:
@@ -127,6 +135,10 @@ class DirectMetric(Metric, ABC):
 
     #: Whether what it makes of a source is many times the picture: of a large one it is not held.
     holds_much: ClassVar[bool] = False
+    #: Whether large pictures are measured all at once, by tiles.
+    by_tiles: ClassVar[bool] = False
+    #: Why it says nothing of a chain where `prepare` found nothing in the source.
+    not_found: ClassVar[str] = "what it measures is not found in the source"
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Why it has nothing to say of this subject; None when it has."""
@@ -143,6 +155,85 @@ class DirectMetric(Metric, ABC):
     @abstractmethod
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         """The distance of each restored picture, at the source's size, to the source."""
+
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        """The loss of each picture to its own source."""
+        return [
+            Loss(distance)
+            for source, image in zip(sources, restored, strict=True)
+            for distance in self.distances(source, [image])
+        ]
+
+    def only_face(self, image: Image.Image) -> Box | None:
+        """The one face of a picture that nobody annotated; None if it looks for none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The distance of one picture; a metric may add where in the picture it comes from."""
+
+    distance: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """Measurements of one chain; every list has one entry per restored picture."""
+
+    #: By metric that measures pictures, as its `losses` gave them.
+    losses: Mapping[str, Sequence[Any]]
+    #: By metric, also those combined before.
+    distances: Mapping[str, Sequence[float]]
+    #: By metric, then by name: losses of the source's own references (`CombinedMetric`).
+    references: Mapping[str, Mapping[str, Any]]
+    footprints: Sequence[Mask | None]
+    #: Whether maps of the loss are asked for.
+    maps: bool
+
+    def check_scale(self, part: type[Metric]) -> None:
+        """Raise NotApplicable if a blank card is the source itself."""
+        blank = self._blank(part)
+        if blank is not None and blank < FLAT:
+            raise NotApplicable("the source is one colour")
+
+    def retention(self, part: type[Metric]) -> list[float]:
+        """Retention by one part after each trip. Raises NotApplicable without a scale."""
+        self.check_scale(part)
+        blank = self._blank(part)
+        # Nothing where there was no picture to measure.
+        return [] if blank is None else [1 - d / blank for d in self.distances[part.name]]
+
+    def _blank(self, part: type[Metric]) -> float | None:
+        if part.blank is not None:
+            return part.blank
+        card = self.references.get(part.name, {}).get("blank")
+        return None if card is None else card.distance
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Distances by a metric that is made of others, and what else it found on the way."""
+
+    distances: list[float]
+    #: By field of evaluation.measuring.scoring.Scores.
+    findings: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class CombinedMetric(Metric, ABC):
+    """A metric made of what others found (`parts`)."""
+
+    #: Pictures drawn from the source (REFERENCES) that its parts without a scale measure too.
+    references: ClassVar[tuple[str, ...]] = ()
+
+    def with_parts(self, available: Collection[str]) -> CombinedMetric:
+        """Return the metric as it is made of those parts that can run here."""
+        return self
+
+    @abstractmethod
+    def combine(self, found: Found) -> Combined:
+        """Put the parts together. Raises NotApplicable if they say nothing of this chain."""
 
 
 def finite(metric: Metric, values: Sequence[float]) -> list[float]:

@@ -43,6 +43,8 @@ class Identity(DirectMetric):
 
     # The same version whether dlib runs its network or torch does: they differ by a millionth.
     name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
+    uses_network = True
+    not_found = "the annotated face is not found in the source"
     higher_is_better, digits = False, 2
     looks_at = "whether it is the same person"
     blank, selective = 1.2, True

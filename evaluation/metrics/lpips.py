@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import CELLS, Cells, Features, finite
+from evaluation.metrics.base import CELLS, Cells, Features, Loss, finite
 from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 from evaluation.metrics.networks.memory import is_large
@@ -53,10 +53,9 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LocatedLoss(Loss):
     """LPIPS of one picture, and where in the picture it comes from."""
 
-    distance: float
     #: The layers' maps before their spatial means, brought to 48 x 48 and summed.
     cells: Cells
 
@@ -71,6 +70,7 @@ class Lpips(NetworkMetric):
     smallest = 31
     modules = {"torch": "torch", "safetensors": "safetensors"}
     weights = "lpips-alex"
+    by_tiles = True
 
     def load(self) -> Any:
         from safetensors.torch import load_file
@@ -99,10 +99,12 @@ class Lpips(NetworkMetric):
     ) -> list[float]:
         return [loss.distance for loss in self.losses(sources, restored)]
 
-    def losses(self, sources: Sequence[Features], restored: Sequence[Image.Image]) -> list[Loss]:
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> list[LocatedLoss]:
         """Distance and map of each picture to its own source, by one run of the network."""
 
-        def compare(part: slice) -> list[Loss]:
+        def compare(part: slice) -> list[LocatedLoss]:
             return _losses(self._maps(moved(sources[part], self.device), restored[part]))
 
         if sources and isinstance(sources[0], Image.Image):
@@ -119,7 +121,7 @@ class Lpips(NetworkMetric):
     def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
         return [loss.distance for loss in _losses(self._maps(sources, images))]
 
-    def _by_tiles(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[Loss]:
+    def _by_tiles(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[LocatedLoss]:
         """The same of large pictures, tile by tile."""
         import torch
 
@@ -173,7 +175,7 @@ class Lpips(NetworkMetric):
         return [layer.float() for layer in self.network.net(inputs)]
 
 
-def _losses(maps: Sequence[Any]) -> list[Loss]:
+def _losses(maps: Sequence[Any]) -> list[LocatedLoss]:
     """The mean over all layers' maps, and the maps in cells."""
     from torch.nn.functional import interpolate
 
@@ -183,7 +185,7 @@ def _losses(maps: Sequence[Any]) -> list[Loss]:
         distances = distances + loss.mean((1, 2, 3))
         cells = cells + interpolate(loss, (CELLS, CELLS), mode="bilinear").squeeze(1)
     return [
-        Loss(distance, map_.numpy())
+        LocatedLoss(distance, map_.numpy())
         for distance, map_ in zip(distances.tolist(), cells.cpu(), strict=True)
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from evaluation.metrics.base import Metric
+from evaluation.metrics.base import Combined, CombinedMetric, Found, Metric
 from evaluation.metrics.colour import Colour
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
@@ -26,7 +26,7 @@ def _version(parts: Iterable[type[Metric]]) -> str:
     return f"1-{names}-{sha256(versions.encode()).hexdigest()[:6]}"
 
 
-class WholePicture(Metric):
+class WholePicture(CombinedMetric):
     """1 - the smallest of what its parts say is kept, trip by trip.
 
     `made_of` names the parts that can run here; the version tells which they were.
@@ -37,11 +37,22 @@ class WholePicture(Metric):
     higher_is_better = True
     blank = 1.0
     parts = tuple(part.name for part in PARTS)
+    references = ("blank",)
     smallest = max(part.smallest for part in PARTS)
 
     def __init__(self, made_of: Collection[str] = parts) -> None:
         self._made_of = [part() for part in PARTS if part.name in made_of]
         self.version = _version(type(part) for part in self._made_of)
+
+    def with_parts(self, available: Collection[str]) -> WholePicture:
+        return WholePicture(available)
+
+    def combine(self, found: Found) -> Combined:
+        """The smallest retention of the parts, and which part that is."""
+        parts = [type(part) for part in self._made_of if part.name in found.distances]
+        least = least_kept({part.name: found.retention(part) for part in parts})
+        distances = [max(0.0, 1 - trip.kept) for trip in least]
+        return Combined(distances, {"because": [trip.because for trip in least]})
 
     @property
     def weights_sha256(self) -> str | None:

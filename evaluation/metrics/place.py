@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import CELLS, Box, Cells, Mask, Metric
+from evaluation.metrics.base import CELLS, Box, Cells, Combined, CombinedMetric, Found, Mask
 from evaluation.metrics.lpips import Lpips
 
 # In cells: about a face, and how far apart.
@@ -28,14 +29,15 @@ LEAST = 0.05
 INSIDE = 0.25
 
 
-class Place(Metric):
+class Place(CombinedMetric):
     """1 - what is kept in the worst window outside the edit's footprint."""
 
     name, label, version = "place", "Worst place", "alex-0.1-48-3"
     looks_at = "the worst place"
     higher_is_better = True
     blank = 1.0
-    parts = ("lpips",)
+    parts = (Lpips.name,)
+    references = ("blank", "grain")
     smallest, modules = Lpips.smallest, Lpips.modules
 
     @property
@@ -44,6 +46,26 @@ class Place(Metric):
 
     def missing(self) -> list[str]:
         return Lpips().missing()
+
+    def combine(self, found: Found) -> Combined:
+        """The worst place of every picture, and what is kept where the edit was made."""
+        found.check_scale(Lpips)
+        losses = found.losses[Lpips.name]
+        if not losses:
+            return Combined([], {"places": [], "maps": []} if found.maps else {"places": []})
+        drawn = found.references[Lpips.name]
+        scale = Scale(drawn["blank"].cells, drawn["grain"].cells)
+        measured = list(zip(losses, found.footprints, strict=True))
+        places = [worst_place(loss.cells, scale, mask) for loss, mask in measured]
+        findings: dict[str, list[Any]] = {"places": places}
+        if any(mask is not None and mask.any() for mask in found.footprints):
+            findings["undo"] = [
+                None if mask is None else kept_inside(loss.cells, scale, mask)
+                for loss, mask in measured
+            ]
+        if found.maps:
+            findings["maps"] = [lost_share(loss.cells, scale) for loss in losses]
+        return Combined([max(0.0, 1 - place.kept) for place in places], findings)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import DirectMetric, Features, MetricError, finite
+from evaluation.metrics.base import DirectMetric, Features, Loss, MetricError, finite
 from evaluation.metrics.networks.quick import quicken
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class NetworkMetric(DirectMetric):
     weights: ClassVar[str]
     #: Pictures in one pass, by device. One at a time stays in a CPU's cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}
+    uses_network = True
 
     @abstractmethod
     def load(self) -> Any:
@@ -107,6 +108,11 @@ class NetworkMetric(DirectMetric):
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         return self.distances_each([source] * len(restored), restored)
+
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        return [Loss(distance) for distance in self.distances_each(sources, restored)]
 
     def distances_each(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
