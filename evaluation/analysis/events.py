@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.metrics.picture import LOST as LOST_BY_PART
 
 COMPLETED, LOST = "completed", "lost"
 # Not played to the end, because what is asked is known (evaluation.analysis.stopping).
@@ -20,13 +21,10 @@ BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
 #: What fell below the level, by the metric that says so; any other metric judges the whole.
-CROSSINGS = ("whole", "place", "colour", "identity")
+CROSSINGS = tuple(words.cause for words in LOST_BY_PART.values())
 #: Every cause that ends a chain, as people read it.
 CAUSES: Mapping[str, str] = {
-    "whole": "the whole picture is worn",
-    "place": "one place is lost",
-    "colour": "the colours have changed",
-    "identity": "it is another person",
+    **{words.cause: words.ended for words in LOST_BY_PART.values()},
     "not_made": "the edit was not made",
     "not_the_edit": "it was not the edit asked for",
     "not_undone": "the edit was not undone",
@@ -40,7 +38,8 @@ TOLERANCE = 1e-9
 
 def crossing_cause(metric: str) -> str:
     """The cause of an end by this metric: itself for place, colour, identity; else the whole."""
-    return metric if metric in CROSSINGS else "whole"
+    words = LOST_BY_PART.get(metric)
+    return words.cause if words else "whole"
 
 
 class Case(NamedTuple):

@@ -67,6 +67,22 @@ class Subject:
             )
 
 
+@dataclass(frozen=True)
+class LossWords:
+    """How pages speak of a chain of which a part of the headline kept least."""
+
+    #: The cause of such an end (evaluation.analysis.events), and how it reads.
+    cause: str
+    ended: str
+    #: The beginning of a sentence: what has crossed the threshold.
+    crossed: str
+    #: The end of sentences: where least is kept, and what changed most.
+    because: str
+    most: str
+    #: What the loss is of (evaluation.analysis.diagnostics.failure_labels).
+    level: str
+
+
 class Metric:
     """A distance between a source and its restored pictures, d(x, x) = 0, always finite."""
 
@@ -91,6 +107,8 @@ class Metric:
     selective: ClassVar[bool] = False
     #: The metrics it is made of; empty for one that measures pictures itself.
     parts: ClassVar[tuple[str, ...]] = ()
+    #: Of a part of the headline.
+    lost: ClassVar[LossWords | None] = None
     #: Importable modules it needs, with the package that brings each.
     modules: ClassVar[dict[str, str]] = {}
     #: Whether its numbers come from a network, and so from a device's arithmetic.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from evaluation.metrics.base import DirectMetric, Features, finite
+from evaluation.metrics.base import DirectMetric, Features, LossWords, finite
 
 SIDE = 128
 
@@ -24,6 +24,14 @@ class Colour(DirectMetric):
     looks_at = "colours"
     higher_is_better, unit, digits = False, "ΔE", 1
     blank = 20.0
+    lost = LossWords(
+        cause="colour",
+        ended="the colours have changed",
+        crossed="The colours are plainly others",
+        because="by its colours",
+        most="the colours changed most",
+        level="whole-image",
+    )
     modules = {"cv2": "opencv-python-headless", "skimage": "scikit-image"}
 
     def prepare(self, source: Image.Image) -> Features:

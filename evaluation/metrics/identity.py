@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import Box, DirectMetric, Features, Subject, finite
+from evaluation.metrics.base import Box, DirectMetric, Features, LossWords, Subject, finite
 from evaluation.metrics.networks import dlib_resnet
 from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
@@ -45,6 +45,14 @@ class Identity(DirectMetric):
     name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
     uses_network = True
     not_found = "the annotated face is not found in the source"
+    lost = LossWords(
+        cause="identity",
+        ended="it is another person",
+        crossed="It is another person",
+        because="by the face",
+        most="the face changed most",
+        level="object",
+    )
     higher_is_better, digits = False, 2
     looks_at = "whether it is the same person"
     blank, selective = 1.2, True

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import CELLS, Cells, Features, Loss, finite
+from evaluation.metrics.base import CELLS, Cells, Features, Loss, LossWords, finite
 from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 from evaluation.metrics.networks.memory import is_large
@@ -71,6 +71,14 @@ class Lpips(NetworkMetric):
     modules = {"torch": "torch", "safetensors": "safetensors"}
     weights = "lpips-alex"
     by_tiles = True
+    lost = LossWords(
+        cause="whole",
+        ended="the whole picture is worn",
+        crossed="Half of the picture is lost",
+        because="all over",
+        most="the whole picture changed",
+        level="whole-image",
+    )
 
     def load(self) -> Any:
         from safetensors.torch import load_file

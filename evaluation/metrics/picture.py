@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from evaluation.metrics.base import Combined, CombinedMetric, Found, Metric
+from evaluation.metrics.base import Combined, CombinedMetric, Found, LossWords, Metric
 from evaluation.metrics.colour import Colour
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
@@ -14,6 +14,8 @@ from evaluation.metrics.place import Place
 
 # The whole, the worst place, the colours, the face. Of equals the first is named.
 PARTS: tuple[type[Metric], ...] = (Lpips, Place, Colour, Identity)
+#: By part, how pages speak of its loss.
+LOST: dict[str, LossWords] = {part.name: part.lost for part in PARTS if part.lost}
 # Not every machine has it, and few pictures have a face.
 OPTIONAL = Identity.name
 

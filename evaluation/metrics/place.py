@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import CELLS, Box, Cells, Combined, CombinedMetric, Found, Mask
+from evaluation.metrics.base import (
+    CELLS,
+    Box,
+    Cells,
+    Combined,
+    CombinedMetric,
+    Found,
+    LossWords,
+    Mask,
+)
 from evaluation.metrics.lpips import Lpips
 
 # In cells: about a face, and how far apart.
@@ -38,6 +47,14 @@ class Place(CombinedMetric):
     blank = 1.0
     parts = (Lpips.name,)
     references = ("blank", "grain")
+    lost = LossWords(
+        cause="place",
+        ended="one place is lost",
+        crossed="One place of the picture is half lost",
+        because="in one place",
+        most="one place changed most",
+        level="sub-object",
+    )
     smallest, modules = Lpips.smallest, Lpips.modules
 
     @property

@@ -18,6 +18,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
+from evaluation.metrics.picture import LOST
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
@@ -169,8 +170,10 @@ class Frame:
     @property
     def because_words(self) -> str:
         """What is worst about the return, where the picture as a whole is judged."""
-        because = BECAUSE.get(self.trip.because, "")
-        return self.place_words if self.trip.because == "place" else because
+        because = LOST.get(self.trip.because)
+        if because is None:
+            return ""
+        return self.place_words if self.trip.because == "place" else because.because
 
     @property
     def change(self) -> str:
@@ -351,15 +354,8 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     return f"{EVENTS[life.cause]} on trip {int(life.time) + 1}: it counts as over {over}."
 
 
-#: What is kept least, by the metric that says so.
-BECAUSE = {"lpips": "all over", "colour": "by its colours", "identity": "by the face"}
 #: What a chain that fell below the level has lost, as the beginning of a sentence.
-CROSSED = {
-    "whole": "Half of the picture is lost",
-    "place": "One place of the picture is half lost",
-    "colour": "The colours are plainly others",
-    "identity": "It is another person",
-}
+CROSSED = {words.cause: words.crossed for words in LOST.values()}
 EVENTS = {
     "not_made": "The edit was not made",
     "not_the_edit": "It was not the edit asked for",

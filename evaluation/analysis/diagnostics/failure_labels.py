@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evaluation.analysis.diagnostics.dynamics import DRIFTING, dynamics
 from evaluation.analysis.events import BROKEN, Event
+from evaluation.metrics.picture import LOST
 from evaluation.records import TripMeasures
 
 #: Every label, as people read it; levels first, each chain has at most one of them.
@@ -38,9 +39,17 @@ ZOOMED, SHIFTED = 0.015, 0.015
 SOMEWHERE, AN_OBJECT, EVERYWHERE = 0.004, 0.025, 0.4
 # Of all that changed, to be told: at the border of something new a little is always lost.
 MUCH = 0.5
+
+
+def _crossings(level: str) -> set[str]:
+    """The causes of ends by the parts of the headline whose loss is of this level."""
+    return {words.cause for words in LOST.values() if words.level == level}
+
+
 #: Causes that are about a thing as a whole.
-OF_OBJECTS = frozenset({"not_made", "not_the_edit", "not_undone", "identity"})
-OF_IMAGES = frozenset({"whole", "colour"})
+OF_OBJECTS = frozenset({"not_made", "not_the_edit", "not_undone", *_crossings("object")})
+OF_IMAGES = frozenset(_crossings("whole-image"))
+OF_PLACES = frozenset(_crossings("sub-object"))
 
 
 def failure_labels(
@@ -114,7 +123,7 @@ def _level(trip: TripMeasures, ended: Event, kinds: set[str]) -> str | None:
         return "whole-image"
     if ended.cause in OF_OBJECTS or changed >= AN_OBJECT or _gone(trip):
         return "object"
-    if ended.cause == "place" or changed >= SOMEWHERE:
+    if ended.cause in OF_PLACES or changed >= SOMEWHERE:
         return "sub-object"
     # What is left is drift, or a thing that stayed.
     return ("object" if "content-invented" in kinds else "whole-image") if kinds else None

@@ -14,7 +14,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import footprint
 from evaluation.metrics import MetricError, identity, metric_class
 from evaluation.metrics.base import CELLS, Subject
-from evaluation.metrics.picture import PARTS, WholePicture, least_kept
+from evaluation.metrics.picture import LOST, PARTS, WholePicture, least_kept
 from evaluation.metrics.place import (
     GRAIN,
     LEAST,
@@ -369,3 +369,8 @@ def test_without_dlib_identity_is_not_run_and_the_picture_is_made_of_the_rest(mo
     assert scores.distances["identity"] is None
     assert scores.because == ["place"]
     assert "identity" not in scorer.provenance()["metrics"]["picture"]["version"]
+
+
+def test_pages_have_words_for_the_loss_of_every_part():
+    assert [*LOST] == [*WholePicture.parts]
+    assert len({words.cause for words in LOST.values()}) == len(LOST)

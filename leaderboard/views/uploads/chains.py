@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import chain_files
 from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics.picture import LOST
 from leaderboard import formatting
 from leaderboard.models import UploadedChain
 from leaderboard.models.uploads import KEPT
@@ -21,14 +22,6 @@ from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_t
 from leaderboard.text import plain_text
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited
-
-#: What the headline's metric is the smallest of, as the end of a sentence.
-LOST_MOST = {
-    "lpips": "the whole picture changed",
-    "place": "one place changed most",
-    "colour": "the colours changed most",
-    "identity": "the face changed most",
-}
 
 
 @never_cache
@@ -175,7 +168,8 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     left = f"{formatting.after(trips).capitalize()}, {kept} of the picture is left"
     if name != HEADLINE:
         return f"{left} by {metrics[name]['label']}"
-    parts = [part for part in LOST_MOST if part in metrics]
+    parts = [part for part in LOST if part in metrics]
     if not parts or metrics[name]["retention"][-1] >= 1:
         return left
-    return f"{left}: {LOST_MOST[min(parts, key=lambda part: metrics[part]['retention'][-1])]}"
+    worst = min(parts, key=lambda part: metrics[part]["retention"][-1])
+    return f"{left}: {LOST[worst].most}"
