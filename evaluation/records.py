@@ -84,3 +84,25 @@ class TripMeasures(Record):
 
 
 MEASURES = tuple(TripMeasures.model_fields)
+
+
+class ScoreRecord(Record):
+    """One score with what it belongs to: a row of the exported tables."""
+
+    run: int
+    model: str
+    suite: str
+    case: str
+    picture: str
+    pair: str
+    category: str
+    kind: str
+    repeat: int
+    trip: int
+    outcome: str
+    change_seen: bool | None
+    reframed: bool
+    metric: str
+    metric_version: str
+    distance: float
+    retention: float | None

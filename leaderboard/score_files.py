@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
-from typing import Any
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -13,20 +12,16 @@ from django.db.models import Max
 from django.utils import timezone
 
 from evaluation.measuring.scoring import retention
+from evaluation.records import ScoreRecord
 from leaderboard.models import Calibration, Run, Score, Suite
 
 FOLDER = "exports"
-COLUMNS = (
-    *("run", "model", "suite", "case", "picture", "pair", "category", "kind", "repeat"),
-    *("trip", "outcome", "change_seen", "reframed", "metric", "metric_version", "distance"),
-    "retention",
-)
+COLUMNS = tuple(ScoreRecord.model_fields)
 
 
-def score_rows(run: Run) -> Iterator[tuple[Any, ...]]:
+def score_records(run: Run) -> Iterator[ScoreRecord]:
     """The scores of a run with what they belong to, in a stable order."""
     blanks = _blanks(run)
-    names = run.editing_model.slug, run.suite.key
     scores = (
         Score.objects.filter(trip__chain__run=run)
         .select_related("metric", "trip__chain__case__picture")
@@ -35,11 +30,25 @@ def score_rows(run: Run) -> Iterator[tuple[Any, ...]]:
     for score in scores.iterator(chunk_size=2000):
         trip = score.trip
         chain, case = trip.chain, trip.chain.case
-        yield (
-            *(run.pk, *names, case.slug, case.picture.slug, case.pair_slug, case.category),
-            *(case.kind, chain.repeat, trip.number, chain.outcome, trip.change_seen),
-            *(trip.reframed, score.metric.name, score.metric.version, score.distance),
-            retention(score.distance, blanks.get((case.picture.pixels_sha256, score.metric_id))),
+        blank = blanks.get((case.picture.pixels_sha256, score.metric_id))
+        yield ScoreRecord(
+            run=run.pk,
+            model=run.editing_model.slug,
+            suite=run.suite.key,
+            case=case.slug,
+            picture=case.picture.slug,
+            pair=case.pair_slug,
+            category=case.category,
+            kind=case.kind,
+            repeat=chain.repeat,
+            trip=trip.number,
+            outcome=chain.outcome,
+            change_seen=trip.change_seen,
+            reframed=trip.reframed,
+            metric=score.metric.name,
+            metric_version=score.metric.version,
+            distance=score.distance,
+            retention=retention(score.distance, blank),
         )
 
 
@@ -87,10 +96,8 @@ def write(suite: Suite) -> None:
     if file and not default_storage.exists(file):
         runs = Run.objects.on_the_board().filter(suite=suite)
         runs = runs.select_related("editing_model", "suite").order_by("pk")
-        rows = [values for run in runs for values in score_rows(run)]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
-        arrays = (pa.array(list(column)) for column in columns)
-        table = pa.table(dict(zip(COLUMNS, arrays, strict=True)))
+        rows = [row for run in runs for row in score_records(run)]
+        table = pa.table({name: pa.array([getattr(row, name) for row in rows]) for name in COLUMNS})
         about = {"suite": suite.key, "content_hash": suite.content_hash}
         about |= {"written": f"{timezone.now():%Y-%m-%d}"}
         buffer = io.BytesIO()

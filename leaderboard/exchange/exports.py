@@ -37,19 +37,19 @@ def scores_csv(run: Run) -> Iterator[str]:
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(score_files.COLUMNS)
-    for values in score_files.score_rows(run):
+    for row in score_files.score_records(run):
         yield line.getvalue()
         line.seek(0)
         line.truncate()
-        writer.writerow([_cell(value) for value in values])
+        writer.writerow([_cell(value) for _, value in row])
     yield line.getvalue()
 
 
 def scores_json(run: Run) -> Iterator[str]:
     """Every score of a run as a JSON list, streamed."""
     yield "["
-    for place, values in enumerate(score_files.score_rows(run)):
-        row = json.dumps(dict(zip(score_files.COLUMNS, values, strict=True)))
+    for place, record in enumerate(score_files.score_records(run)):
+        row = json.dumps(record.model_dump())
         yield f",\n{row}" if place else f"\n{row}"
     yield "\n]\n"
 
