@@ -200,17 +200,12 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 FIXTURE_DIRS = [_HERE.parent / ("evaluation/fixtures" if INSTALLED else "fixtures")]
 S3_BUCKET = env("S3_BUCKET", default="")
-
-
-def _files(bucket: str, folder: str = "") -> dict[str, object]:
-    """Files in a bucket where one is named, else in a folder, else in MEDIA_ROOT."""
-    if not bucket:
-        options = {"location": folder} if folder else {}
-        return {"BACKEND": "convergebench_site.storage.WholeFileStorage", "OPTIONS": options}
-    return {
+_media: dict[str, object] = {"BACKEND": "convergebench_site.storage.WholeFileStorage"}
+if S3_BUCKET:
+    _media = {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
-            "bucket_name": bucket,
+            "bucket_name": S3_BUCKET,
             "endpoint_url": env("S3_ENDPOINT_URL", default=None),
             "region_name": env("S3_REGION", default=None),
             "location": env("S3_PREFIX", default=""),
@@ -218,18 +213,10 @@ def _files(bucket: str, folder: str = "") -> dict[str, object]:
             "default_acl": None,
         },
     }
-
-
 _static = "convergebench_site.static_files.StaticFiles"
 if DEBUG or TESTING:
     _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
-STORAGES = {"default": _files(S3_BUCKET), "staticfiles": {"BACKEND": _static}}
-# Where pictures go that nobody looks at; without it they stay where they are.
-_cold = env("COLD_S3_BUCKET", default=""), env("COLD_DIR", default="")
-if any(_cold):
-    STORAGES["cold"] = _files(*_cold)
-# Answers of runs that ended so many days ago are packed; 0: never.
-PACK_AFTER_DAYS = env.int("PACK_AFTER_DAYS", default=7)
+STORAGES = {"default": _media, "staticfiles": {"BACKEND": _static}}
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 # Maps of vendored scripts: no page asks for them, and they are most of what there is to compress.

@@ -53,7 +53,7 @@ def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
 def lost() -> Iterator[StoredImage]:
     """Pictures that something refers to and whose bytes are gone from storage."""
     for row in StoredImage.objects.order_by("pk").iterator():
-        if not row.storage.exists(row.name):
+        if not default_storage.exists(row.name):
             yield row
 
 
@@ -63,11 +63,8 @@ def orphans() -> Iterator[str]:
     while batch := list(islice(names, 500)):
         hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
         rows = StoredImage.objects.filter(pk__in=set(hashes.values()))
-        known = dict(rows.values_list("pk", "packed_sha256"))
-        for name, sha256 in hashes.items():
-            # The bytes as answered of a picture that was packed are needed no more.
-            if sha256 not in known or (name.startswith("originals/") and known[sha256]):
-                yield name
+        known = set(rows.values_list("pk", flat=True))
+        yield from (name for name, sha256 in hashes.items() if sha256 not in known)
 
 
 def unclaimed_bundles() -> Iterator[str]:
@@ -84,11 +81,9 @@ def collect_pictures(keys: Iterable[str]) -> Collected:
         # Asked once more in the same statement: what was stored again meanwhile is spared.
         if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
             found.rows += 1
-            for name in (row.original_name, row.thumbnail_name, row.copy_name):
+            for name in (row.name, row.thumbnail_name, row.copy_name):
                 found.files += default_storage.exists(name)
                 default_storage.delete(name)
-            if row.cold:
-                row.storage.delete(row.name)
     return found
 
 

@@ -124,18 +124,13 @@ class RunLine(Line):
 
 
 class FileRow(Record):
-    """A picture's file.
-
-    `packed_sha256` where the bytes as answered are not kept: the file is lossless WebP of the
-    same pixels, with that hash.
-    """
+    """A picture's file."""
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
     width: Annotated[int, Field(gt=0)]
     height: Annotated[int, Field(gt=0)]
     bytes: Annotated[int, Field(gt=0)]
-    packed_sha256: Sha256 | None = None
 
 
 class SourceLine(FileRow, Line):

@@ -25,9 +25,7 @@ PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
 
 def file_row(picture: Any) -> dict[str, Any]:
     """The file of a picture; `picture` is anything that has these names."""
-    found = {name: getattr(picture, name) for name in FileRow.model_fields}
-    packed = found.pop("packed_sha256")
-    return found | ({"packed_sha256": packed} if packed else {})
+    return {name: getattr(picture, name) for name in FileRow.model_fields}
 
 
 def trip_line(

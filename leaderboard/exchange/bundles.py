@@ -239,7 +239,7 @@ def _stored(run: Run) -> list[StoredImage]:
 def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
     for stored in _stored(run):
         data = stored.data()
-        yield bundles.picture_name(stored.sha256, stored.kept_mime), data
+        yield bundles.picture_name(stored.sha256, stored.mime), data
 
 
 def _text(value: Any) -> str | None:

@@ -62,7 +62,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
             picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
         except ImageError:
             continue
-        if picture.sha256 != (file.packed_sha256 or file.sha256):
+        if picture.sha256 != file.sha256:
             continue  # its name lies
         stored = found[file.sha256] = StoredImage.objects.get_or_store(picture)
         # Here, so that no web process ever decodes what strangers sent.

@@ -1,4 +1,4 @@
-"""RQ glue: the only room of the harness that knows the site.
+"""RQ glue: claim, lease, pause, resume and recover what workers do.
 
 The database says what there is to do; Redis only wakes workers. A job takes the number
 of a row and does whatever the database says is left to do; it is safe to call twice, at
@@ -28,7 +28,6 @@ from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
 from leaderboard.jobs.uploads.run_job import check as check_brought_run
 from leaderboard.models import Suite
-from leaderboard.operation import packing
 from leaderboard.people import ballot_pictures, counting
 from leaderboard.standings import reports
 
@@ -56,13 +55,8 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove pictures without a reference and files without a row, once they are a day old.
-
-    What is kept of runs that ended long ago is packed in the same night.
-    """
+    """Remove pictures without a reference and files without a row, once they are a day old."""
     garbage.collect(timedelta(days=1))
-    for run in packing.due():
-        packing.pack_run(run)
     ballot_pictures.forget()
 
 

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import structlog
 from django.conf import settings
+from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
 from evaluation.editors import Editor
@@ -66,7 +67,7 @@ def recover_pictures(run_id: int) -> None:
         *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
     ]
     for chain, number, stored, notes in sorted(kept, key=lambda row: row[:2]):
-        if stored is None or stored.storage.exists(stored.name):
+        if stored is None or default_storage.exists(stored.name):
             continue
         if _fetched(editor, stored, notes.get(KEPT_AT)):
             fetched += 1
@@ -88,9 +89,7 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False
-    write(stored.original_name, data)
-    if stored.packed_sha256:
-        StoredImage.objects.filter(pk=stored.pk).update(packed_sha256="", packed_bytes=0)
+    write(stored.name, data)
     return True
 
 

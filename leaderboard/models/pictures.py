@@ -6,9 +6,8 @@ import threading
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from django.conf import settings
 from django.core.files.base import ContentFile
-from django.core.files.storage import Storage, default_storage, storages
+from django.core.files.storage import default_storage
 from django.db import models
 from django.db.models.functions import Now
 from django.urls import reverse
@@ -62,13 +61,6 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
-    packed_sha256 = models.CharField(
-        max_length=64,
-        blank=True,
-        help_text="Kept as lossless WebP of the same pixels with this hash, not as answered.",
-    )
-    packed_bytes = models.PositiveIntegerField(default=0)
-    cold = models.BooleanField(default=False, help_text="Its bytes lie in cold storage.")
     # When it was last stored. What is young is spared by garbage collection, and a row that is
     # made young again cannot be taken away by one under way: it waits, looks again, and spares it.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -80,12 +72,7 @@ class StoredImage(models.Model):
 
     @property
     def name(self) -> str:
-        """Where its bytes lie in storage: as answered, or packed."""
-        return self.copy_name if self.packed_sha256 else self.original_name
-
-    @property
-    def original_name(self) -> str:
-        """Where the bytes as answered lie, as long as they are kept."""
+        """The name of its bytes, as they arrived, in storage."""
         return f"originals/{self.sha256[:2]}/{self.sha256}.{EXTENSIONS[self.mime]}"
 
     @property
@@ -110,52 +97,14 @@ class StoredImage(models.Model):
         """The bytes as answered, as a download only."""
         return reverse("picture", args=["original", self.sha256])
 
-    @property
-    def kept_mime(self) -> str:
-        """What the bytes in storage are."""
-        return "image/webp" if self.packed_sha256 else self.mime
-
-    @property
-    def storage(self) -> Storage:
-        """Where its bytes are."""
-        return storages["cold"] if self.cold else default_storage
-
     def data(self) -> Data:
-        """Its bytes in storage, exactly as the row says; FileNotFoundError where they are gone."""
-        try:
-            return self._bytes(self.storage, self.name)
-        except FileNotFoundError:
-            # Packed or moved since this row was read?
-            now = StoredImage.objects.filter(pk=self.pk).first()
-            if now is None or (now.name, now.cold) == (self.name, self.cold):
-                raise
-            self.packed_sha256, self.packed_bytes = now.packed_sha256, now.packed_bytes
-            self.cold = now.cold
-            return self._bytes(self.storage, self.name)
+        """Return its bytes as they arrived. Raises FileNotFoundError if they are gone."""
+        with default_storage.open(self.name) as file:
+            return file.read()  # type: ignore[no-any-return]
 
     def read(self) -> Picture:
-        """The picture as it arrived, or the same pixels where it is packed.
-
-        Touches no database, so threads may: of a picture that was packed or moved since its row
-        was read, the lossless copy has the very same pixels.
-        """
-        places = [(self.storage, self.name, self.kept_mime)]
-        places.append((default_storage, self.copy_name, "image/webp"))
-        if "cold" in settings.STORAGES:
-            cold = storages["cold"]
-            places += [(cold, self.copy_name, "image/webp"), (cold, self.original_name, self.mime)]
-        for place, (storage, name, mime) in enumerate(places, start=1):
-            try:
-                return Picture(self._bytes(storage, name), mime, self.width, self.height)
-            except FileNotFoundError:
-                if place == len(places):
-                    raise
-        raise FileNotFoundError(self.name)
-
-    @staticmethod
-    def _bytes(storage: Storage, name: str) -> Data:
-        with storage.open(name) as file:
-            return file.read()  # type: ignore[no-any-return]
+        """Return the picture as it arrived. Touches no database, so threads may call it."""
+        return Picture(self.data(), self.mime, self.width, self.height)
 
     def read_thumbnail(self) -> Image.Image:
         """The small copy, which was made here."""

@@ -255,9 +255,6 @@ class Run(models.Model):
         null=True, editable=False, help_text="95 % of the edits took no longer."
     )
     last_error = models.CharField(max_length=500, blank=True, editable=False)
-    packed_at = models.DateTimeField(
-        null=True, editable=False, help_text="When its answers were packed and moved."
-    )
     progress_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)

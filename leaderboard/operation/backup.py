@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
@@ -103,13 +104,13 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
     for line in manifest(folder):
         found.pictures += 1
         row = _row(line)
-        if row.storage.exists(row.name):
+        if default_storage.exists(row.name):
             continue
         data = _kept(pictures, line) if pictures else None
         if data is None:
             found.missing += 1
             continue
-        row.storage.save(row.name, ContentFile(data))
+        default_storage.save(row.name, ContentFile(data))
         found.copied += 1
     return found
 
@@ -158,13 +159,11 @@ def manifest(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _is_picture(line: dict[str, Any]) -> bool:
     """Whether a line names a picture as we do: its hash becomes the name of a file."""
-    hashes = (line.get("sha256"), line.get("packed_sha256") or "0" * 64)
     return (
-        all(isinstance(value, str) and SHA256.fullmatch(value) for value in hashes)
-        and isinstance(line.get("packed_sha256"), str)
+        isinstance(line.get("sha256"), str)
+        and SHA256.fullmatch(line["sha256"]) is not None
         and isinstance(line.get("mime"), str)
         and line["mime"] in EXTENSIONS
-        and isinstance(line.get("cold"), bool)
     )
 
 
@@ -173,14 +172,7 @@ def _write_manifest(file: Path, pictures: Path | None) -> Counted:
     with gzip.open(file, "wt", encoding="utf-8") as out:
         for row in StoredImage.objects.order_by("pk").iterator():
             found.pictures += 1
-            line = {
-                "sha256": row.pk,
-                "name": row.name,
-                "cold": row.cold,
-                "mime": row.mime,
-                "packed_sha256": row.packed_sha256,
-                "bytes": row.packed_bytes if row.packed_sha256 else row.bytes,
-            }
+            line = {"sha256": row.pk, "name": row.name, "mime": row.mime, "bytes": row.bytes}
             out.write(json.dumps(line) + "\n")
             if pictures and not (place := pictures / row.name).is_file():
                 try:
@@ -197,8 +189,7 @@ def _write_manifest(file: Path, pictures: Path | None) -> Counted:
 
 
 def _row(line: dict[str, Any]) -> StoredImage:
-    names = ("sha256", "mime", "packed_sha256", "cold")
-    return StoredImage(**{name: line[name] for name in names})
+    return StoredImage(sha256=line["sha256"], mime=line["mime"])
 
 
 def _kept(pictures: Path, line: dict[str, Any]) -> bytes | None:
@@ -208,7 +199,7 @@ def _kept(pictures: Path, line: dict[str, Any]) -> bytes | None:
         data = (pictures / name).read_bytes()
     except OSError:
         return None
-    return data if sha256(data).hexdigest() == (line["packed_sha256"] or line["sha256"]) else None
+    return data if sha256(data).hexdigest() == line["sha256"] else None
 
 
 def _has_rows() -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django.core.files.storage import FileSystemStorage, default_storage
 from django.db import connection
-from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from leaderboard import garbage
@@ -32,22 +32,12 @@ def pictures() -> Iterator[Taken]:
     yield _taken("prepared for suites", rows.filter(suite_pictures__isnull=False).distinct())
     yield _taken("uploads at /try/", rows.filter(uploads__isnull=False).distinct())
     yield _taken("nothing refers to", garbage.unreferenced(timezone.now()))
-    yield _taken("packed", rows.exclude(packed_sha256=""))
-    yield _taken("in cold storage", rows.filter(cold=True))
     for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
         trips = Trip.objects.filter(chain__run=run)
         own = Q(pk__in=trips.values("edited")) | Q(pk__in=trips.values("restored"))
         own |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("picture"))
         if (found := _taken(f"run {run.pk}: {run}", rows.filter(own))).count:
             yield found
-
-
-def saved_by_packing() -> int:
-    """Bytes that packed pictures took before."""
-    found = StoredImage.objects.exclude(packed_sha256="").aggregate(
-        saved=Sum(F("bytes") - F("packed_bytes"))
-    )
-    return found["saved"] or 0
 
 
 def files() -> Iterator[Taken]:
@@ -75,6 +65,5 @@ def tables() -> Iterator[Taken]:
 
 
 def _taken(what: str, rows: QuerySet[StoredImage]) -> Taken:
-    kept = Case(When(packed_sha256="", then=F("bytes")), default=F("packed_bytes"))
-    found = rows.aggregate(count=Count("pk", distinct=True), bytes=Sum(kept))
+    found = rows.aggregate(count=Count("pk", distinct=True), bytes=Sum("bytes"))
     return Taken(what, found["count"], found["bytes"] or 0)

@@ -60,7 +60,7 @@ def content(stored: StoredImage, form: str) -> FileResponse:
             BytesIO(stored.data()),
             as_attachment=True,
             filename=stored.name.rsplit("/", 1)[-1],
-            content_type=stored.kept_mime,
+            content_type=stored.mime,
         )
     name = stored.copy_name if form == "copy" else stored.thumbnail_name
     try:

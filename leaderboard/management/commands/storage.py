@@ -23,5 +23,3 @@ class Command(BaseCommand):
             for one in found:
                 size = filesizeformat(one.bytes).replace("\u00a0", " ")
                 self.stdout.write(f"  {size:>10}  {one.count:>9,}  {one.what}")
-        saved = filesizeformat(usage.saved_by_packing()).replace("\u00a0", " ")
-        self.stdout.write(f"Packing saved {saved}.")

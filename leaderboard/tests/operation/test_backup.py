@@ -19,7 +19,6 @@ from evaluation.images import Picture
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage
 from leaderboard.models.runs import RunState
-from leaderboard.operation import packing
 from leaderboard.testing import factories
 from leaderboard.testing.played import play
 
@@ -45,7 +44,7 @@ def everything() -> dict[str, Any]:
 
 def destroy() -> None:
     for row in StoredImage.objects.all():
-        for name in (row.original_name, row.copy_name, row.thumbnail_name):
+        for name in (row.name, row.copy_name, row.thumbnail_name):
             default_storage.delete(name)
     call_command("flush", interactive=False, verbosity=0)
 
@@ -53,7 +52,6 @@ def destroy() -> None:
 def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, client: Client):
     run = play("noise", factories.tiny_suite(1), published=True)
     EditingModel.objects.filter(pk=run.editing_model_id).update(api_key="a key")
-    packing.pack_run(run)
     board = f"/api/v1/runs/{run.pk}"
     before, shown = everything(), client.get(board).json()
     out, kept = tmp_path / "monday", tmp_path / "pictures"
@@ -70,6 +68,9 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     assert client.get(board).json() == shown
     assert "put back now" in said.getvalue()
     call_command("verify_storage", stdout=StringIO())
+    call_command("storage", stdout=said)
+    for words in ("all pictures", f"run {run.pk}: {run}", "originals/"):
+        assert words in said.getvalue()
 
     # It lives: new rows do not meet old keys, and the run can be scored again.
     factories.editing_model("newcomer")
