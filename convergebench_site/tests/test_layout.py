@@ -12,6 +12,7 @@ PACKAGES = ("evaluation", "leaderboard", "convergebench_site", "tools")
 #: Who may import our own modules inside a function, because Django must be set up before.
 AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
+    "leaderboard/benchmarks/pages.py",
     "leaderboard/benchmarks/worker.py",
 }
 

@@ -41,7 +41,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         invent(data)
-        grown = growth(data)
+        grown = growth()
         for name, (ratio, small, large) in grown.items():
             print(
                 f"{name}: 10 models {1000 * small:.1f} ms of processor, 100 models "
@@ -65,32 +65,25 @@ def main() -> int:
 
 def invent(data: Path) -> None:
     """A database of invented standings, and the static files."""
-    size = ("--yardsticks", str(YARDSTICKS), "--cases", "300", "--trips", "20", "--no-trips")
-    for command in (
-        ["migrate"],
-        *(
-            ["generate_board", "--slug", slug, "--models", str(models), *size]
-            for slug, models in BOARDS.items()
-        ),
-        ["collectstatic", "--no-input"],
-    ):
-        subprocess.run(
-            [sys.executable, "manage.py", *command, "-v0"],
-            cwd=ROOT,
-            env=environment(data),
-            check=True,
-        )
-
-
-def growth(data: Path) -> dict[str, tuple[float, float, float]]:
-    """By kind of view: the ratio of the processor times, and their medians.
-
-    The median of ratios of neighbours in time, so that a busy machine slows both.
-    """
     os.environ |= environment(data) | {"DJANGO_SETTINGS_MODULE": "convergebench_site.settings"}
     import django
 
     django.setup()
+    from django.core.management import call_command
+
+    from leaderboard.testing.large_board.invented import invent_board
+
+    call_command("migrate", verbosity=0)
+    for slug, models in BOARDS.items():
+        invent_board(slug, models=models, references=YARDSTICKS, with_trips=False)
+    call_command("collectstatic", interactive=False, verbosity=0)
+
+
+def growth() -> dict[str, tuple[float, float, float]]:
+    """By kind of view: the ratio of the processor times, and their medians.
+
+    The median of ratios of neighbours in time, so that a busy machine slows both.
+    """
     from django.core.cache import cache
     from django.test import Client
 

@@ -14,12 +14,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from django.core.management import call_command
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
 from evaluation.analysis.levels import LEVELS
-from leaderboard.management.commands.generate_board import rank
 from leaderboard.models import (
     CaseValues,
     Chain,
@@ -31,6 +29,7 @@ from leaderboard.models import (
     Suite,
     Trip,
 )
+from leaderboard.testing.large_board.invented import invent_board, rank
 
 #: Runs that are made one by one; the others repeat them.
 ORIGINALS = 2
@@ -46,10 +45,7 @@ def fill(models_count: int, cases: int, trips: int, rows: int, slug: str = "inve
     models have chains and standings only.
     """
     originals = min(ORIGINALS, models_count)
-    call_command(
-        "generate_board", slug=slug, models=originals, cases=cases, trips=trips, verbosity=0
-    )
-    suite = Suite.objects.get(slug=slug)
+    suite = invent_board(slug, models=originals, cases=cases, trips=trips)
     first = list(suite.runs.select_related("editing_model").order_by("pk"))
     fresh = _models(first, models_count)
     runs = _runs(first, fresh, current=True)

@@ -6,7 +6,6 @@ import html
 
 import pytest
 import schemathesis
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -32,6 +31,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.runs import RunState
 from leaderboard.testing.boards import make_chains, make_model, make_run, make_suite
+from leaderboard.testing.large_board.invented import invent_board
 
 pytestmark = pytest.mark.django_db
 
@@ -117,7 +117,7 @@ def test_other_sites_may_read(client, board):
 
 
 def test_answers_take_the_same_queries_for_any_number_of_rows(client, django_assert_num_queries):
-    call_command("generate_board", models=2, cases=6, trips=3, verbosity=0)
+    invent_board(models=2, cases=6, trips=3)
     Suite.objects.create(slug="other", title="Other", status=Suite.Status.FROZEN)
     for number in range(3):
         figure = {"metric": "lpips", "trip": number, "value": 0.5, "source": "A paper"}
@@ -153,7 +153,7 @@ def test_a_row_of_a_list_is_what_its_own_address_gives(client, board):
 
 
 def test_a_trip_gives_its_pictures_and_every_distance(client):
-    call_command("generate_board", models=1, cases=3, trips=2, verbosity=0)
+    invent_board(models=1, cases=3, trips=2)
     trip = Trip.objects.select_related("chain", "restored").get(
         chain__case=Case.objects.first(), number=2
     )
