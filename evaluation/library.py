@@ -22,18 +22,18 @@ from evaluation.cli.commands.report import reported
 from evaluation.cli.commands.score import new_scorer, results_table, scored
 from evaluation.cli.commands.suites import find_suite as suite
 from evaluation.cli.hooks import Hook, Hooks, trip_row
-from evaluation.cli.judged_run import ANSWERS, judge_of, judged_by
+from evaluation.cli.judge_options import ANSWERS, judge_of, report_judge
 from evaluation.cli.own_editors import as_editor, place_of
-from evaluation.cli.played_chain import PlayedChain
 from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, run_results
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, read_scores
 from evaluation.cli.suite_parts import part_of
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
+from evaluation.play.finish import judged_by
+from evaluation.play.run_folder import PlayedChain, RunFolder
+from evaluation.play.run_scores import RunScores, read_scores
 from evaluation.play.store import Paused
 
 __all__ = [
@@ -233,6 +233,7 @@ def evaluate(
         stated = {"model": judge} if isinstance(judge, str) else judge
         if stated and (asked := judge_of(stated, run.path / ANSWERS)):
             scores = judged_by(asked, run, scores)
+            report_judge(asked)
             run.write_json("scores.json", scores.to_dict())
         results = Results(run, scores, aside)
     finally:

@@ -20,13 +20,13 @@ from pydantic import TypeAdapter
 
 from evaluation.analysis.chain_scores import ChainScores
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.cli.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
-from evaluation.cli.run_scores import read_scores
-from evaluation.cli.uploaded_chain import find_chain
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.outside_json import can_be_stored
+from evaluation.play.own_chains import find_chain
+from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.play.run_scores import read_scores
 from evaluation.quality.score_file import ChainPictures, parsed, place
 from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered

@@ -11,10 +11,10 @@ from evaluation.analysis.events import ChainResult, Event, event
 from evaluation.analysis.half_life import Summary, shown_half_life
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds, Placing, board
-from evaluation.cli.played_chain import chain_slug
-from evaluation.cli.run_scores import RunScores
 from evaluation.content.suites import Suite
 from evaluation.metrics import in_order, metric_class
+from evaluation.play.run_folder import chain_slug
+from evaluation.play.run_scores import RunScores
 
 shown = shown_half_life
 

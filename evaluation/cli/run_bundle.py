@@ -19,14 +19,13 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle import writing
 from evaluation.bundle.format import BundleError, CalibrationLine, ChainLine
 from evaluation.bundle.numbers import measured
-from evaluation.cli.audited_run import judged_run
-from evaluation.cli.played_chain import PlayedAudit, PlayedChain, PlayedHalf
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores
 from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
+from evaluation.play.finish import judged_run
+from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.play.run_scores import RunScores
 from evaluation.records import TripMeasures
 from evaluation.run_secret import commitment
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.__main__ import main
-from evaluation.cli.folder_store import folder_player
-from evaluation.cli.run_folder import RunFolder
 from evaluation.content.chain_files import SOURCE
 from evaluation.editors import load_editor
+from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
+from evaluation.play.run_folder import RunFolder
 from leaderboard.testing import factories
 from leaderboard.testing.played import QUICK
 

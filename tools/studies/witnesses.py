@@ -11,11 +11,11 @@ from pathlib import Path
 
 from evaluation.cli.commands.suites import find_suite
 from evaluation.cli.printing import CommandError
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.uploaded_chain import find_chain, read_picture, with_pair
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
+from evaluation.play.own_chains import find_chain, read_picture, with_pair
+from evaluation.play.run_folder import RunFolder
 from evaluation.witnesses import WITNESSES, TripToJudge
 from tools.studies import tables
 from tools.studies.witness_rates import MEASURES

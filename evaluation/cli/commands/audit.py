@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from evaluation.audits.plan import plan
-from evaluation.cli.audited_run import audit_report
 from evaluation.cli.commands.editors import add_choice, chosen_editor
 from evaluation.cli.commands.score import new_scorer, scored
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.folder_store import folder_player
 from evaluation.cli.printing import at_least_one, note, progress, say, say_json
-from evaluation.cli.run_folder import RunFolder
+from evaluation.cli.results import run_results
 from evaluation.cli.suite_parts import part_of
+from evaluation.measuring.cheating import signs
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.trip_measures import half_errors
+from evaluation.play.finish import audit_findings, judged_run
+from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores
 
 HELP = "play a suite with audits, and say whether a person would have to look"
 DESCRIPTION = """\
@@ -69,6 +75,44 @@ def run(args: argparse.Namespace) -> int:
     else:
         _tell(report)
     return 0 if report["verdict"] == "clean" else 1
+
+
+def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
+    """What an admin would see of this run, as plain data."""
+    findings = list(audit_findings(folder, scorer).values())
+    audited = judged_run(findings, scores)
+    summary = next(iter(run_results(folder.suite, scores).values())).summary
+    return {
+        "verdict": audited.verdict,
+        "reasons": list(audited.reasons),
+        "change_seen": summary.change_seen,
+        "edits_made": summary.edits_made,
+        "undone": summary.edits_undone,
+        "marks_kept": {
+            "median": audited.marks_kept,
+            "each": [found.kept for found in findings if found.kept is not None],
+        },
+        "loss_under_audit": {
+            "median": audited.loss_under_audit,
+            "each": [found.loss for found in findings if found.kind == "fragility"],
+        },
+        "hints": [*audited.hints, *_signs(folder, scores)],
+    }
+
+
+def _signs(folder: RunFolder, scores: RunScores) -> list[str]:
+    """Signs by name, with how many chains have them."""
+    found: Counter[str] = Counter()
+    for slug, chain in scores.chains.items():
+        errors = [
+            error
+            for number, trip in enumerate(chain.trips, start=1)
+            for error in half_errors(number, trip)
+        ]
+        pair = folder.pair(folder.chains[slug])
+        found.update({sign.name for sign in signs(errors, pair)})
+    total = len(scores.chains)
+    return [f"{name}, in {count} of {total} chains" for name, count in sorted(found.items())]
 
 
 def _tell(report: dict[str, Any]) -> None:

@@ -8,9 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.cli.played_chain import PlayedChain
 from evaluation.cli.printing import CommandError, say, say_json
-from evaluation.cli.run_folder import RunFolder
+from evaluation.play.run_folder import PlayedChain, RunFolder
 
 HELP = "make one run of the shares that several machines played"
 DESCRIPTION = """\

@@ -17,9 +17,7 @@ from evaluation.arms import DEFAULT, FLOOR, Arm, Worded
 from evaluation.cli.commands.editors import add_choice, chosen_editors
 from evaluation.cli.commands.score import new_scorer
 from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.folder_store import FolderPlayer, folder_player
 from evaluation.cli.hooks import HOOKS, Hooks
-from evaluation.cli.played_chain import PlayedChain
 from evaluation.cli.printing import (
     CommandError,
     at_least_one,
@@ -30,14 +28,14 @@ from evaluation.cli.printing import (
     say_json,
     table,
 )
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.stopped_run import Rounds, saved, stop_after
 from evaluation.cli.suite_parts import Shard, part_of
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
+from evaluation.play.folder_store import FolderPlayer, Rounds, folder_player, saved, stop_after
 from evaluation.play.retries import Attempt, Limits
+from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.store import Paused
 from evaluation.run_secret import new_secret
 

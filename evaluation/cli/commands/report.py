@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.cli.commands.score import add_metrics, new_scorer, scored
-from evaluation.cli.played_chain import PlayedChain
 from evaluation.cli.printing import CommandError, say, say_json
 from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.report.huggingface import as_eval_results, as_model_index
 from evaluation.cli.report.markdown import as_markdown
 from evaluation.cli.results import ranks, run_results
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, read_scores
 from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.play.run_folder import PlayedChain, RunFolder
+from evaluation.play.run_scores import RunScores, read_scores
 
 HELP = "write curves, half-lives and picture strips as one HTML page"
 DESCRIPTION = """\

@@ -14,9 +14,10 @@ from evaluation.cli.commands.score import (
     results_table,
     scored,
 )
-from evaluation.cli.judged_run import ANSWERS, add_judge, asked_judge, judged_by
+from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
 from evaluation.cli.printing import say, say_json
 from evaluation.cli.results import ranks, run_results
+from evaluation.play.finish import judged_by
 
 HELP = "play, score and report in one go"
 DESCRIPTION = """\
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     for index, p in enumerate(runs):
         if judge := asked_judge(args, p.folder.path / ANSWERS):
             scores[index] = judged_by(judge, p.folder, scores[index])
+            report_judge(judge)
             p.folder.write_json("scores.json", scores[index].to_dict())
     folders = [p.folder for p in runs]
     suite = folders[0].suite

@@ -11,13 +11,14 @@ from typing import Any
 
 from evaluation.analysis.diagnostics.no_reference import share
 from evaluation.analysis.levels import life, lost
-from evaluation.cli.judged_run import ANSWERS, add_judge, asked_judge, judged_by
+from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
 from evaluation.cli.printing import CommandError, note, progress, say, say_json, table
 from evaluation.cli.results import MetricResult, run_results, shown
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, read_scores, score_run
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics import METRICS, metric_class
+from evaluation.play.finish import judged_by
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, read_scores, score_run
 from evaluation.quality import QUALITY
 
 HELP = "score the trips of a run folder"
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     scores = scored(folder, new_scorer(args.metrics), again=args.again)
     if judge := asked_judge(args, folder.path / ANSWERS):
         scores = judged_by(judge, folder, scores)
+        report_judge(judge)
         folder.write_json("scores.json", scores.to_dict())
     results = run_results(folder.suite, scores)
     if args.json:

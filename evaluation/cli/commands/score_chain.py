@@ -11,7 +11,6 @@ from typing import Any
 
 from evaluation.analysis.chain_scores import TripPictures, score_chain
 from evaluation.analysis.diagnostics.no_reference import read_as
-from evaluation.cli.calibration_cache import calibrated
 from evaluation.cli.commands.score import (
     add_metrics,
     new_scorer,
@@ -19,25 +18,31 @@ from evaluation.cli.commands.score import (
     ranks_table,
     results_table,
 )
-from evaluation.cli.judged_run import ANSWERS, add_judge, asked_judge, judged_chain, told
-from evaluation.cli.own_chains import find_runs, is_chain, judged, reported, score_runs
+from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
 from evaluation.cli.printing import progress, say, say_json, table
 from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.results import ranks, run_results
-from evaluation.cli.run_scores import RunScores
-from evaluation.cli.uploaded_chain import (
-    OwnChain,
-    find_chain,
-    known_pair,
-    read_picture,
-    read_trip,
-    with_pair,
-)
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair, Suite
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
+from evaluation.play.calibration_cache import calibrated
+from evaluation.play.finish import judged_chain
+from evaluation.play.own_chains import (
+    OwnChain,
+    OwnRuns,
+    find_chain,
+    find_runs,
+    is_chain,
+    judged,
+    known_pair,
+    read_picture,
+    read_trip,
+    score_runs,
+    with_pair,
+)
+from evaluation.play.run_scores import RunScores
 from evaluation.witnesses.judge.judge import Judge
 
 HELP = "score a folder of pictures: your own chain, or many"
@@ -131,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         read = partial(read_trip, chain)
         scored = judged_chain(judge, source, read, chain.pair, chain.name, scored)
         provenance |= {"judge": judge.summary()}
-        told(judge)
+        report_judge(judge)
     scores = RunScores(
         suite=suite.content_hash,
         provenance=provenance,
@@ -170,12 +175,14 @@ def _many(
         scores = score_runs(own, scorer, bar.update)
     if judge:
         scores = {model: judged(judge, own, model, found) for model, found in scores.items()}
-        told(judge)
+        report_judge(judge)
     page = None
     results = {model: run_results(own.suite, found) for model, found in scores.items()}
     if all(results.values()) and not args.no_report:
         out = args.out or _report_folder(args.folder, args.name or args.folder.resolve().name)
-        page = Report(own.suite, [reported(own, *found) for found in scores.items()]).write(out)
+        page = Report(own.suite, [_reported_run(own, *found) for found in scores.items()]).write(
+            out
+        )
     board = ranks(own.suite, scores)
     if args.json:
         say_json(
@@ -219,6 +226,25 @@ def _reported(chain: OwnChain, scores: RunScores) -> ReportedRun:
     header = {"editor": chain.name, "folder": chain.source.parent.name}
     return ReportedRun(
         chain.name, scores, header, source=lambda slug: read_picture(chain.source), trip=trip
+    )
+
+
+def _reported_run(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
+    """A model's chains as the report needs them."""
+
+    def chain(slug: str) -> OwnChain:
+        return own.runs[model][slug].chain
+
+    def trip(slug: str, number: int) -> TripPictures:
+        forward, backward = chain(slug).trips[number - 1]
+        return read_picture(forward) if forward else None, read_picture(backward)
+
+    return ReportedRun(
+        model,
+        scores,
+        {"editor": model},
+        source=lambda slug: read_picture(chain(slug).source),
+        trip=trip,
     )
 
 

@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from evaluation.cli.played_chain import PlayedChain
 from evaluation.cli.printing import note
 from evaluation.cli.results import MetricResult
-from evaluation.cli.run_folder import RunFolder
 from evaluation.errors import UserFacingError
+from evaluation.play.run_folder import PlayedChain, RunFolder
 
 #: By name; paths, so that nothing is imported that nobody asked for.
 HOOKS = {

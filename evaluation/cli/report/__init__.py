@@ -21,12 +21,12 @@ from evaluation.analysis.ranking import Placing
 from evaluation.analysis.survival import Survival
 from evaluation.cli.report import charts
 from evaluation.cli.results import compared, interval_text, shown
-from evaluation.cli.run_scores import RunScores
 from evaluation.content.suites import Suite, ticks
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture, thumbnail
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
+from evaluation.play.run_scores import RunScores
 
 THUMBNAIL = 208
 STRIPS = 6

@@ -13,8 +13,8 @@ from typing import Any
 from evaluation import __version__
 from evaluation.analysis.levels import life
 from evaluation.cli.results import MetricResult, run_results, shown
-from evaluation.cli.run_scores import RunScores
 from evaluation.content.suites import Suite
+from evaluation.play.run_scores import RunScores
 
 TASK = {"type": "image-to-image", "name": "Round trips of image edits"}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from evaluation import __version__
 from evaluation.analysis.levels import life
 from evaluation.cli.results import run_results, shown
-from evaluation.cli.run_scores import RunScores
 from evaluation.content.suites import Suite
+from evaluation.play.run_scores import RunScores
 
 
 def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.cli.played_chain import PlayedChain
-from evaluation.cli.run_scores import RunScores
+from evaluation.play.run_folder import PlayedChain
+from evaluation.play.run_scores import RunScores
 
 __all__ = ["CallLine", "PlayedChain", "RunFile", "RunScores"]
 

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.audits.plan import plan
-from evaluation.cli.audited_run import audit_findings, judged_run
-from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results, shown
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import score_run
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Case, Suite
 from evaluation.editors import Editor
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.play.finish import audit_findings, judged_run
+from evaluation.play.folder_store import folder_player
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import score_run
 from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
 from evaluation.witnesses import WITNESSES
 

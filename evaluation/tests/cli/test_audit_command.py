@@ -7,13 +7,13 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.audits.plan import plan
-from evaluation.cli.folder_store import folder_player
-from evaluation.cli.run_folder import RunFolder
 from evaluation.content import catalog
 from evaluation.editors import load_editor
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
+from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
+from evaluation.play.run_folder import RunFolder
 from evaluation.play.store import Paused
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.json_outputs import checked

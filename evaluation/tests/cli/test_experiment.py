@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.cli.run_folder import RunFolder
+from evaluation.play.run_folder import RunFolder
 from evaluation.testing.json_outputs import checked
 
 FILE = """\

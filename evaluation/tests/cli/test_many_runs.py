@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.cli import calibration_cache
-from evaluation.cli.run_folder import RunFolder
+from evaluation.play import calibration_cache
+from evaluation.play.run_folder import RunFolder
 
 # Two cases that no witness looks at.
 PART = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,flip-horizontal"]

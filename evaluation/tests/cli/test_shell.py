@@ -16,16 +16,16 @@ import pytest
 from PIL import Image, ImageFilter
 
 from evaluation.__main__ import COMMANDS, main
-from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, score_run
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import load_metric
+from evaluation.play.folder_store import folder_player
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, score_run
 
 SMOKE = catalog.suite("smoke")
 FAST = "psnr,ssim"
@@ -358,7 +358,7 @@ def test_the_core_needs_neither_django_nor_torch():
     script = (
         "import sys, evaluation.__main__ as shell\n"
         "shell.parser()\n"
-        "import evaluation.cli.run_scores, evaluation.cli.report, evaluation.cli.folder_store, evaluation.content.catalog\n"
+        "import evaluation.play.run_scores, evaluation.cli.report, evaluation.play.folder_store, evaluation.content.catalog\n"
         "from evaluation.editors import load_editor, EDITORS\n"
         "load_editor('oracle'); load_editor('latent')\n"
         "heavy = {'django', 'torch', 'cv2', 'diffusers', 'matplotlib', 'lpips', 'leaderboard'}\n"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evaluation.cli.folder_store import folder_player
-from evaluation.cli.run_folder import RunFolder
 from evaluation.editors import load_editor
+from evaluation.play.folder_store import folder_player
+from evaluation.play.run_folder import RunFolder
 from evaluation.run_secret import new_secret
 from leaderboard import jobs
 from leaderboard.content.loading import store_suite

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from evaluation.cli.audited_run import audit_findings
 from evaluation.cli.commands.score import new_scorer
 from evaluation.cli.printing import CommandError, note, say, say_json
 from evaluation.cli.run_bundle import write_bundle
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, read_scores
 from evaluation.content import catalog
+from evaluation.play.finish import audit_findings
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, read_scores
 
 HELP = "pack a scored run into one file that others can check"
 DESCRIPTION = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evaluation.cli.commands.score import no_reference_table
 from evaluation.cli.printing import CommandError, say, say_json
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, read_scores
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, read_scores
 from evaluation.quality import quality_in_order
 from evaluation.quality.score_file import (
     MAX_IN_RUN,

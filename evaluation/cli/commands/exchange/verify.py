@@ -16,7 +16,7 @@ from evaluation.bundle.format import Bundle
 from evaluation.bundle.verification import Verification
 from evaluation.cli.commands.exchange.bundle import packed
 from evaluation.cli.printing import progress, say, say_json
-from evaluation.cli.run_folder import RunFolder
+from evaluation.play.run_folder import RunFolder
 
 HELP = "recompute every number of a run bundle or folder and say what is equal"
 DESCRIPTION = """\

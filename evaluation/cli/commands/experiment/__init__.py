@@ -30,8 +30,6 @@ from evaluation.cli.commands.suites import find_suite
 from evaluation.cli.printing import CommandError, note, say, say_json, table
 from evaluation.cli.report import Report
 from evaluation.cli.results import told
-from evaluation.cli.run_folder import RunFolder, write_json
-from evaluation.cli.run_scores import RunScores
 from evaluation.cli.suite_parts import part_of
 from evaluation.content.suites import Suite
 from evaluation.editors import Editor
@@ -39,6 +37,8 @@ from evaluation.estimate import Estimate, duration
 from evaluation.experiment_file import ExperimentFile, worded
 from evaluation.measuring.scoring import Calibration
 from evaluation.metrics import in_order
+from evaluation.play.run_folder import RunFolder, write_json
+from evaluation.play.run_scores import RunScores
 from evaluation.play.store import Paused
 
 HELP = "play a suite in several ways, and see what each of them changes"

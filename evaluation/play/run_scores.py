@@ -14,9 +14,6 @@ from evaluation.analysis.diagnostics.no_reference import QualityChain, no_refere
 from evaluation.analysis.events import OUTCOMES, Case, ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.arms import DEFAULT, Arm
-from evaluation.cli.calibration_cache import calibrated
-from evaluation.cli.played_chain import PlayedChain, chain_slug
-from evaluation.cli.run_folder import RunFolder
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import Suite
 from evaluation.images import Picture
@@ -26,6 +23,8 @@ from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import identity_drift, judge_global
 from evaluation.metrics import METRICS
 from evaluation.outside_json import read_json_file
+from evaluation.play.calibration_cache import calibrated
+from evaluation.play.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.quality import judged_by_asking
 from evaluation.records import TripMeasures
 

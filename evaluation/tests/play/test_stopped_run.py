@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from evaluation.cli.commands.score import results_table, scored
-from evaluation.cli.folder_store import folder_player
 from evaluation.cli.results import run_results
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import read_scores
-from evaluation.cli.stopped_run import Rounds, saved
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
+from evaluation.play.folder_store import Rounds, folder_player, saved
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import read_scores
 from evaluation.play.store import Paused
 
 SMOKE = catalog.suite("smoke")

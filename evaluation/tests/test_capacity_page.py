@@ -8,7 +8,7 @@ from evaluation.audits.plan import audit_count
 from evaluation.content import catalog
 from evaluation.estimate import estimate
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/capacity.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/capacity.md"
 
 
 def test_the_table_is_what_estimate_gives():

@@ -11,13 +11,13 @@ import threading
 import pytest
 from PIL import Image
 
-from evaluation.cli.folder_store import folder_player
-from evaluation.cli.run_folder import RunFolder, RunFolderError
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
+from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
+from evaluation.play.run_folder import RunFolder, RunFolderError
 from evaluation.play.store import Paused
 from evaluation.run_secret import shuffled
 from evaluation.testing.waiting import wait_until

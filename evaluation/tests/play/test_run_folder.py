@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from evaluation.__main__ import main
-from evaluation.cli.run_folder import RunFolder
 from evaluation.content.chain_files import SOURCE
+from evaluation.play.run_folder import RunFolder
 
 CHAIN = "desert--flip-vertical"
 

@@ -9,17 +9,17 @@ from evaluation.analysis.events import event
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import verify
-from evaluation.cli.folder_store import folder_player
 from evaluation.cli.run_bundle import write_bundle
-from evaluation.cli.run_folder import RunFolder
-from evaluation.cli.run_scores import RunScores, score_run
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, load_editor
 from evaluation.editors.reference import RuleEditor
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.steps import measure_steps
+from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, score_run
 from evaluation.play.store import Paused
 from evaluation.run_secret import chain_seeds
 from evaluation.witnesses.panel import Panel, Verdict
