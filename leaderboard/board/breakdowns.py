@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow
+from leaderboard.board.row import BoardRow
 from leaderboard.models import Standing
 from leaderboard.models.suites import Category, Kind
 

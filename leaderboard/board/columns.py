@@ -1,18 +1,16 @@
-"""The board's columns, named once: the page, the sort choices, the CSV and the API read this list."""
+"""The board's columns and their heads; the page, the sort choices, the CSV and the API read this list."""
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evaluation.analysis import levels
 from leaderboard import formatting
-from leaderboard.board import people_column
-from leaderboard.board.board_row import BoardRow, endless, semantic_of
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, semantic_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,23 +286,22 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="people",
         field="people_prefer",
-        value=lambda row: people_column.Preferred.of(row.run),
+        value=lambda row: row.people and row.people.share,
         help="The share of blind pairs that people decide for it, ties halved; never part of the half-life.",
         decimals=4,
         label="People",
-        text=people_column.in_words,
         unknown="–",
         optional=True,
     ),
     Column(
         name="people_low",
-        value=lambda row: people_column.low(row.run),
+        value=lambda row: row.people and row.people.share_low,
         help="Lower end of the 95 % interval of what people prefer.",
         decimals=4,
     ),
     Column(
         name="people_high",
-        value=lambda row: people_column.high(row.run),
+        value=lambda row: row.people and row.people.share_high,
         help="Upper end of the 95 % interval of what people prefer.",
         decimals=4,
     ),
@@ -396,3 +393,58 @@ COLUMNS: tuple[Column, ...] = (
         type=str,
     ),
 )
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a column: where a click leads, which way it is sorted now, who shares it."""
+
+    column: Column
+    label: str
+    #: On a model's card, in narrow windows.
+    short: str
+    query: str
+    sorted: str
+    under: list[Head]
+
+
+def sort_columns() -> dict[str, Column]:
+    """What can be sorted by, by name: measures first, then what a model's own cell says."""
+    found = [column for column in COLUMNS if column.label and column.sortable]
+    found.sort(key=lambda column: "name" in (column.name, column.under))
+    return {column.name: column for column in found}
+
+
+def heads(
+    filters: BoardFilters, semantic: str | None, rows: Iterable[BoardRow] | None = None
+) -> list[Head]:
+    """The heads of the page's columns; `semantic` is the metric of that column."""
+    return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
+
+
+def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
+    """By the column asked for; ties by the board's own order, what is unknown last."""
+    ordered = sorted(rows, key=_own_order)
+    column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
+    known = [row for row in ordered if column.value(row) is not None]
+    known.sort(key=column.sort_key, reverse=column.largest_first != flipped)
+    return known + [row for row in ordered if column.value(row) is None]
+
+
+def _own_order(row: BoardRow) -> tuple[tuple[float, float], str]:
+    return board_order(row), row.model.name.casefold()
+
+
+def _head(column: Column, filters: BoardFilters, semantic: str | None) -> Head:
+    now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
+    here = column.name == now
+    way = "descending" if column.largest_first != flipped else "ascending"
+    target = f"-{column.name}" if here and not flipped else column.name
+    return Head(
+        column,
+        filled(column.label + column.unit, filters, semantic),
+        column.short or column.in_words(filters),
+        filters.query(sort=target) if column.sortable else "",
+        way if here else "",
+        [_head(other, filters, semantic) for other in COLUMNS if other.under == column.name],
+    )

@@ -19,8 +19,7 @@ from evaluation.analysis.comparison import Comparison, Difference, compare
 from evaluation.analysis.events import Case, ChainResult
 from evaluation.analysis.standings import chain_of_numbers
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow, board_order
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow, board_order
 from leaderboard.models import Chain
 from leaderboard.models.runs import ChainState
 

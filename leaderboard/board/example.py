@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.models import Chain, StoredImage, Trip
 
 

@@ -12,8 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from evaluation.analysis import levels
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64
 ROWS = 6

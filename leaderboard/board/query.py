@@ -14,9 +14,8 @@ from evaluation.analysis import levels
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, METRICS
 from leaderboard import formatting
-from leaderboard.board.board_row import provider_of
-from leaderboard.board.filters import NO_CHOICE, BoardFilters
-from leaderboard.board.heads import sort_columns
+from leaderboard.board.columns import sort_columns
+from leaderboard.board.row import NO_CHOICE, BoardFilters, provider_of
 from leaderboard.board.rows import metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind

@@ -14,9 +14,8 @@ from django.db.models import Exists, OuterRef
 
 from evaluation.metrics import in_order, semantic_metrics
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow, price_of, provider_of
-from leaderboard.board.filters import BoardFilters
-from leaderboard.board.heads import sorted_rows
+from leaderboard.board.columns import sorted_rows
+from leaderboard.board.row import BoardFilters, BoardRow, price_of, provider_of
 from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow, board_order
+from leaderboard.board.row import BoardRow, board_order
 
 
 @dataclass(frozen=True)

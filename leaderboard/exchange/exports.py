@@ -15,8 +15,7 @@ from evaluation.analysis.diagnostics.no_reference import read_as
 from evaluation.analysis.levels import life
 from leaderboard import formatting, score_files
 from leaderboard.board import columns
-from leaderboard.board.board_row import BoardRow
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
 from leaderboard.standings import quality_metrics

@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow
-from leaderboard.board.heads import Head
+from leaderboard.board.columns import Head
+from leaderboard.board.row import BoardRow
 from leaderboard.models import Run, Standing
 from leaderboard.pages.inline_svg import half_life_bar, sparkline
 
@@ -129,12 +129,26 @@ def _date(row: BoardRow, head: Head) -> SafeString:
     return format_html('<td class="num date">{}{}</td>', run, since)
 
 
+def _people(row: BoardRow, head: Head) -> SafeString:
+    """The share of blind pairs won with its interval: "63 % (55–70)"."""
+    if row.people is None:
+        return _number(row, head)
+    around = formatting.interval(row.people.share_low, row.people.share_high, 100, 0)
+    return format_html(
+        '<td class="num fact" data-label="{}">{}{}</td>',
+        head.short,
+        formatting.percent(row.people.share),
+        f" ({around})" if around else "",
+    )
+
+
 #: Cells that are more than a number, by the name of their column.
 CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
     "rank": _rank,
     "name": _name,
     "half_life": _half_life,
     "curve": _curve,
+    "people": _people,
     "seconds": _time,
     "date": _date,
 }

@@ -14,11 +14,10 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut
-from leaderboard.board.board_row import BoardRow, board_order, semantic_of
+from leaderboard.board.columns import heads
 from leaderboard.board.example import example
-from leaderboard.board.filters import NO_CHOICE, BoardFilters
-from leaderboard.board.heads import heads
 from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.exchange import exports
 from leaderboard.links import absolute

@@ -14,9 +14,8 @@ from evaluation.analysis import levels
 from evaluation.analysis.comparison import Comparison
 from leaderboard import formatting
 from leaderboard.board import breakdowns, comparing
-from leaderboard.board.board_row import BoardRow, board_order, semantic_of
-from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import BoardQuery
+from leaderboard.board.row import BoardFilters, BoardRow, board_order, semantic_of
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
 from leaderboard.links import absolute
 from leaderboard.models import Case, StoredImage, Trip

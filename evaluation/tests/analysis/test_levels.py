@@ -78,7 +78,7 @@ def test_pages_and_shell_say_what_the_default_means(tmp_path):
         from django.template.loader import render_to_string
         from django.test import RequestFactory
         from evaluation.cli.commands import score
-        from leaderboard.board.filters import BoardFilters
+        from leaderboard.board.row import BoardFilters
         from leaderboard.models import Suite
         from leaderboard.pages import charts, model_page, worked_example
         request = RequestFactory().get("/")

@@ -13,8 +13,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
 from evaluation.errors import UserFacingError
 from evaluation.metrics import HEADLINE
 from leaderboard import formatting
-from leaderboard.board.board_row import BoardRow, board_order
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters, BoardRow, board_order
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows
 from leaderboard.exchange import exports
 from leaderboard.exchange.documents.blocks import (

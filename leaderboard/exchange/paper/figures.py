@@ -10,7 +10,7 @@ from evaluation.analysis.events import CAUSES
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.cli.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
 from evaluation.errors import UserFacingError
-from leaderboard.board.board_row import BoardRow
+from leaderboard.board.row import BoardRow
 
 GREY = "#8a9396"
 #: Curves in one drawing: with more nobody can tell them apart.

@@ -10,7 +10,7 @@ from evaluation.content.suites import ticks
 from evaluation.metrics import METRICS, in_order
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.board_row import BoardRow
+from leaderboard.board.row import BoardRow
 from leaderboard.board.rows import standings_of
 from leaderboard.exchange.documents.blocks import Table
 from leaderboard.models import Case, PeopleReport, Standing, Suite, SuitePicture

@@ -8,7 +8,7 @@ from math import log10
 
 from leaderboard import formatting
 from leaderboard.board import value
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.value import Cost, Point
 from leaderboard.pages.charts import Chart, Figure, Table, layout, plain
 from leaderboard.pages.inline_svg import axis_ticks

@@ -7,9 +7,8 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.board.board_row import semantic_of
-from leaderboard.board.filters import BoardFilters
 from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.row import BoardFilters, semantic_of
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
 from leaderboard.models import (
     EditingModel,

@@ -7,9 +7,9 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from leaderboard.board.filters import BoardFilters
-from leaderboard.board.heads import heads
+from leaderboard.board.columns import heads
 from leaderboard.board.query import BoardQuery
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import board_rows
 from leaderboard.models import EditingModel, Run
 from leaderboard.testing.boards import make_model, make_run, make_suite

@@ -11,9 +11,8 @@ import pytest
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardRowOut
 from leaderboard.board import columns
-from leaderboard.board.columns import COLUMNS, Column, api_columns, on_page
-from leaderboard.board.filters import BoardFilters
-from leaderboard.board.heads import sort_columns
+from leaderboard.board.columns import COLUMNS, Column, api_columns, on_page, sort_columns
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import RANKED, board_rows
 from leaderboard.models import Run
 from leaderboard.testing.boards import make_model, make_run, make_suite

@@ -8,7 +8,7 @@ from evaluation.analysis.case_values import case_values
 from evaluation.analysis.comparison import compare
 from evaluation.analysis.events import ChainResult
 from leaderboard.board import comparing
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import board_rows, stamp
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite

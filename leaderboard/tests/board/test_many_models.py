@@ -7,7 +7,7 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import RANKED, board_rows
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import RunState

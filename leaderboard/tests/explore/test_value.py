@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from django.db.models import F
 
-from leaderboard.board.filters import BoardFilters
+from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import board_rows
 from leaderboard.board.value import COSTS, finding, points, same_weights
 from leaderboard.models import Case, Run, Suite, Trip

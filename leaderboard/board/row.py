@@ -1,15 +1,79 @@
-"""One model on the board: what its run and its standing say of it."""
+"""One model on the board, and the choices it is shown under."""
 
 from __future__ import annotations
 
 import datetime
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
 
-from leaderboard.board.filters import BoardFilters
-from leaderboard.models import EditingModel, Run, Standing
+from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.metrics import HEADLINE
+from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suite
+
+
+@dataclass(frozen=True)
+class BoardFilters:
+    """The suite and the metric shown, and for which cases and models.
+
+    `weights` is "", "open" or "closed", `access` one of `EditingModel.Access`; `price` is the
+    most an edit may cost in USD; `sort` the name of a column, reversed after a "-".
+    """
+
+    suite: Suite
+    metric: str = HEADLINE
+    level: float = DEFAULT_LEVEL
+    scope: str = "all"
+    search: str = ""
+    provider: str = ""
+    weights: str = ""
+    access: str = ""
+    price: float | None = None
+    since: datetime.date | None = None
+    sort: str = "half_life"
+    #: Every model, not only the first page of them.
+    every: bool = False
+
+    def query(self, **changes: Any) -> str:
+        """The address's query with some things changed; what is default is left out."""
+        other = replace(self, **changes)
+        values = {
+            "suite": other.suite.key,
+            "metric": other.metric,
+            "level": f"{other.level:g}",
+            "cases": other.scope,
+            "q": other.search,
+            "provider": other.provider,
+            "weights": other.weights,
+            "access": other.access,
+            "price": "" if other.price is None else f"{other.price:g}",
+            "since": other.since.isoformat() if other.since else "",
+            "sort": other.sort,
+            "every": "1" if other.every else "",
+        }
+        plain = {"level": f"{DEFAULT_LEVEL:g}", "cases": "all", "sort": "half_life"}
+        return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
+
+    def everybody(self) -> BoardFilters:
+        """The same board without a choice of models."""
+        return replace(self, **NO_CHOICE)
+
+    @property
+    def chooses_models(self) -> bool:
+        return self != self.everybody()
+
+
+#: What each of these says when it leaves no model out.
+NO_CHOICE: dict[str, Any] = {
+    "search": "",
+    "provider": "",
+    "weights": "",
+    "access": "",
+    "price": None,
+    "since": None,
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +139,13 @@ class BoardRow:
         return suite.edits_per_trip * price * min(usable + 1, suite.trips) / usable
 
     @property
+    def people(self) -> PeopleStanding | None:
+        """People's votes on the run, once they decided enough pairs."""
+        # Without one the relation raises AttributeError; `runs_of` reads it with the run.
+        votes: PeopleStanding | None = getattr(self.run, "people", None)
+        return votes if votes and votes.share is not None else None
+
+    @property
     def seconds(self) -> float | None:
         return self.run.seconds_per_edit
 
@@ -88,18 +159,7 @@ class BoardRow:
         return self.run.added_at or self.run.finished_at
 
 
-class Served(Protocol):
-    """A model, whole or in short, with whoever made and serves it."""
-
-    @property
-    def provider(self) -> str: ...
-    @property
-    def organisation(self) -> str: ...
-    @property
-    def access(self) -> str: ...
-
-
-def provider_of(model: Served) -> str:
+def provider_of(model: EditingModel) -> str:
     """Who serves the model; of local weights, who made them."""
     if model.access == EditingModel.Access.LOCAL:
         return model.organisation or model.provider
@@ -117,7 +177,7 @@ def semantic_of(rows: Iterable[BoardRow]) -> str | None:
     return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 
-def board_order(row: Any) -> tuple[float, float]:
+def board_order(row: BoardRow) -> tuple[float, float]:
     """The board's own order: usable trips, then what is kept on average."""
     return -(row.usable_trips or 0), -(row.auc or 0)
 
