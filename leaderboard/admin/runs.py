@@ -7,8 +7,9 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
@@ -20,21 +21,41 @@ from evaluation.estimate import duration
 from leaderboard import jobs
 from leaderboard.admin import today
 from leaderboard.admin.base import picture, start_budget
-from leaderboard.models import Call, Run, Suite, Trip
+from leaderboard.models import Call, Run, RunProgress, RunReview, Suite, Trip
 from leaderboard.models.runs import RunQuerySet, RunState
 from leaderboard.standings import refresh_ranks
+
+#: Fields of the form that are kept in the rows beside the run.
+IN_PROGRESS = ("budget_calls", "budget_usd")
+IN_REVIEW = ("cleared", "decision")
+BUDGET_HELP = (
+    "The run pauses before it would go beyond. A new run is shown with its price first, "
+    "and what is empty here is filled in there."
+)
+
+
+def formfield(model: type[Model], name: str, **options: Any) -> Any:
+    """Return the form field of a model's field."""
+    return model._meta.get_field(name).formfield(**options)  # type: ignore[union-attr]
 
 
 class RunForm(forms.ModelForm):
     """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
 
-    class Meta:
-        labels = {"budget_calls": "Budget (calls)", "budget_usd": "Budget (USD)"}
-        help_texts = dict.fromkeys(
-            ("budget_calls", "budget_usd"),
-            "The run pauses before it would go beyond. A new run is shown with its price first, "
-            "and what is empty here is filled in there.",
-        )
+    budget_calls = formfield(
+        RunProgress, "budget_calls", label="Budget (calls)", help_text=BUDGET_HELP
+    )
+    budget_usd = formfield(RunProgress, "budget_usd", label="Budget (USD)", help_text=BUDGET_HELP)
+    cleared = formfield(RunReview, "cleared")
+    decision = formfield(RunReview, "decision", widget=AdminTextInputWidget)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        run = options.get("instance")
+        if run is not None:
+            values = {name: getattr(run.progress, name) for name in IN_PROGRESS}
+            values |= {name: getattr(run.review, name) for name in IN_REVIEW}
+            options["initial"] = values | (options.get("initial") or {})
+        super().__init__(*args, **options)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -88,7 +109,7 @@ class RunAdmin(admin.ModelAdmin):
         ),
         ("Times", {"fields": ("created_at", "started_at", "finished_at")}),
     )
-    change_only = ("budget_calls", "budget_usd", "published", "cleared", "decision")
+    change_only = (*IN_PROGRESS, *IN_REVIEW, "published")
     form = RunForm
 
     def get_fieldsets(self, request: HttpRequest, obj: Run | None = None) -> Any:
@@ -118,8 +139,11 @@ class RunAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
         if change:
             # Only what the form holds: a worker writes the rest of the row meanwhile.
-            kept = [n for n in form.changed_data if n in self.change_only and n != "published"]
-            obj.save(update_fields=kept)
+            for row, names in ((obj.progress, IN_PROGRESS), (obj.review, IN_REVIEW)):
+                changed = [name for name in names if name in form.changed_data]
+                for name in changed:
+                    setattr(row, name, form.cleaned_data[name])
+                row.save(update_fields=changed)
             if "published" in form.changed_data:
                 row = Run.objects.filter(pk=obj.pk)
                 row.publish() if obj.published else row.withdraw()
@@ -129,8 +153,8 @@ class RunAdmin(admin.ModelAdmin):
         started = jobs.start(
             obj.editing_model,
             obj.suite,
-            budget_calls=obj.budget_calls,
-            budget_usd=obj.budget_usd,
+            budget_calls=form.cleaned_data["budget_calls"],
+            budget_usd=form.cleaned_data["budget_usd"],
         )
         obj.pk = started.pk
         obj.refresh_from_db()
@@ -197,13 +221,18 @@ class RunAdmin(admin.ModelAdmin):
             raise PermissionDenied
         if run.reason == "budget":
             left = run.editing_model.estimate(
-                max(0, run.edits_total - run.edits_done), run.chains_total
+                max(0, run.progress.edits_total - run.progress.edits_done),
+                run.progress.chains_total,
             )
             more = start_budget(left)
-            limits = {"budget_calls": run.calls + more["budget_calls"]} if run.budget_calls else {}
-            if run.budget_usd is not None and more["budget_usd"] is not None:
-                limits["budget_usd"] = run.spent_usd + more["budget_usd"]
-            Run.objects.filter(pk=pk).update(**limits)
+            limits = (
+                {"budget_calls": run.progress.calls + more["budget_calls"]}
+                if run.progress.budget_calls
+                else {}
+            )
+            if run.progress.budget_usd is not None and more["budget_usd"] is not None:
+                limits["budget_usd"] = run.progress.spent_usd + more["budget_usd"]
+            RunProgress.objects.filter(pk=pk).update(**limits)
         # With the metrics it was begun with, it would pause again at once.
         act = jobs.score_again if run.reason == "metric_version" else jobs.resume
         self._each(request, Run.objects.filter(pk=pk), act, "resumed")
@@ -228,11 +257,11 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="progress")
     def progress(self, run: Run) -> str:
-        return f"{run.edits_done:,} of {run.edits_total:,} edits, {run.trips_scored:,} trips scored"
+        return f"{run.progress.edits_done:,} of {run.progress.edits_total:,} edits, {run.progress.trips_scored:,} trips scored"
 
     @admin.display(description="spent")
     def spent(self, run: Run) -> str:
-        return f"{run.calls:,} calls, {run.spent_usd:.2f} USD"
+        return f"{run.progress.calls:,} calls, {run.progress.spent_usd:.2f} USD"
 
     @admin.display(description="answers of another type than stated")
     def wrong_types(self, run: Run) -> int:
@@ -243,9 +272,13 @@ class RunAdmin(admin.ModelAdmin):
             for half in ("edited", "restored")
         )
 
+    @admin.display(description="last error")
+    def last_error(self, run: Run) -> str:
+        return run.progress.last_error
+
     @admin.display(description="why")
     def why(self, run: Run) -> str:
-        return run.reason_text or run.last_error or "–"
+        return run.reason_text or run.progress.last_error or "–"
 
     @admin.display(description="ranked", boolean=True)
     def ranked(self, run: Run) -> bool:
@@ -253,12 +286,14 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
-        known = run.editing_model.estimate(run.edits_total, run.chains_total, run.stop_after)
+        known = run.editing_model.estimate(
+            run.progress.edits_total, run.progress.chains_total, run.stop_after
+        )
         return str(known)
 
     @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:
-        items = [(flag.get("text"),) for flag in run.flags if isinstance(flag, dict)]
+        items = [(flag.get("text"),) for flag in run.review.flags if isinstance(flag, dict)]
         if not items:
             return "it is not"
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
@@ -266,7 +301,7 @@ class RunAdmin(admin.ModelAdmin):
     @admin.display(description="hints, which touch no rank")
     def hint_list(self, run: Run) -> str:
         """Every hint in words, with the pictures that gave it."""
-        if not run.hints:
+        if not run.review.hints:
             return "none"
         items = [
             (
@@ -274,7 +309,7 @@ class RunAdmin(admin.ModelAdmin):
                 hint["text"],
                 format_html_join(" ", "{}", self._evidence(run, hint.get("evidence", ()))),
             )
-            for hint in run.hints
+            for hint in run.review.hints
         ]
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}: {}<br>{}</li>", items))
 

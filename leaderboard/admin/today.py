@@ -46,7 +46,7 @@ def today() -> dict[str, Any]:
             .order_by("-usd", "-calls")[:ROWS]
         ),
         "spent": calls.aggregate(calls=Count("pk"), usd=Sum("cost")),
-        "flagged": list(runs.exclude(flags=[]).filter(cleared=False)[:ROWS]),
+        "flagged": list(runs.exclude(review__flags=[]).filter(review__cleared=False)[:ROWS]),
         "unpublished": list(
             runs.filter(
                 state=RunState.FINISHED,

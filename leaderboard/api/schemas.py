@@ -206,24 +206,32 @@ class RunOut(Schema):
         alias="published_secret",
         description="What seeds and order were drawn by; null until the run has finished.",
     )
-    marks_kept: float | None = Field(description="Median share of painted marks that came back.")
-    loss_under_audit: float | None = Field(description="Median loss by a harmless touch.")
+    marks_kept: float | None = Field(
+        alias="review.marks_kept", description="Median share of painted marks that came back."
+    )
+    loss_under_audit: float | None = Field(
+        alias="review.loss_under_audit", description="Median loss by a harmless touch."
+    )
     changed_elsewhere: float | None = Field(
-        description="Median share that an edit changes outside the place where it is made."
+        alias="review.changed_elsewhere",
+        description="Median share that an edit changes outside the place where it is made.",
     )
     held_because: list[str] = Field(
         description="Why it is out of the ranks unless a person let it in."
     )
-    decision: str = Field(description="What that person decided, and why.")
-    edits_done: int
-    edits_total: int
+    decision: str = Field(alias="review.decision", description="What that person decided, and why.")
+    edits_done: int = Field(alias="progress.edits_done")
+    edits_total: int = Field(alias="progress.edits_total")
     stop_after: int = Field(
         description="Trips that chains are played on after their end is known; 0: to the end."
     )
-    edits_saved: int = Field(description="Not asked for: the end of their chains was known.")
-    calls: int
-    spent_usd: float
-    seconds_per_edit: float | None
+    edits_saved: int = Field(
+        alias="progress.edits_saved",
+        description="Not asked for: the end of their chains was known.",
+    )
+    calls: int = Field(alias="progress.calls")
+    spent_usd: float = Field(alias="progress.spent_usd")
+    seconds_per_edit: float | None = Field(alias="progress.seconds_per_edit")
     metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
     provenance: dict[str, Any] = Field(alias="public_provenance")
     started_at: datetime | None
@@ -236,7 +244,7 @@ class RunOut(Schema):
 
     @staticmethod
     def resolve_held_because(run: Run) -> list[str]:
-        return [str(flag.get("text", "")) for flag in run.flags if isinstance(flag, dict)]
+        return [str(flag.get("text", "")) for flag in run.review.flags if isinstance(flag, dict)]
 
 
 class Done(Schema):

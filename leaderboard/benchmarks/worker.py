@@ -211,20 +211,20 @@ def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False)
                 memory = max([memory, *(megabytes(process.pid) for process in processes)])
             if run.state not in (RunState.QUEUED, RunState.PLAYING):
                 break
-            run.refresh_from_db(fields=["state", "reason_text", "started_at", "progress_at"])
+            run.refresh_from_db(fields=["state", "reason_text", "started_at", "progress"])
         if run.state != RunState.SCORING:
             sys.exit(f"the run did not end: {run.state}, {run.reason_text}")
-        if len(server.calls) != run.edits_total:
-            sys.exit(f"{len(server.calls)} calls instead of {run.edits_total}")
+        if len(server.calls) != run.progress.edits_total:
+            sys.exit(f"{len(server.calls)} calls instead of {run.progress.edits_total}")
         if server.most_in_flight > workers * each:
             sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
-        seconds = (run.progress_at - run.started_at).total_seconds()
+        seconds = (run.progress.progress_at - run.started_at).total_seconds()
     # Counted when they have ended; starting them is in it.
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
     in_flight = min(workers * each, chains)
     longest = max(Counter(run.ledger.values_list("chain", flat=True)).values())
-    return Played(chains, run.edits_total, longest, in_flight, seconds, processor, memory)
+    return Played(chains, run.progress.edits_total, longest, in_flight, seconds, processor, memory)
 
 
 def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:

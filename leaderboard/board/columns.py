@@ -340,7 +340,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="seconds",
         field="median_seconds",
-        value=lambda row: row.run.median_seconds,
+        value=lambda row: row.run.progress.median_seconds,
         help="Half of the edits took no longer; below it, the time that 95 % of them kept to.",
         decimals=2,
         label="Time per edit",
@@ -355,7 +355,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="p95_seconds",
-        value=lambda row: row.run.p95_seconds,
+        value=lambda row: row.run.progress.p95_seconds,
         help="Seconds that 95 % of the edits took at most.",
         decimals=2,
     ),

@@ -147,7 +147,7 @@ class BoardRow:
 
     @property
     def seconds(self) -> float | None:
-        return self.run.seconds_per_edit
+        return self.run.progress.seconds_per_edit
 
     @property
     def date(self) -> datetime.datetime | None:
@@ -168,7 +168,7 @@ def provider_of(model: EditingModel) -> str:
 
 def price_of(run: Run) -> float | None:
     """USD per edit: as paid in this run, else as listed."""
-    paid, listed = run.usd_per_edit, run.editing_model.price_per_edit
+    paid, listed = run.progress.usd_per_edit, run.editing_model.price_per_edit
     return paid if paid is not None else None if listed is None else float(listed)
 
 

@@ -116,6 +116,8 @@ SELECT (SELECT max(computed_at) FROM leaderboard_standing),
        sum(CASE WHEN state IN ('queued', 'playing', 'scoring') AND edits_total > 0
            THEN 20 * edits_done / edits_total + 40 * trips_scored / edits_total ELSE 0 END)
 FROM leaderboard_run
+JOIN leaderboard_runprogress progress ON progress.run_id = id
+JOIN leaderboard_runreview review ON review.run_id = id
 """
 
 
@@ -193,14 +195,14 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
         if run.verified is None:
             return "Played elsewhere, not checked yet"
         words = f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
-        return "; ".join(filter(None, (words, run.decision)))
+        return "; ".join(filter(None, (words, run.review.decision)))
     if reason := run.unranked_reason:
         return f"{reason[:1].upper()}{reason[1:]}"
     label = formatting.metric_label(filters.metric)
     scored = filters.metric in run.scored_metrics
     if scored and measured:
         return f"Scored by another version of {label}"
-    if scored and run.edits_saved:
+    if scored and run.progress.edits_saved:
         return f"Stopped when its end was known: by {label} it is not"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 

@@ -41,14 +41,14 @@ COSTS = {
             "median",
             "Time per edit, median",
             "seconds per edit, median",
-            lambda row: row.run.median_seconds,
+            lambda row: row.run.progress.median_seconds,
             formatting.seconds,
         ),
         Cost(
             "p95",
             "Time per edit, 95 % of edits",
             "seconds per edit, 95 % of edits",
-            lambda row: row.run.p95_seconds,
+            lambda row: row.run.progress.p95_seconds,
             formatting.seconds,
         ),
     )

@@ -31,6 +31,7 @@ from leaderboard.models import (
     EditingModel,
     Pace,
     Run,
+    RunProgress,
     Suite,
     Trip,
     TripStep,
@@ -229,8 +230,8 @@ def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
         if not run.arm_digest
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
-    run.edits_total += len(made) - before
-    run.save(update_fields=["edits_total"])
+    run.progress.edits_total += len(made) - before
+    run.progress.save(update_fields=["edits_total"])
 
 
 @transaction.atomic
@@ -241,8 +242,9 @@ def score_again(run: Run) -> None:
     # Without their tokens, so that a job still at it cannot write scores of the old metrics.
     run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
     Audit.objects.filter(chain__run=run).update(finding={})
-    run.metrics, run.trips_scored = {}, 0
-    run.save(update_fields=["metrics", "trips_scored"])
+    run.metrics, run.progress.trips_scored = {}, 0
+    run.save(update_fields=["metrics"])
+    run.progress.save(update_fields=["trips_scored"])
     run.move(RunState.SCORING if run.state == RunState.FINISHED else RunState.QUEUED)
     enqueue(run)
 
@@ -251,7 +253,7 @@ def score_again(run: Run) -> None:
 def recount(run: Run) -> None:
     """Set the run's counters by counting, where they were kept up by adding."""
     # Whoever adds to them meanwhile waits for this row, and adds to the new ones.
-    Run.objects.select_for_update().only("pk").get(pk=run.pk)
+    progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
         calls=Count("pk", filter=~Q(outcome=Call.OURS)),
         ours=Count("pk", filter=Q(outcome=Call.OURS)),
@@ -262,20 +264,20 @@ def recount(run: Run) -> None:
     chains = run.chains.aggregate(
         done=Count("pk", filter=Q(state=ChainState.PLAYED)), scored=Sum("trips_scored")
     )
-    run.calls, run.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
-    run.edit_seconds = ledger["seconds"] or 0.0
-    run.chains_done, run.trips_scored = chains["done"], chains["scored"] or 0
+    progress.calls, progress.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
+    progress.edit_seconds = ledger["seconds"] or 0.0
+    progress.chains_done, progress.trips_scored = chains["done"], chains["scored"] or 0
     halves = Trip.objects.filter(chain__run=run).aggregate(
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
     between = TripStep.objects.filter(chain__run=run).count()
     made = halves["edited"] + halves["restored"] + between + audits
-    run.edits_done = made - ledger["ours"]
+    progress.edits_done = made - ledger["ours"]
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
-    run.edits_saved = edits_saved(run.suite.trips, stopped)
-    fields = ["calls", "spent_usd", "edit_seconds", "chains_done", "trips_scored", "edits_done"]
-    run.save(update_fields=[*fields, "edits_saved"])
+    progress.edits_saved = edits_saved(run.suite.trips, stopped)
+    progress.save()
+    run.progress = progress
 
 
 #: Chains that a score job takes at a time, those of one size to be scored together; so many

@@ -54,6 +54,7 @@ from leaderboard.models import (
     Chain,
     Pace,
     Run,
+    RunProgress,
     SecurityEvent,
     StoredImage,
     Trip,
@@ -267,20 +268,20 @@ class DatabaseStore(RunStore):
     def _affordable_price(self) -> Decimal:
         """The price of the next call. Raises Paused where the budget has no room for it."""
         price = self._price
-        if self.run.budget_calls is None and self.run.budget_usd is None:
+        if self.run.progress.budget_calls is None and self.run.progress.budget_usd is None:
             return price
         # Read and added to under one lock, so that no two jobs spend the same call.
-        fields = ("calls", "spent_usd", "budget_calls", "budget_usd")
-        run = Run.objects.select_for_update().only(*fields).get(pk=self.run.pk)
-        if run.calls:  # the list may say nothing, or less than calls really cost
-            price = max(price, (run.spent_usd / run.calls).quantize(Decimal("0.00001")))
-        if run.budget_calls is not None and run.calls >= run.budget_calls:
-            raise Paused(f"All {run.budget_calls:,} calls of the budget are used.", "budget")
-        if run.budget_usd is not None and (
-            run.spent_usd + price > run.budget_usd or run.spent_usd >= run.budget_usd
+        progress = RunProgress.objects.select_for_update().get(pk=self.run.pk)
+        if progress.calls:  # the list may say nothing, or less than calls really cost
+            price = max(price, (progress.spent_usd / progress.calls).quantize(Decimal("0.00001")))
+        if progress.budget_calls is not None and progress.calls >= progress.budget_calls:
+            raise Paused(f"All {progress.budget_calls:,} calls of the budget are used.", "budget")
+        if progress.budget_usd is not None and (
+            progress.spent_usd + price > progress.budget_usd
+            or progress.spent_usd >= progress.budget_usd
         ):
             raise Paused(
-                f"USD {run.spent_usd:.2f} of the budget of {run.budget_usd:.2f} are spent; "
+                f"USD {progress.spent_usd:.2f} of the budget of {progress.budget_usd:.2f} are spent; "
                 f"the next call would cost {price:.4f}.",
                 "budget",
             )
@@ -446,8 +447,8 @@ class DatabaseStore(RunStore):
             Run.objects.filter(pk=self.run.pk)
             .values_list(
                 "state",
-                "budget_calls",
-                "budget_usd",
+                "progress__budget_calls",
+                "progress__budget_usd",
                 Subquery(pace.values("blocked_until")),
                 Subquery(pace.values("failures_in_a_row")),
                 Now(),
@@ -457,7 +458,8 @@ class DatabaseStore(RunStore):
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
             self.stopping = True
             raise Cancelled
-        state, self.run.budget_calls, self.run.budget_usd, blocked_until, failures, now = row
+        state, calls, usd, blocked_until, failures, now = row
+        self.run.progress.budget_calls, self.run.progress.budget_usd = calls, usd
         self.pace.update(blocked_until, failures or 0, now)
         turn = settings.TURN_SECONDS * (GPU_TURNS if self.queue_name == job_queue.GPU else 1)
         is_over = time.monotonic() - self._began > turn
@@ -491,7 +493,7 @@ class DatabaseStore(RunStore):
 
     def _count(self, **changes: Any) -> None:
         """Add numbers to the run's counters; other values replace what is there."""
-        Run.objects.filter(pk=self.run.pk).update(
+        RunProgress.objects.filter(pk=self.run.pk).update(
             **{
                 name: F(name) + value if isinstance(value, int | float | Decimal) else value
                 for name, value in changes.items()

@@ -29,7 +29,7 @@ def record(run: Run, editor: Editor) -> None:
         Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)
         return
     with transaction.atomic():
-        row = Run.objects.select_for_update().get(pk=run.pk)
+        row = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
         later = row.provenance.setdefault("later", [])
         known = row.provenance | (later[-1] if later else {})
         changed = {name: value for name, value in now.items() if known.get(name) != value}

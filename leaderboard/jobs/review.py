@@ -32,13 +32,14 @@ def review(run: Run, pairs: Mapping[str, EditPair], scorer: Scorer) -> None:
     made = Audit.objects.filter(chain__run=run).exclude(finding={})
     found = findings.from_dicts(list(made.values_list("finding", flat=True)))
     audited = findings.judged(found, first_edits_made(run))
-    run.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
-    run.hints = [{"kind": "audit", "text": hint} for hint in audited.hints]
-    run.hints += find_signs(run, pairs)
+    review = run.review
+    review.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
+    review.hints = [{"kind": "audit", "text": hint} for hint in audited.hints]
+    review.hints += find_signs(run, pairs)
     medians = ("marks_kept", "loss_under_audit", "changed_elsewhere")
     for name in medians:
-        setattr(run, name, getattr(audited, name))
-    run.save(update_fields=["flags", "hints", *medians])
+        setattr(review, name, getattr(audited, name))
+    review.save(update_fields=["flags", "hints", *medians])
 
 
 def first_edits_made(run: Run) -> list[bool]:

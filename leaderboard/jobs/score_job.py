@@ -45,7 +45,7 @@ from leaderboard.jobs.review import review
 from leaderboard.jobs.scoring.calibrating import calibrate
 from leaderboard.jobs.scoring.claimed_chain import ClaimedChain, Part, read
 from leaderboard.jobs.shutdown import asked_to_stop
-from leaderboard.models import Chain, MetricVersion, Run, Score, Trip
+from leaderboard.models import Chain, MetricVersion, Run, RunProgress, Score, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
@@ -268,7 +268,7 @@ class ScoreJob:
             # With the count of scored trips, at once: whoever plays goes by both.
             mine = Chain.objects.filter(pk=chain.pk)
             mine.update(known_at=standings.known_at(chain, headline))
-        Run.objects.filter(pk=self.run.pk).update(
+        RunProgress.objects.filter(pk=self.run.pk).update(
             trips_scored=F("trips_scored") + len(trips), progress_at=now
         )
         # The other chains of this claim are waited for, not dead.
@@ -295,7 +295,7 @@ class ScoreJob:
         scorer = Scorer(metrics, witnesses=self._witnesses())
         made = scorer.provenance()
         with transaction.atomic():
-            run = Run.objects.select_for_update().get(pk=self.run.pk)
+            run = Run.objects.select_for_update(of=("self",)).get(pk=self.run.pk)
             if not run.metrics:
                 run.metrics = {
                     name: {"version": m["version"], "weights_sha256": m["weights_sha256"] or ""}

@@ -12,7 +12,7 @@ from leaderboard.models.people.votes import Vote, Voter
 from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.quotas import Use
-from leaderboard.models.runs import Run
+from leaderboard.models.runs import Run, RunProgress, RunReview
 from leaderboard.models.standings import (
     Calibration,
     CaseValues,
@@ -50,6 +50,8 @@ __all__ = [
     "PublishedFigure",
     "Question",
     "Run",
+    "RunProgress",
+    "RunReview",
     "Score",
     "SecurityEvent",
     "SourceImage",

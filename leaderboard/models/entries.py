@@ -107,9 +107,9 @@ class EditingModel(models.Model):
         done: dict[str, Any] = {"edits": 0}
         if self.pk:
             done = self.runs.aggregate(
-                edits=models.Sum("edits_done"),
-                seconds=models.Sum("edit_seconds"),
-                usd=models.Sum("spent_usd"),
+                edits=models.Sum("progress__edits_done"),
+                seconds=models.Sum("progress__edit_seconds"),
+                usd=models.Sum("progress__spent_usd"),
             )
         played = done["edits"] or 0
         price = None if self.price_per_edit is None else float(self.price_per_edit)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
@@ -85,6 +85,22 @@ def _public(described: dict[str, Any]) -> dict[str, Any]:
 
 
 class RunQuerySet(models.QuerySet["Run"]):
+    @transaction.atomic
+    def create(self, **fields: Any) -> Run:  # type: ignore[override]
+        """Create a run with its progress and its review, whose fields may be given too."""
+        parts = {
+            model: {
+                field.name: fields.pop(field.name)
+                for field in model._meta.fields
+                if field.name in fields
+            }
+            for model in (RunProgress, RunReview)
+        }
+        run = super().create(**fields)
+        for model, values in parts.items():
+            model.objects.create(run=run, **values)
+        return run
+
     def active(self) -> RunQuerySet:
         return self.filter(state__in=ACTIVE_STATES)
 
@@ -147,8 +163,15 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.public().filter(current=True)
 
 
+class RunManager(models.Manager.from_queryset(RunQuerySet)):  # type: ignore[misc]
+    """Read every run together with its progress and its review."""
+
+    def get_queryset(self) -> RunQuerySet:
+        return super().get_queryset().select_related("progress", "review")
+
+
 class Run(models.Model):
-    """One editing model on one suite."""
+    """One editing model on one suite; its counters and its review are rows of their own."""
 
     class Source(models.TextChoices):
         OURS = "ours", "Played here"
@@ -187,10 +210,6 @@ class Run(models.Model):
         validators=[MaxValueValidator(MOST)],
         help_text="Trips that a chain is played on after its end is known; 0: to the end.",
     )
-    budget_calls = models.PositiveIntegerField(null=True, blank=True)
-    budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
-    calls = models.PositiveIntegerField(default=0, editable=False)
-    spent_usd = models.DecimalField(max_digits=12, decimal_places=5, default=0, editable=False)
     metrics = models.JSONField(
         default=dict,
         blank=True,
@@ -210,52 +229,11 @@ class Run(models.Model):
         default=False, db_index=True, help_text="Stands for its model on the board."
     )
     complete = models.BooleanField(default=False, help_text="Every case of the suite has a result.")
-    flags = models.JSONField(
-        default=list, blank=True, help_text="Why it is out of the ranks until a person has looked."
-    )
-    hints = models.JSONField(
-        default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
-    )
-    cleared = models.BooleanField(
-        default=False,
-        help_text="An admin looked at the flags, or at a run that was played elsewhere, and lets "
-        "it rank.",
-    )
-    decision = models.CharField(
-        max_length=500, blank=True, help_text="Why an admin decided so; public."
-    )
-    marks_kept = models.FloatField(
-        null=True, editable=False, help_text="Median share of painted marks that came back."
-    )
-    loss_under_audit = models.FloatField(
-        null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
-    )
-    changed_elsewhere = models.FloatField(
-        null=True, editable=False, help_text="Median share that an edit changes beside its place."
-    )
     orders = models.JSONField(
         default=list,
         editable=False,
         help_text="Pictures of two chain shapes laid beside each other.",
     )
-    # Progress, cheap to poll: kept up by whoever writes trips and scores.
-    chains_total = models.PositiveIntegerField(default=0, editable=False)
-    chains_done = models.PositiveIntegerField(default=0, editable=False)
-    edits_total = models.PositiveIntegerField(default=0, editable=False)
-    edits_done = models.PositiveIntegerField(default=0, editable=False)
-    edits_saved = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Not asked for: the end of their chains was known."
-    )
-    trips_scored = models.PositiveIntegerField(default=0, editable=False)
-    edit_seconds = models.FloatField(default=0, editable=False)
-    median_seconds = models.FloatField(
-        null=True, editable=False, help_text="Half of the edits took no longer."
-    )
-    p95_seconds = models.FloatField(
-        null=True, editable=False, help_text="95 % of the edits took no longer."
-    )
-    last_error = models.CharField(max_length=500, blank=True, editable=False)
-    progress_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -266,7 +244,7 @@ class Run(models.Model):
     #: When the first run of the model ended that this one stands for; the board fills it in.
     added_at: datetime | None = None
 
-    objects = RunQuerySet.as_manager()
+    objects = RunManager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -282,19 +260,6 @@ class Run(models.Model):
     def core_arm(self) -> Arm:
         """How the run is played."""
         return Arm.from_dict(self.arm)
-
-    @property
-    def trips_total(self) -> int:
-        return self.chains_total * self.suite.trips
-
-    @property
-    def steps_done(self) -> int:
-        """Edits played and trips scored, of `steps_total`: how far the run is."""
-        return self.edits_done + self.trips_scored
-
-    @property
-    def steps_total(self) -> int:
-        return self.edits_total + self.trips_total
 
     @property
     def public_provenance(self) -> dict[str, Any]:
@@ -346,9 +311,11 @@ class Run(models.Model):
         experiment never.
         """
         if self.source == self.Source.EXTERNAL:
-            admitted = self.cleared and self.verified is True
+            admitted = self.review.cleared and self.verified is True
         else:
-            admitted = self.source == self.Source.OURS and (self.cleared or not self.flags)
+            admitted = self.source == self.Source.OURS and (
+                self.review.cleared or not self.review.flags
+            )
         listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
         return listed and admitted
 
@@ -358,12 +325,14 @@ class Run(models.Model):
 
         These are the words of the board, the run's own page, its submitter's and the admin.
         """
-        if self.flags and not self.cleared:
-            said = [str(flag.get("text", "")) for flag in self.flags if isinstance(flag, dict)]
+        if self.review.flags and not self.review.cleared:
+            said = [
+                str(flag.get("text", "")) for flag in self.review.flags if isinstance(flag, dict)
+            ]
             why = "; ".join(filter(None, said)) or "flagged"
-            return self.decision or f"{why}; a person is checking"
+            return self.review.decision or f"{why}; a person is checking"
         if not self.complete:
-            missing = self.chains_total - self.chains_done
+            missing = self.progress.chains_total - self.progress.chains_done
             if missing > 0:
                 return f"incomplete: {missing} case{'' if missing == 1 else 's'} missing"
             return "incomplete: not every case has a result"
@@ -402,6 +371,49 @@ class Run(models.Model):
         """The metrics that the run is scored by, in order; those that could not run are not there."""
         return scored_metrics(self.metrics)
 
+
+class RunProgress(models.Model):
+    """How far a run is and what it has spent: counters that workers add to, cheap to poll."""
+
+    run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="progress")
+    budget_calls = models.PositiveIntegerField(null=True, blank=True)
+    budget_usd = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
+    calls = models.PositiveIntegerField(default=0, editable=False)
+    spent_usd = models.DecimalField(max_digits=12, decimal_places=5, default=0, editable=False)
+    chains_total = models.PositiveIntegerField(default=0, editable=False)
+    chains_done = models.PositiveIntegerField(default=0, editable=False)
+    edits_total = models.PositiveIntegerField(default=0, editable=False)
+    edits_done = models.PositiveIntegerField(default=0, editable=False)
+    edits_saved = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Not asked for: the end of their chains was known."
+    )
+    trips_scored = models.PositiveIntegerField(default=0, editable=False)
+    edit_seconds = models.FloatField(default=0, editable=False)
+    median_seconds = models.FloatField(
+        null=True, editable=False, help_text="Half of the edits took no longer."
+    )
+    p95_seconds = models.FloatField(
+        null=True, editable=False, help_text="95 % of the edits took no longer."
+    )
+    last_error = models.CharField(max_length=500, blank=True, editable=False)
+    progress_at = models.DateTimeField(null=True, editable=False)
+
+    def __str__(self) -> str:
+        return f"progress of run {self.run_id}"
+
+    @property
+    def trips_total(self) -> int:
+        return self.chains_total * self.run.suite.trips
+
+    @property
+    def steps_done(self) -> int:
+        """Edits played and trips scored, of `steps_total`: how far the run is."""
+        return self.edits_done + self.trips_scored
+
+    @property
+    def steps_total(self) -> int:
+        return self.edits_total + self.trips_total
+
     @property
     def seconds_per_edit(self) -> float | None:
         return self.edit_seconds / self.edits_done if self.edits_done else None
@@ -417,3 +429,35 @@ class Run(models.Model):
         return (
             float(self.spent_usd) / self.edits_done if self.spent_usd and self.edits_done else None
         )
+
+
+class RunReview(models.Model):
+    """What audits and hints say about a run, and what an admin decided."""
+
+    run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="review")
+    flags = models.JSONField(
+        default=list, blank=True, help_text="Why it is out of the ranks until a person has looked."
+    )
+    hints = models.JSONField(
+        default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
+    )
+    cleared = models.BooleanField(
+        default=False,
+        help_text="An admin looked at the flags, or at a run that was played elsewhere, and lets "
+        "it rank.",
+    )
+    decision = models.CharField(
+        max_length=500, blank=True, help_text="Why an admin decided so; public."
+    )
+    marks_kept = models.FloatField(
+        null=True, editable=False, help_text="Median share of painted marks that came back."
+    )
+    loss_under_audit = models.FloatField(
+        null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
+    )
+    changed_elsewhere = models.FloatField(
+        null=True, editable=False, help_text="Median share that an edit changes beside its place."
+    )
+
+    def __str__(self) -> str:
+        return f"review of run {self.run_id}"

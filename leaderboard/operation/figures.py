@@ -55,7 +55,7 @@ class SiteFigures(Collector):
             "spent_usd": ("Spent on calls, in USD.", "spent_usd"),
             "trips_scored": ("Trips scored.", "trips_scored"),
         }
-        sums = {name: Sum(field) for name, (_, field) in counters.items()}
+        sums = {name: Sum(f"progress__{field}") for name, (_, field) in counters.items()}
         ours = Run.objects.filter(source=Run.Source.OURS).order_by()
         rows = list(ours.values_list("editing_model__slug").annotate(**sums))
         for place, (name, (words, _)) in enumerate(counters.items(), start=1):
@@ -81,7 +81,7 @@ class SiteFigures(Collector):
             state__in=(RunState.QUEUED, RunState.PLAYING),
             pk__in=active.free().ready().values("run"),
         )
-        since = Min(F("created_at")), Min("progress_at")
+        since = Min(F("created_at")), Min("progress__progress_at")
         rows = waiting.order_by().values_list("editing_model__slug").annotate(*since)
         for model, created, progress in rows:
             age.add_metric([model], max(0.0, (now - (progress or created)).total_seconds()))
@@ -110,7 +110,9 @@ class SiteFigures(Collector):
         """Of the last hour: how calls ended. A rate limit is `rate_limited`, a dead worker `lost`."""
         since = timezone.now() - WINDOW
         # The ledger is indexed by run and time, so the runs come first.
-        recent = Run.objects.filter(Q(progress_at__gte=since) | Q(state__in=ACTIVE_STATES))
+        recent = Run.objects.filter(
+            Q(progress__progress_at__gte=since) | Q(state__in=ACTIVE_STATES)
+        )
         family = _gauge("calls_last_hour", "Calls begun in the last hour.", "model", "outcome")
         calls = Call.objects.filter(run__in=recent, started_at__gte=since).order_by()
         rows = calls.values_list("run__editing_model__slug", "outcome").annotate(Count("pk"))

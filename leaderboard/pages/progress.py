@@ -34,21 +34,28 @@ def progress(run: Run) -> dict[str, Any]:
         "reason": run.reason,
         "reason_text": run.reason_text,
         "resume_at": _iso(run.resume_at),
-        "chains": {"done": run.chains_done, "total": run.chains_total},
-        "edits": {"done": run.edits_done, "total": run.edits_total, "left": edits_left},
-        "trips": {"scored": run.trips_scored, "total": run.chains_total * run.suite.trips},
-        "calls": run.calls,
-        "spent_usd": float(run.spent_usd),
+        "chains": {"done": run.progress.chains_done, "total": run.progress.chains_total},
+        "edits": {
+            "done": run.progress.edits_done,
+            "total": run.progress.edits_total,
+            "left": edits_left,
+        },
+        "trips": {
+            "scored": run.progress.trips_scored,
+            "total": run.progress.chains_total * run.suite.trips,
+        },
+        "calls": run.progress.calls,
+        "spent_usd": float(run.progress.spent_usd),
         "edits_per_minute": rate,
         "seconds_left": round(60 * edits_left / rate) if rate and edits_left else None,
         "position": _position(run) if run.state == RunState.QUEUED else None,
         "workers": {name: workers(name) for name in dict.fromkeys((queue_name, job_queue.GPU))}
         if active
         else {},
-        "last_error": run.last_error,
+        "last_error": run.progress.last_error,
         "started_at": _iso(run.started_at),
         "finished_at": _iso(run.finished_at),
-        "progress_at": _iso(run.progress_at),
+        "progress_at": _iso(run.progress.progress_at),
     }
 
 

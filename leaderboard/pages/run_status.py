@@ -50,13 +50,15 @@ def live(run: Run) -> dict[str, Any]:
 def _done(run: Run) -> float:
     if run.state == RunState.FINISHED:
         return 1.0
-    edits, trips = run.edits_total, run.chains_total * run.suite.trips
+    edits, trips = run.progress.edits_total, run.progress.chains_total * run.suite.trips
     if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
-        return 0.9 + 0.1 * min(1.0, run.trips_scored / max(1, min(trips, run.edits_done // 2)))
-    made = run.edits_done / edits if edits else 0.0
+        return 0.9 + 0.1 * min(
+            1.0, run.progress.trips_scored / max(1, min(trips, run.progress.edits_done // 2))
+        )
+    made = run.progress.edits_done / edits if edits else 0.0
     if run.stop_after:  # so do chains that are stopped
-        made = max(made, run.chains_done / max(1, run.chains_total))
-    scored = run.trips_scored / trips if trips else 0.0
+        made = max(made, run.progress.chains_done / max(1, run.progress.chains_total))
+    scored = run.progress.trips_scored / trips if trips else 0.0
     return min(1.0, 0.9 * made + 0.1 * scored)
 
 
@@ -64,21 +66,21 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
     """One sentence or number for each place in the page; empty ones are not shown."""
     active = run.state in ACTIVE_STATES
     rate, left = known["edits_per_minute"], known["seconds_left"]
-    spent = f", {formatting.usd(run.spent_usd)} spent" if run.spent_usd else ""
+    spent = f", {formatting.usd(run.progress.spent_usd)} spent" if run.progress.spent_usd else ""
     return {
         "label": known["label"],
         "now": now(run),
         "why": run.reason_text if run.state in (RunState.PAUSED, RunState.FAILED) else "",
         "next": what_next(run),
-        "edits": f"{run.edits_done:,} of {run.edits_total:,}",
-        "chains": f"{run.chains_done:,} of {run.chains_total:,}",
-        "scored": f"{run.trips_scored:,} of {run.chains_total * run.suite.trips:,}",
+        "edits": f"{run.progress.edits_done:,} of {run.progress.edits_total:,}",
+        "chains": f"{run.progress.chains_done:,} of {run.progress.chains_total:,}",
+        "scored": f"{run.progress.trips_scored:,} of {run.progress.chains_total * run.suite.trips:,}",
         "rate": f"{rate:g} a minute" if rate else "–",
         "left": about(left) if left else "–",
-        "calls": f"{formatting.count(run.calls, 'call')}{spent}",
+        "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",
         "queue": f"place {known['position']}" if known["position"] else "–",
         "workers": workers(known["workers"]) if active else "–",
-        "error": run.last_error if not run.is_ended else "",
+        "error": run.progress.last_error if not run.is_ended else "",
     }
 
 
@@ -130,9 +132,9 @@ def curve_so_far(run: Run) -> dict[str, Any]:
     from standings, which weigh the cases.
     """
     name = next(iter(run.scored_metrics), None)
-    if name is None or not run.trips_scored or run.state == RunState.FINISHED:
+    if name is None or not run.progress.trips_scored or run.state == RunState.FINISHED:
         return {"metric": "", "curve": [], "path": ""}
-    key = f"curve-so-far/{run.pk}/{run.trips_scored}"
+    key = f"curve-so-far/{run.pk}/{run.progress.trips_scored}"
     found: dict[str, Any] | None = cache.get(key)
     if found is None:
         curve = _mean_retention(run, name)

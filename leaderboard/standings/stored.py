@@ -40,6 +40,7 @@ from leaderboard.models import (
     Chain,
     MetricVersion,
     Run,
+    RunProgress,
     Score,
     Standing,
     Suite,
@@ -90,8 +91,9 @@ def rebuild(run: Run) -> None:
     between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
     median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
     write_no_reference(run, chains)
-    Run.objects.filter(pk=run.pk).update(complete=complete, median_seconds=median, p95_seconds=p95)
-    run.complete, run.median_seconds, run.p95_seconds = complete, median, p95
+    Run.objects.filter(pk=run.pk).update(complete=complete)
+    RunProgress.objects.filter(pk=run.pk).update(median_seconds=median, p95_seconds=p95)
+    run.complete, run.progress.median_seconds, run.progress.p95_seconds = complete, median, p95
 
 
 def latency(

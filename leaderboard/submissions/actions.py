@@ -135,7 +135,7 @@ def withdraw(submission: Submission) -> str:
         for run in model.runs.unfinished():
             with suppress(jobs.CannotMove):  # it ended by itself meanwhile
                 jobs.cancel(run)
-        model.runs.all().withdraw()
+        model.runs.withdraw()
         rows = EditingModel.objects.filter(pk=model.pk)
         rows.update(api_key="", status=EditingModel.Status.HIDDEN)
         for suite in Suite.objects.filter(runs__editing_model=model).distinct():

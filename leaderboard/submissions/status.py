@@ -149,7 +149,7 @@ def cost(submission: Submission) -> str:
 
 def _pace_is_known(submission: Submission) -> bool:
     run = workflow.run_of(submission)
-    return bool(run and run.edits_done)
+    return bool(run and run.progress.edits_done)
 
 
 def _is_public(run: Run | None) -> bool:
@@ -193,11 +193,14 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _in_the_queue(run: Run, before: int) -> str:
     """Its place, and how much work the runs before it still have."""
-    own = duration(run.editing_model.estimate(run.edits_total, run.chains_total).seconds)
+    own = duration(
+        run.editing_model.estimate(run.progress.edits_total, run.progress.chains_total).seconds
+    )
     waiting = Run.objects.active().filter(created_at__lt=run.created_at)
     seconds = sum(
         other.editing_model.estimate(
-            max(0, other.edits_total - other.edits_done), other.chains_total
+            max(0, other.progress.edits_total - other.progress.edits_done),
+            other.progress.chains_total,
         ).seconds
         for other in waiting.select_related("editing_model")[:20]
     )

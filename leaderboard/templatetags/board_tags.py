@@ -104,7 +104,7 @@ def _curve(row: BoardRow, head: Head) -> SafeString:
 
 def _time(row: BoardRow, head: Head) -> SafeString:
     """The median, with what 95 % of the edits kept to; of runs without them the mean."""
-    median, most = row.run.median_seconds, row.run.p95_seconds
+    median, most = row.run.progress.median_seconds, row.run.progress.p95_seconds
     below = "" if most is None else f"95\u00a0% in {formatting.seconds(most)}"
     if median is None and row.seconds is not None:
         median, below = row.seconds, "on average"

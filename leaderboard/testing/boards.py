@@ -184,9 +184,9 @@ def make_standing(
             "refused": [round(0.3 * (1 - q), 4) for q in mean],
         },
         counts={
-            "cases": run.chains_total,
-            "chains": run.chains_total,
-            "causes": {"place": run.chains_total - 1, "refused": 1},
+            "cases": run.progress.chains_total,
+            "chains": run.progress.chains_total,
+            "causes": {"place": run.progress.chains_total - 1, "refused": 1},
             "refused": 1,
             "change_seen": 0.97,
         },

@@ -28,13 +28,13 @@ model = EditingModel.objects.create(slug=NAME, name=NAME, editor="noise", option
 run = jobs.start(model, suite, secret="{SECRET}", budget_calls=CALLS)
 jobs.play(run.pk)
 run.refresh_from_db()
-print(run.state, run.edits_done)
+print(run.state, run.progress.edits_done)
 """
 GO_ON = """
 from leaderboard import jobs
-from leaderboard.models import Run
+from leaderboard.models import Run, RunProgress
 run = Run.objects.get(editing_model__slug="begun")
-Run.objects.filter(pk=run.pk).update(budget_calls=None)
+RunProgress.objects.filter(pk=run.pk).update(budget_calls=None)
 run.refresh_from_db()
 jobs.resume(run)
 jobs.play(run.pk)
@@ -52,7 +52,7 @@ for run in Run.objects.order_by("pk"):
     names = ("trip__chain__case__slug", "trip__number", "metric__name", "distance")
     found.append({
         "state": run.state,
-        "edits": [run.edits_done, run.edits_total, run.calls],
+        "edits": [run.progress.edits_done, run.progress.edits_total, run.progress.calls],
         "trips": list(trips.values_list("chain__case__slug", "number", "edited", "restored")),
         "scores": [(*row[:3], row[3].hex()) for row in scores.order_by(*names).values_list(*names)],
     })

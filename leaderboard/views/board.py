@@ -129,7 +129,9 @@ def under_way(filters: BoardFilters) -> list[Run]:
     """Runs of this board's suite that are played or scored now, the furthest first."""
     runs = Run.objects.active().as_the_suite_says().visible_to(AnonymousUser())
     runs = runs.filter(suite=filters.suite)
-    return list(runs.select_related("editing_model").order_by("-edits_done", "pk")[:FIRST_ROWS])
+    return list(
+        runs.select_related("editing_model").order_by("-progress__edits_done", "pk")[:FIRST_ROWS]
+    )
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:

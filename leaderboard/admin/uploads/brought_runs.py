@@ -20,7 +20,7 @@ class BroughtRunAdmin(admin.ModelAdmin):
 
     list_display = ("name", "brought_by", "state", "progress", "decide", "created_at")
     list_filter = ("state",)
-    list_select_related = ("run",)
+    list_select_related = ("run__review", "run__progress", "run__editing_model")
     search_fields = ("name", "brought_by", "email")
     date_hierarchy = "created_at"
     actions = ("withdraw",)

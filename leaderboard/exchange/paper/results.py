@@ -241,7 +241,7 @@ def audits_table(rows: Sequence[BoardRow]) -> Table | None:
     audited = [
         row
         for row in rows
-        if row.run.marks_kept is not None or row.run.loss_under_audit is not None
+        if row.run.review.marks_kept is not None or row.run.review.loss_under_audit is not None
     ]
     if not audited:
         return None
@@ -252,9 +252,9 @@ def audits_table(rows: Sequence[BoardRow]) -> Table | None:
         [
             [
                 row.model.name,
-                formatting.percent(row.run.marks_kept),
-                formatting.percent(row.run.loss_under_audit),
-                formatting.percent(row.run.changed_elsewhere),
+                formatting.percent(row.run.review.marks_kept),
+                formatting.percent(row.run.review.loss_under_audit),
+                formatting.percent(row.run.review.changed_elsewhere),
                 _judged(row),
             ]
             for row in audited
@@ -265,9 +265,9 @@ def audits_table(rows: Sequence[BoardRow]) -> Table | None:
 
 
 def _judged(row: BoardRow) -> str:
-    if not row.run.flags:
+    if not row.run.review.flags:
         return "nothing found"
-    return "looked at, lets rank" if row.run.cleared else "out of the ranks"
+    return "looked at, lets rank" if row.run.review.cleared else "out of the ranks"
 
 
 def people_tables(rows: Sequence[BoardRow]) -> list[Table]:

@@ -39,7 +39,7 @@ class Need:
         if self.run is not None:
             if self.done:
                 return f"finished, run {self.run.pk}"
-            chains = f"{self.run.chains_done} of {self.run.chains_total} chains"
+            chains = f"{self.run.progress.chains_done} of {self.run.progress.chains_total} chains"
             return f"{self.run.get_state_display().lower()}, run {self.run.pk}, {chains}"
         return f"not played: {self.lacks}" if self.lacks else "not played yet"
 
@@ -92,8 +92,8 @@ def start(found: Iterable[Need], suite: Suite, budget_usd: Decimal | None = None
 def play(run: Run) -> None:
     """Play and score a run here and now; a job gives up its turn to others, so again and again."""
     done = -1
-    while run.state in PLAYED_ON and run.steps_done > done:
-        done = run.steps_done
+    while run.state in PLAYED_ON and run.progress.steps_done > done:
+        done = run.progress.steps_done
         jobs.play(run.pk)
         jobs.score(run.pk, linger=False)
         run.refresh_from_db()

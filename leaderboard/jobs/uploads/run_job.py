@@ -21,7 +21,7 @@ from leaderboard.imports.models import model_of
 from leaderboard.imports.rows import calibrated_metrics, store_pictures, write_run
 from leaderboard.jobs.review import review
 from leaderboard.jobs.shutdown import asked_to_stop
-from leaderboard.models import BroughtRun, Run
+from leaderboard.models import BroughtRun, RunReview
 
 #: A bundle that ended the process so often is not tried again.
 MAX_ATTEMPTS = 3
@@ -96,7 +96,9 @@ def _take(brought: BroughtRun, bundle: Bundle) -> None:
             published=True,
         )
         review(run, dict(bundle.suite.pair_by_slug), verification.scorer)
-        Run.objects.filter(pk=run.pk).update(hints=[*run.hints, *admission.same_pictures(run)])
+        RunReview.objects.filter(pk=run.pk).update(
+            hints=[*run.review.hints, *admission.same_pictures(run)]
+        )
         if not brought.end(State.SHOWN, run=run, editing_model=run.editing_model):
             raise Stopped
         standings.rebuild(run)

@@ -93,7 +93,9 @@ class Command(BaseCommand):
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
-                known = model.estimate(run.edits_total, run.chains_total, run.stop_after)
+                known = model.estimate(
+                    run.progress.edits_total, run.progress.chains_total, run.stop_after
+                )
                 self.stdout.write(f"Run {run.pk}: {run}, {known}.")
 
 

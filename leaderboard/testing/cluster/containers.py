@@ -117,7 +117,7 @@ def runs(site: Site) -> bytes:
     """What the database says of the runs, as JSON."""
     code = (
         "import json; from leaderboard.models import Run; "
-        "print(json.dumps(list(Run.objects.values('state', 'edits_done', 'reason_text'))))"
+        "print(json.dumps(list(Run.objects.values('state', 'progress__edits_done', 'reason_text'))))"
     )
     return site.manage("shell", "--command", code).encode()
 

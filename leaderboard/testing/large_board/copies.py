@@ -12,6 +12,7 @@ import copy
 import datetime
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from django.db import connection, models
@@ -24,6 +25,8 @@ from leaderboard.models import (
     EditingModel,
     MetricVersion,
     Run,
+    RunProgress,
+    RunReview,
     Score,
     Standing,
     Suite,
@@ -106,6 +109,13 @@ def _runs(
             run.finished_at = original.finished_at - datetime.timedelta(days=30)
         pairs.append((original.pk, run))
     Run.objects.bulk_create([run for _, run in pairs], batch_size=500)
+    parts: tuple[Any, ...] = (RunProgress, RunReview)
+    for part in parts:
+        rows = part.objects.in_bulk()
+        copied = [copy.copy(rows[original]) for original, _ in pairs]
+        for row, (_, run) in zip(copied, pairs, strict=True):
+            row.pk = run.pk
+        part.objects.bulk_create(copied, batch_size=500)
     return pairs
 
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard import jobs
-from leaderboard.models import Call, Run
+from leaderboard.models import Call, Run, RunProgress, RunReview
 from leaderboard.models.runs import RunState
 from leaderboard.testing.factories import editing_model, tiny_suite
 from leaderboard.testing.played import play
@@ -61,7 +61,7 @@ def test_a_run_is_started_from_the_admin_even_without_redis(operator, model, sma
     answer = operator.post(page, data | {"confirmed": "Start the run"})
     assert answer.status_code == 302
     run = Run.objects.get()
-    assert (run.state, run.budget_calls) == (RunState.QUEUED, 10)
+    assert (run.state, run.progress.budget_calls) == (RunState.QUEUED, 10)
     assert run.chains.count() == small_suite.cases.count()
 
 
@@ -81,20 +81,23 @@ def test_a_run_whose_metrics_changed_is_scored_anew_by_the_button_of_today(
 ):
     run = jobs.start(model, small_suite)
     jobs.pause(run, "metric_version", "begun with another psnr")
-    Run.objects.filter(pk=run.pk).update(metrics={"psnr": {"version": "0"}}, trips_scored=3)
+    Run.objects.filter(pk=run.pk).update(metrics={"psnr": {"version": "0"}})
+    RunProgress.objects.filter(pk=run.pk).update(trips_scored=3)
     assert (
         "Score all of it" in operator.get(reverse("admin:leaderboard_run_today")).content.decode()
     )
     operator.post(reverse("admin:leaderboard_run_resume", args=[run.pk]))
     run.refresh_from_db()
-    assert (run.state, run.metrics, run.trips_scored) == (RunState.QUEUED, {}, 0)
+    assert (run.state, run.metrics, run.progress.trips_scored) == (RunState.QUEUED, {}, 0)
 
 
 def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_suite, valkey):
     paused, waiting = jobs.start(model, small_suite, budget_calls=5), jobs.start(model, small_suite)
     jobs.pause(paused, "budget")
-    Run.objects.filter(pk=paused.pk).update(calls=5)
-    Run.objects.filter(pk=waiting.pk).update(flags=[{"kind": "review", "text": "marks were lost"}])
+    RunProgress.objects.filter(pk=paused.pk).update(calls=5)
+    RunReview.objects.filter(pk=waiting.pk).update(
+        flags=[{"kind": "review", "text": "marks were lost"}]
+    )
     for outcome in (Call.ANSWERED, "server_error"):
         Call.objects.create(
             run=waiting,
@@ -116,7 +119,7 @@ def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_sui
     operator.post(reverse("admin:leaderboard_run_resume", args=[paused.pk]))
     paused.refresh_from_db()
     assert paused.state == RunState.QUEUED
-    assert paused.budget_calls >= 5 + paused.edits_total
+    assert paused.progress.budget_calls >= 5 + paused.progress.edits_total
     assert (
         operator.get(reverse("admin:leaderboard_run_resume", args=[paused.pk])).status_code == 405
     )
@@ -131,15 +134,20 @@ def test_saving_a_run_overwrites_nothing_the_worker_wrote(operator, model, small
     run = jobs.start(model, small_suite)
     page = reverse("admin:leaderboard_run_change", args=[run.pk])
     operator.get(page)
-    Run.objects.filter(pk=run.pk).update(edits_done=7, state=RunState.PLAYING)
+    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING)
+    RunProgress.objects.filter(pk=run.pk).update(edits_done=7)
     operator.post(page, {"budget_calls": 99, "budget_usd": ""})
     fresh = Run.objects.get()
-    assert (fresh.edits_done, fresh.state, fresh.budget_calls) == (7, RunState.PLAYING, 99)
+    assert (fresh.progress.edits_done, fresh.state, fresh.progress.budget_calls) == (
+        7,
+        RunState.PLAYING,
+        99,
+    )
 
 
 def test_flags_are_shown_as_text(operator, model, small_suite):
     run = jobs.start(model, small_suite)
-    Run.objects.update(flags=[{"kind": "copy", "text": "<script>alert(1)</script>"}])
+    RunReview.objects.update(flags=[{"kind": "copy", "text": "<script>alert(1)</script>"}])
     text = operator.get(reverse("admin:leaderboard_run_change", args=[run.pk])).content.decode()
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert(1)" not in text
@@ -149,12 +157,14 @@ def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
     operator, client, suite, quick_metrics
 ):
     run = play("noise", suite, slug="judged", is_reference=False)
-    Run.objects.filter(pk=run.pk).update(flags=[{"kind": "audit", "text": "marks did not return"}])
+    RunReview.objects.filter(pk=run.pk).update(
+        flags=[{"kind": "audit", "text": "marks did not return"}]
+    )
     page = reverse("admin:leaderboard_run_change", args=[run.pk])
     data = {"published": "on", "budget_calls": "", "budget_usd": "", "cleared": "on"}
     assert "Say why the run may rank" in operator.post(page, data).content.decode()
     run.refresh_from_db()
-    assert not run.cleared
+    assert not run.review.cleared
     public = run.get_absolute_url()
     assert "out of the ranks until a person has looked" in client.get(public).content.decode()
     answer = operator.post(page, data | {"decision": "It redraws leaves, as it says."})
@@ -177,7 +187,7 @@ def test_hints_are_for_admins_with_their_pictures_and_touch_no_rank(
     case = run.chains.first().case_id
     evidence = {"case": case, "trip": 1, "direction": "backward", "detail": "trip 1 is the source"}
     hint = {"kind": "returned the source", "text": "in 2 of 4 chains", "evidence": [evidence]}
-    Run.objects.filter(pk=run.pk).update(hints=[hint])
+    RunReview.objects.filter(pk=run.pk).update(hints=[hint])
     run.refresh_from_db()
     text = operator.get(reverse("admin:leaderboard_run_change", args=[run.pk])).content.decode()
     assert "returned the source" in text

@@ -80,7 +80,7 @@ def test_a_model_is_submitted_tested_reviewed_played_and_withdrawn(
     playing = client.get(where).json()
     assert (playing["state"], playing["run"]["state"]) == ("approved", "queued")
     assert playing["run"]["position"] == 1
-    assert playing["run"]["edits"] == {"done": 0, "total": run.edits_total}
+    assert playing["run"]["edits"] == {"done": 0, "total": run.progress.edits_total}
     assert "played, trip by trip" in playing["run"]["next"]
 
     withdrawn = post(client, f"/{sent['token']}/withdraw")

@@ -10,6 +10,7 @@ from evaluation.analysis.levels import LEVELS
 from leaderboard.models import (
     Chain,
     Run,
+    RunReview,
     Standing,
     Suite,
 )
@@ -100,10 +101,10 @@ def test_an_incomplete_run_is_listed_but_not_ranked(suite):
 
 def test_a_flagged_run_is_ranked_only_once_an_admin_clears_it(suite):
     run = losing_run(suite, "odd", 0.05)
-    Run.objects.filter(pk=run.pk).update(flags=[{"kind": "equals_source"}])
+    RunReview.objects.filter(pk=run.pk).update(flags=[{"kind": "equals_source"}])
     refresh_ranks(suite)
     assert headline(run).rank is None
-    Run.objects.filter(pk=run.pk).update(cleared=True)
+    RunReview.objects.filter(pk=run.pk).update(cleared=True)
     refresh_ranks(suite)
     assert headline(run).rank == 1
 

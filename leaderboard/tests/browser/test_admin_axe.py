@@ -19,6 +19,7 @@ from leaderboard.models import (
     EditPair,
     PublishedFigure,
     Run,
+    RunReview,
     SecurityEvent,
     Submission,
     Suite,
@@ -37,7 +38,7 @@ def filled(quick_metrics: None) -> User:
     """A row of nearly everything that the admin lists; who may see it all."""
     suite = factories.tiny_suite(pictures=1, trips=1, size=64)
     run = play("noise", suite)
-    Run.objects.filter(pk=run.pk).update(flags=[{"text": "returns the source"}])
+    RunReview.objects.filter(pk=run.pk).update(flags=[{"text": "returns the source"}])
     other = play("jpeg", suite)
     paused = {"state": RunState.PAUSED, "reason": "budget", "reason_text": "The budget is spent."}
     Run.objects.filter(pk=other.pk).update(**paused)

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from leaderboard.models import Run
+from leaderboard.models import Run, RunProgress
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.browser import PHONE, WIDE
@@ -205,14 +205,15 @@ def test_the_other_pages_have_no_fault(run, visit, size):
 
 
 def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
-    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING, edits_done=7)
+    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING)
+    RunProgress.objects.filter(pk=run.pk).update(edits_done=7)
     run.editing_model.is_reference = True
     run.editing_model.save()
     seen = visit(run.get_absolute_url())
     page = seen.page
     assert "7 of 20" in page.text_content('[data-live="edits"]')
     assert seen.faults() == []
-    Run.objects.filter(pk=run.pk).update(edits_done=13)
+    RunProgress.objects.filter(pk=run.pk).update(edits_done=13)
     page.wait_for_function(
         "() => document.querySelector('[data-live=edits]').textContent.includes('13 of 20')",
         timeout=15_000,

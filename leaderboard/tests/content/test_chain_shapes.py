@@ -56,7 +56,7 @@ def answers(run: Run) -> list[Any]:
 def test_the_oracle_keeps_everything_on_every_shape() -> None:
     run = play("oracle", shapes(), is_reference=True)
     assert run.state == RunState.FINISHED
-    assert (run.edits_total, run.edits_done) == (28, 28)
+    assert (run.progress.edits_total, run.progress.edits_done) == (28, 28)
     assert {(t.change_seen, t.from_source) for t in Trip.objects.filter(chain__run=run)} == {
         (True, 0.0)
     }
@@ -91,7 +91,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_trip_leaves_a_chain_that_goes_on_
     run = jobs.start(model, suite, secret="5" * 64)
 
     def dies(store: DatabaseStore) -> bool:
-        if Run.objects.get(pk=run.pk).edits_done >= answered:
+        if Run.objects.get(pk=run.pk).progress.edits_done >= answered:
             raise Killed
         return False
 
@@ -99,7 +99,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_trip_leaves_a_chain_that_goes_on_
         interfere("open_call", dies, patch)
         with pytest.raises(Killed):
             jobs.play(run.pk)
-    assert answered <= Run.objects.get(pk=run.pk).edits_done < 8
+    assert answered <= Run.objects.get(pk=run.pk).progress.edits_done < 8
     jobs.play(run.pk)
     assert answers(run) == answers(undisturbed)
     ledger = list(run.ledger.filter(outcome="answered").values_list("number", "direction"))
@@ -122,14 +122,14 @@ def test_an_audit_is_made_before_the_last_step_and_keeps_honest_editors_clear(
 ) -> None:
     settings.AUDITS = 12
     run = jobs.start(factories.editing_model("jpeg", "jpeg"), shapes(2, pictures=2))
-    assert run.edits_total == 2 * 28 + 8
+    assert run.progress.edits_total == 2 * 28 + 8
     jobs.play(run.pk)
     jobs.score(run.pk)
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
     assert {audit.outcome for c in run.chains.all() for audit in c.audits.all()} == {"answered"}
-    assert run.marks_kept is None or run.marks_kept > 0.5
-    assert run.flags == []
+    assert run.review.marks_kept is None or run.review.marks_kept > 0.5
+    assert run.review.flags == []
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_a_bundle_of_shapes_is_imported_with_every_step(packed: Path) -> None:
     with bundles.read(packed) as bundle:
         run = import_bundle(bundle).run
     assert (answers(run), run.orders) == (before, orders)
-    assert run.edits_done == run.edits_total == 28
+    assert run.progress.edits_done == run.progress.edits_total == 28
 
 
 def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from evaluation.arms import FIDELITY, Arm
 from evaluation.errors import UserFacingError
 from leaderboard import jobs
 from leaderboard.content import experiments
-from leaderboard.models import Chain, EditPair, Experiment, ExperimentResult, Run, Trip
+from leaderboard.models import Chain, EditPair, Experiment, ExperimentResult, Run, RunProgress, Trip
 from leaderboard.testing import experiments as made
 from leaderboard.testing import factories
 
@@ -24,7 +24,7 @@ def test_reruns_are_played_and_their_spread_is_told(settings):
     arms = {"each": {}, "fixed": {"seeds": "fixed"}, "none": {"seeds": "none"}}
     experiment = made.played(made.experiment(suite, arms=arms, repeats=2))
     runs = made.runs(experiment)
-    assert {run.chains_total for run in runs.values()} == {6}
+    assert {run.progress.chains_total for run in runs.values()} == {6}
     assert all(run.arm_digest for run in runs.values())  # twice is not how the suite is played
     told = ExperimentResult.objects.get(experiment=experiment).numbers
     assert told["reruns"]["each"]["repeats"] == 2
@@ -56,7 +56,8 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
     # From the middle of a trip: the same pictures again, since filter and seeds are the same.
     Trip.objects.filter(chain__run=run, number=2).update(restored=None)
     Chain.objects.filter(run=run).update(state="waiting", outcome="", trips_played=1)
-    Run.objects.filter(pk=run.pk).update(state="queued", budget_calls=None)
+    Run.objects.filter(pk=run.pk).update(state="queued")
+    RunProgress.objects.filter(pk=run.pk).update(budget_calls=None)
     jobs.play(run.pk)
     again = list(trips.values_list("chain", "number", "restored"))
     assert again == first
@@ -126,7 +127,7 @@ def test_the_command_takes_a_file_and_tells_what_it_takes(tmp_path):
     assert experiment.published
     assert experiment.started_at
     assert [arm.core.sizes for arm in experiment.arms.all()] == [(), (), ("1K", "2K", "4K")]
-    assert sum(run.budget_usd for run in Run.objects.all()) == 3
+    assert sum(run.progress.budget_usd for run in Run.objects.all()) == 3
     with pytest.raises(CommandError, match="there is an experiment wording already"):
         call_command("start_experiment", str(file))
     file.write_text(file.read_text() + "trips: 1\n")

@@ -63,11 +63,11 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
     assert model.estimate_on(restoration).edits == 8
     assert model.estimate_on(restoration).usd == pytest.approx(0.8)
     run = jobs.start(model, restoration)
-    assert run.edits_total == 8
+    assert run.progress.edits_total == 8
     jobs.play(run.pk)
     jobs.score(run.pk)
     run.refresh_from_db()
-    assert (run.state, run.calls, run.edits_done) == (RunState.FINISHED, 8, 8)
+    assert (run.state, run.progress.calls, run.progress.edits_done) == (RunState.FINISHED, 8, 8)
     assert run.ledger.filter(outcome=Call.OURS, cost=0).count() == 8
     assert run.ledger.filter(outcome=Call.ANSWERED, direction="backward").count() == 8
     trip = Trip.objects.filter(chain__run=run, number=1).first()
@@ -75,7 +75,7 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
         trip.edited_notes
     )
     recount(run)
-    assert (run.calls, run.edits_done) == (8, 8)
+    assert (run.progress.calls, run.progress.edits_done) == (8, 8)
 
 
 def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restoration):

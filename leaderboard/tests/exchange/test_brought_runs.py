@@ -22,7 +22,16 @@ from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
 from leaderboard import garbage, job_queue, jobs
 from leaderboard.exchange import bundles as site_bundles
-from leaderboard.models import BroughtRun, EditingModel, Run, Standing, StoredImage, Suite, Trip
+from leaderboard.models import (
+    BroughtRun,
+    EditingModel,
+    Run,
+    RunReview,
+    Standing,
+    StoredImage,
+    Suite,
+    Trip,
+)
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import altered, rewritten
 from leaderboard.testing.played import play
@@ -131,7 +140,8 @@ def test_one_that_did_not_recompute_cannot_be_let_into_the_ranks(
     client, admin_client, suite, packed
 ):
     run = brought(client, packed).run
-    Run.objects.filter(pk=run.pk).update(verified=None, cleared=True, decision="x")
+    Run.objects.filter(pk=run.pk).update(verified=None)
+    RunReview.objects.filter(pk=run.pk).update(cleared=True, decision="x")
     run.refresh_from_db()
     assert not run.is_ranked
     fields = {"cleared": "on", "published": "on", "decision": "Please."}
@@ -218,7 +228,7 @@ def test_pictures_of_another_run_are_told_to_admins(client, suite, packed, tmp_p
     brought(client, packed)
     other = shell_bundle(tmp_path, **SIZES)  # the same editor, another secret
     row = brought(client, other, name="Second")
-    assert [hint["text"] for hint in row.run.hints if hint["kind"] == "same pictures"]
+    assert [hint["text"] for hint in row.run.review.hints if hint["kind"] == "same pictures"]
 
 
 # Names, limits, hostile files.

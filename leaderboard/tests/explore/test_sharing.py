@@ -10,7 +10,7 @@ from django.urls import reverse
 from PIL import Image
 
 from leaderboard import urls
-from leaderboard.models import EditingModel, Run
+from leaderboard.models import EditingModel, Run, RunReview
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.bundle_runs import finished_run
 from leaderboard.testing.factories import FLIP, tiny_suite
@@ -66,7 +66,7 @@ def test_an_embed_has_the_choice_of_its_address_and_leads_back_to_it(client, sui
 
 def test_an_embed_says_who_is_not_ranked(client, suite):
     assert "not ranked" not in client.get("/embed/board/").content.decode()
-    Run.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
+    RunReview.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
     EditingModel.objects.first().save()
     assert "; not ranked" in client.get("/embed/board/").content.decode()
 

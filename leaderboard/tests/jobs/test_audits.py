@@ -71,7 +71,7 @@ def test_every_case_of_a_small_suite_is_audited_half_by_marks(server: EditingSer
     assert Counter(audit.kind for audit in audits) == {"mark": 4, "fragility": 4}
     assert len({audit.chain_id for audit in audits}) == CHAINS
     assert {audit.number for audit in audits} <= {2, 3}
-    assert run.edits_total == EDITS + CHAINS
+    assert run.progress.edits_total == EDITS + CHAINS
 
 
 def test_a_yardstick_is_not_audited(server: EditingServer) -> None:
@@ -82,7 +82,7 @@ def test_an_audit_is_one_more_call_in_the_ledger_and_enters_no_chain(
     server: EditingServer,
 ) -> None:
     run = played(start(server))
-    assert len(server.calls) == run.calls == run.edits_done == EDITS + CHAINS
+    assert len(server.calls) == run.progress.calls == run.progress.edits_done == EDITS + CHAINS
     assert run.ledger.filter(direction="audit", outcome=Call.ANSWERED).count() == CHAINS
     assert {audit.outcome for audit in of(run)} == {"answered"}
     assert all(audit.sent and audit.answer and audit.words for audit in of(run))
@@ -90,7 +90,7 @@ def test_an_audit_is_one_more_call_in_the_ledger_and_enters_no_chain(
              for picture in (trip.edited_id, trip.restored_id)}  # fmt: skip
     assert not trips & {audit.answer_id for audit in of(run)}
     control.recount(run)
-    assert run.edits_done == EDITS + CHAINS
+    assert run.progress.edits_done == EDITS + CHAINS
 
 
 def test_the_audit_comes_before_the_chains_own_call(server: EditingServer) -> None:
@@ -104,9 +104,9 @@ def test_the_audit_comes_before_the_chains_own_call(server: EditingServer) -> No
 def test_an_honest_run_is_clean_and_tells_what_came_back(server: EditingServer) -> None:
     run = scored(played(start(server)))
     assert run.state == RunState.FINISHED
-    assert run.flags == []
-    assert run.marks_kept == pytest.approx(1, abs=0.1)
-    assert abs(run.loss_under_audit or 0) < 0.05
+    assert run.review.flags == []
+    assert run.review.marks_kept == pytest.approx(1, abs=0.1)
+    assert abs(run.review.loss_under_audit or 0) < 0.05
     assert all(audit.finding for audit in of(run))
 
 
@@ -115,12 +115,12 @@ def test_a_model_that_returns_what_it_kept_is_out_of_the_ranks_with_a_reason(
 ) -> None:
     server.edit = keeps_sources(server)
     run = scored(played(start(server, max_in_flight=1)))
-    assert run.marks_kept is not None
-    assert run.marks_kept < 0.5
-    assert "came back" in run.flags[0]["text"]
+    assert run.review.marks_kept is not None
+    assert run.review.marks_kept < 0.5
+    assert "came back" in run.review.flags[0]["text"]
     assert run.complete
     assert not run.is_ranked
-    run.cleared = True
+    run.review.cleared = True
     assert run.is_ranked
 
 
@@ -152,13 +152,13 @@ def test_a_killed_run_makes_no_audit_twice(
     # A call that was in flight at a kill is asked again under the key that it had.
     audits = Counter(call.key for call in server.calls)
     assert len(audits) == EDITS + CHAINS
-    assert run.calls >= len(server.calls)
+    assert run.progress.calls >= len(server.calls)
 
 
 def test_a_budget_pauses_before_an_audit_too(server: EditingServer) -> None:
     run = played(start(server, budget_calls=EDITS + CHAINS - 1, max_in_flight=1))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
-    assert run.calls == EDITS + CHAINS - 1
+    assert run.progress.calls == EDITS + CHAINS - 1
 
 
 def test_a_refused_audit_ends_no_chain(server: EditingServer) -> None:
@@ -182,7 +182,7 @@ def test_a_refused_audit_ends_no_chain(server: EditingServer) -> None:
     assert audit.outcome in (Audit.Outcome.REFUSED, Audit.Outcome.FAILED)
     assert set(run.chains.values_list("outcome", flat=True)) == {"completed"}
     scored(run)
-    assert run.flags == []
+    assert run.review.flags == []
 
 
 def test_an_outage_at_an_audit_pauses_the_run_and_it_is_made_later(
@@ -197,7 +197,7 @@ def test_an_outage_at_an_audit_pauses_the_run_and_it_is_made_later(
     jobs.resume(run)
     played(run)
     assert {audit.outcome for audit in of(run)} == {"answered"}
-    assert run.edits_done == EDITS + CHAINS
+    assert run.progress.edits_done == EDITS + CHAINS
 
 
 def test_the_plan_is_nobodys_business_before_the_run_has_finished(
@@ -248,7 +248,7 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
         checks = list(verify(bundle))
         assert len(bundle.document.audits) == CHAINS
-        assert bundle.document.run.marks_kept == run.marks_kept
+        assert bundle.document.run.marks_kept == run.review.marks_kept
     assert [str(c) for c in checks if c.verdict in (DIFFERENT, NOT_CHECKED)] == []
     of_audits = {c.what for c in checks if c.line.startswith("audit of")}
     looked_at = {"digest", "place and seed", "hash", "what was sent", "what was done", "finding"}
@@ -304,7 +304,7 @@ def test_an_imported_run_brings_its_audits(
     assert made.run.verified
     theirs, ours = ([(a.number, a.kind, a.finding, a.answer_id) for a in of(r)] for r in (run, made.run))  # fmt: skip
     assert sorted(theirs, key=str) == sorted(ours, key=str)
-    assert made.run.marks_kept == run.marks_kept
+    assert made.run.review.marks_kept == run.review.marks_kept
     assert "Marks kept" in client.get(made.run.get_absolute_url()).content.decode()
 
 
@@ -335,17 +335,17 @@ def test_what_is_played_after_the_secret_was_told_is_drawn_by_a_new_one(
     assert run.earlier_secrets == [told]
     assert run.secret != told
     assert set(chain.audits.values_list("outcome", flat=True)) == {""}
-    assert run.edits_total == EDITS + CHAINS  # a small suite is audited whole, again
+    assert run.progress.edits_total == EDITS + CHAINS  # a small suite is audited whole, again
     scored(played(run))
     assert run.state == RunState.FINISHED
     again = server.calls[before:]
     assert len(again) == 5  # two trips and an audit
     assert not seeds & {call.seed for call in again}
-    assert run.flags == []
+    assert run.review.flags == []
     assert differing(bundle_of(run, tmp_path)) == set()
     jobs.score_again(run)  # the audits of both secrets are measured again
     scored(run)
-    assert run.marks_kept == pytest.approx(1, abs=0.1)
+    assert run.review.marks_kept == pytest.approx(1, abs=0.1)
     Run.objects.filter(pk=run.pk).update(published=True)
     page = client.get(run.editing_model.get_absolute_url()).content.decode()
     assert str(told) in page

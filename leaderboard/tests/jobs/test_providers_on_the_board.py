@@ -72,12 +72,12 @@ def hosted(fake: FakeProvider) -> EditingModel:
 def on_board(run: Run, suite_edits: int) -> None:
     """The run is whole, paid for, ranked, and its model is in the board's table."""
     run.refresh_from_db()
-    assert (run.state, run.reason_text, run.last_error) == (RunState.FINISHED, "", "")
+    assert (run.state, run.reason_text, run.progress.last_error) == (RunState.FINISHED, "", "")
     assert run.complete
     assert run.current
-    assert run.is_ranked, run.flags
-    assert run.ledger.filter(outcome=Call.ANSWERED).count() == run.calls == suite_edits
-    assert run.spent_usd > 0
+    assert run.is_ranked, run.review.flags
+    assert run.ledger.filter(outcome=Call.ANSWERED).count() == run.progress.calls == suite_edits
+    assert run.progress.spent_usd > 0
     standing = run.standings.get(scope="all", metric__name="psnr", level=0.5)
     assert standing.counts["completed"] == standing.counts["chains"] > 0
     assert standing.rank is not None

@@ -98,7 +98,7 @@ def test_every_trip_is_played_once_and_kept(server: EditingServer) -> None:
     assert run.state == RunState.SCORING
     assert len(server.calls) == len({call.edit for call in server.calls}) == 24
     assert Trip.objects.filter(edited__isnull=False, restored__isnull=False).count() == 12
-    assert (run.calls, run.edits_done, run.chains_done) == (24, 24, 4)
+    assert (run.progress.calls, run.progress.edits_done, run.progress.chains_done) == (24, 24, 4)
     assert set(run.ledger.values_list("outcome", "attempt")) == {(Call.ANSWERED, 1)}
     assert set(run.chains.values_list("state", "outcome", "trips_played", "token")) == {
         (ChainState.PLAYED, Outcome.COMPLETED, 3, None)
@@ -171,7 +171,7 @@ def test_server_errors_are_retried_and_written_into_the_ledger(server: EditingSe
     outcomes = list(run.ledger.values_list("outcome", flat=True))
     assert outcomes.count(Fault.SERVER_ERROR) == 3
     assert outcomes.count(Call.ANSWERED) == 24
-    assert run.calls == 27
+    assert run.progress.calls == 27
 
 
 def test_a_refusal_is_an_outcome_and_not_asked_again(server: EditingServer) -> None:
@@ -214,7 +214,7 @@ def test_a_rejected_key_pauses_until_a_person_resumes(
     run = played(started(server))
     assert (run.state, run.reason, run.resume_at) == (RunState.PAUSED, reason, None)
     assert reason.label in run.reason_text
-    kept = run.edits_done
+    kept = run.progress.edits_done
     assert kept == 6
     assert not run.chains.in_flight().exists()
     jobs.sweep()
@@ -308,7 +308,7 @@ def test_storage_that_fails_pauses_the_run_and_marks_nothing_done(
     run = started(server)
     monkeypatch.setattr("convergebench_site.storage.WholeFileStorage._save", full)
     played(run)
-    assert (run.state, run.reason, run.edits_done) == (RunState.PAUSED, "storage", 0)
+    assert (run.state, run.reason, run.progress.edits_done) == (RunState.PAUSED, "storage", 0)
     assert "No space left" in run.reason_text
     assert run.resume_at
     assert not Trip.objects.exists()

@@ -20,7 +20,7 @@ from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
 from leaderboard.jobs import database_store
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.models import Call, Chain, EditingModel, Run, Trip
+from leaderboard.models import Call, Chain, EditingModel, Run, RunProgress, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import error, interfere, played, served, started
@@ -37,9 +37,9 @@ def test_a_run_pauses_before_it_would_make_a_call_too_many(
 ) -> None:
     run = played(started(server, budget_calls=budget))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
-    assert len(server.calls) == run.calls == run.edits_done == budget
+    assert len(server.calls) == run.progress.calls == run.progress.edits_done == budget
     assert str(budget) in run.reason_text
-    Run.objects.update(budget_calls=24)
+    RunProgress.objects.update(budget_calls=24)
     jobs.resume(run)
     assert played(run).state == RunState.SCORING
     assert len(server.calls) == 24
@@ -56,7 +56,7 @@ def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> N
     run = played(started(server, **budget))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
     assert len(server.calls) == 12
-    assert run.spent_usd == Decimal("0.48")
+    assert run.progress.spent_usd == Decimal("0.48")
     assert "0.48" in run.reason_text
 
 
@@ -79,7 +79,7 @@ def test_a_chain_that_was_taken_over_gets_no_call(server: EditingServer) -> None
     store.open_call(ours, 1, "forward")
     assert Call.objects.get().chain_id == ours.key
     store.run.refresh_from_db()
-    assert store.run.calls == 1
+    assert store.run.progress.calls == 1
 
 
 def test_two_jobs_share_one_budget(server: EditingServer) -> None:
@@ -93,7 +93,7 @@ def test_two_jobs_share_one_budget(server: EditingServer) -> None:
         stores[1].open_call(claimed(stores[1]), 1, "forward")
     assert Call.objects.filter(outcome=Call.CALLING).count() == 3
     run.refresh_from_db()
-    assert run.calls == 3
+    assert run.progress.calls == 3
 
 
 # Pause and cancel
@@ -136,7 +136,7 @@ def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
 
     interfere("tick", cancel, monkeypatch)
     played(run)
-    kept = run.edits_done
+    kept = run.progress.edits_done
     assert 2 <= kept < 24
     jobs.resume(run)
     played(run)
@@ -159,7 +159,7 @@ def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
     interfere("tick", pause, monkeypatch)
     played(run)
     assert run.state == RunState.PAUSED
-    assert run.edits_done == len(server.calls) == 4
+    assert run.progress.edits_done == len(server.calls) == 4
     assert set(run.chains.values_list("state", flat=True)) == {ChainState.WAITING}
 
 
@@ -193,7 +193,7 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
     interfere("tick", steal, monkeypatch)
     played(run)
     assert Chain.objects.held(thief).count() == 4
-    before = run.edits_done
+    before = run.progress.edits_done
     # What was in flight at that moment came back to nobody: the ledger shows it, no row does.
     assert (
         before
@@ -314,7 +314,7 @@ def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServe
     assert Run.objects.count() == 2
     assert "the suite has nothing that it is made for" in said.getvalue()
     call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
-    assert Run.objects.latest("pk").budget_calls == 5
+    assert Run.objects.latest("pk").progress.budget_calls == 5
     for arguments, message in (
         ({"suite": "nope", "references": True}, "There is no frozen suite 'nope'; there are tiny"),
         ({"suite": "tiny"}, "Name one or more models"),

@@ -25,7 +25,7 @@ from leaderboard import garbage, jobs
 from leaderboard.jobs import control, database_store, job_errors, leases, pacing, score_job
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.jobs.job_errors import retry_database
-from leaderboard.models import Call, Chain, Pace, Run, StoredImage, Trip
+from leaderboard.models import Call, Chain, Pace, Run, RunProgress, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.fake_s3 import FakeS3
@@ -94,7 +94,7 @@ def test_s3_that_is_started_again_is_waited_for_and_no_edit_is_paid_twice(
     assert played(run).state == RunState.SCORING, run.reason_text
     s3.fails, s3.failures = 503, 5
     assert scored(run).state == RunState.FINISHED, run.reason_text
-    assert Call.objects.filter(run=run).count() == run.edits_done
+    assert Call.objects.filter(run=run).count() == run.progress.edits_done
 
 
 def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itself(
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itse
         # Also what an earlier test of the same pictures left on the disk.
         patch.setattr("convergebench_site.storage.WholeFileStorage.exists", lambda *args: False)
         scored(run)
-    assert (run.state, run.reason, run.trips_scored) == (RunState.PAUSED, "storage", 0)
+    assert (run.state, run.reason, run.progress.trips_scored) == (RunState.PAUSED, "storage", 0)
     assert "No space left" in run.reason_text
     assert run.resume_at
     Run.objects.update(resume_at=timezone.now() - timedelta(seconds=1))
@@ -266,11 +266,11 @@ def test_a_run_killed_between_its_start_and_its_provenance_gets_it_from_the_next
 
 def test_counters_recounted_while_a_run_plays_miss_nothing(server: EditingServer) -> None:
     run = played(started(server, budget_calls=7))
-    Run.objects.update(calls=99, edits_done=99, spent_usd=Decimal(9))
+    RunProgress.objects.update(calls=99, edits_done=99, spent_usd=Decimal(9))
     run.refresh_from_db()
     control.recount(run)
     run.refresh_from_db()
-    assert (run.calls, run.edits_done, run.spent_usd) == (7, 7, 0)
+    assert (run.progress.calls, run.progress.edits_done, run.progress.spent_usd) == (7, 7, 0)
 
 
 def test_a_scoring_job_from_before_a_rescore_writes_nothing(server: EditingServer) -> None:
@@ -356,7 +356,7 @@ def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
     budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04"), "max_in_flight": 1}
     run = played(started(server, **budget))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
-    assert Decimal("0.40") < run.spent_usd <= Decimal("0.50")
+    assert Decimal("0.40") < run.progress.spent_usd <= Decimal("0.50")
 
 
 def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
@@ -388,7 +388,7 @@ def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: Editi
     trip = Trip.objects.filter(restored__isnull=False).latest("number")
     last = trip.chain.trips.latest("number")
     default_storage.delete((last.restored or last.edited).name)  # type: ignore[union-attr]
-    Run.objects.update(budget_calls=None)
+    RunProgress.objects.update(budget_calls=None)
     jobs.resume(run)
     played(run)
     assert run.state == RunState.SCORING

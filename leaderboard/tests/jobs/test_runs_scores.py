@@ -57,7 +57,7 @@ def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
     run = scored(played(started(server)))
     assert run.state == RunState.FINISHED
     assert Score.objects.count() == 12 * 2
-    assert run.trips_scored == 12
+    assert run.progress.trips_scored == 12
     assert Calibration.objects.count() == 2 * 2  # per picture and metric, not per chain
     assert Standing.objects.filter(run=run, scope="all").exists()
     assert run.metrics["psnr"] == {"version": Psnr.version, "weights_sha256": ""}
@@ -162,7 +162,7 @@ def test_two_score_jobs_on_one_run_score_no_chain_twice(
     assert len({chain for _, chain in taken}) == 4
     assert Score.objects.count() == 12 * 2
     run.refresh_from_db()
-    assert run.trips_scored == 12
+    assert run.progress.trips_scored == 12
 
 
 def test_chains_stay_with_the_job_that_scores_them_however_long_a_batch_takes(
@@ -220,7 +220,7 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
         return list(rows.order_by(*names).values_list(*names, "distance"))
 
     assert result(run) == result(undisturbed)
-    assert run.trips_scored == 12
+    assert run.progress.trips_scored == 12
 
 
 def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(

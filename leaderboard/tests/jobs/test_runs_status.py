@@ -14,7 +14,7 @@ from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
 from leaderboard.jobs import database_store, pacing, provenance
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.models import Run, SecurityEvent
+from leaderboard.models import Run, RunProgress, SecurityEvent
 from leaderboard.models.runs import RunState
 from leaderboard.pages import progress as run_progress
 from leaderboard.pages.progress import progress
@@ -92,7 +92,7 @@ def test_a_run_that_goes_on_with_other_code_says_so(
         monkeypatch.setattr(
             provenance, "code_version", lambda version=version: {"version": version}
         )
-        Run.objects.update(budget_calls=F("budget_calls") + 1)
+        RunProgress.objects.update(budget_calls=F("budget_calls") + 1)
         jobs.resume(run)
         played(run)
     assert run.provenance["later"] == [{"code": {"version": "99"}}, {"code": {"version": "100"}}]

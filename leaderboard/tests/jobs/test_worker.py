@@ -45,7 +45,7 @@ def test_a_run_is_played_scored_and_finished(
     workers.hire("gpu")
     run = started(server)
     workers.wait(lambda: state(run) == RunState.FINISHED)
-    assert len(server.calls) == run.calls == 24
+    assert len(server.calls) == run.progress.calls == 24
     assert run.standings.exists()
 
 

@@ -118,7 +118,11 @@ def test_kills_at_random_moments_change_nothing(
     assert standings(run) == standings(undisturbed)
     edits = suite.cases.count() * TRIPS * 2
     calls = edits + 6  # one audit of each chain
-    assert (run.edits_done, run.chains_done, run.trips_scored) == (calls, 6, edits // 2)
+    assert (run.progress.edits_done, run.progress.chains_done, run.progress.trips_scored) == (
+        calls,
+        6,
+        edits // 2,
+    )
     assert findings(run) == findings(undisturbed), f"seed {seed}\n{logs}"
     answered = run.ledger.filter(outcome=Call.ANSWERED).count()
     assert answered == calls, f"{answered}, seed {seed}\n{logs}"

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from leaderboard import jobs
-from leaderboard.models import Call, Chain, Run
+from leaderboard.models import Call, Chain, Run, RunProgress
 from leaderboard.models.runs import ChainState, RunState
 from leaderboard.operation import figures
 from leaderboard.testing import factories
@@ -59,8 +59,8 @@ def run() -> Run:
         Call.objects.create(
             run=run, chain=first, number=1, direction="forward", outcome=outcome, started_at=started
         )
-    Run.objects.filter(pk=run.pk).update(
-        state=RunState.PLAYING,
+    Run.objects.filter(pk=run.pk).update(state=RunState.PLAYING)
+    RunProgress.objects.filter(pk=run.pk).update(
         calls=4,
         spent_usd="1.25",
         edits_done=2,

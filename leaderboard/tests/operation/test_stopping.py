@@ -68,7 +68,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 @pytest.mark.parametrize("editor", ["noise", "noop", "oracle"])
 def test_a_stopped_run_has_the_headline_of_the_full_one_for_fewer_edits(runs, editor):
     full, short = runs[editor, 0], runs[editor, K]
-    assert short.edits_done < full.edits_done
+    assert short.progress.edits_done < full.progress.edits_done
     assert short.complete
     headline = full.scored_metrics[0]
     rows = {
@@ -190,6 +190,6 @@ def test_an_audit_of_a_trip_that_never_came_stays_planned(settings: Any):
         reached = audit.number <= audit.chain.trips_played
         assert (audit.outcome == Audit.Outcome.ANSWERED) is reached
     assert any(audit.outcome == Audit.Outcome.ANSWERED for audit in planned)
-    assert run.edits_saved == 2 * sum(
+    assert run.progress.edits_saved == 2 * sum(
         TRIPS - number for number in run.chains.values_list("trips_played", flat=True)
     )

@@ -139,11 +139,11 @@ def test_the_chain_of_a_lost_picture_is_played_again_from_there(local):
     assert run.state == RunState.QUEUED
     chain.refresh_from_db()
     assert (chain.trips_played, chain.trips_scored, chain.outcome) == (1, 1, "")
-    calls = run.calls
+    calls = run.progress.calls
     jobs.play(run.pk)
     jobs.score(run.pk)
     run.refresh_from_db()
-    assert (run.state, run.complete, run.calls - calls) == (RunState.FINISHED, True, 4)
+    assert (run.state, run.complete, run.progress.calls - calls) == (RunState.FINISHED, True, 4)
     assert chain.trips.get(number=1).restored == kept
     pictures = [p for trip in chain.trips.all() for p in (trip.edited, trip.restored)]
     assert all(default_storage.exists(picture.name) for picture in pictures)

@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.urls import reverse
 from django.utils import timezone
 
-from leaderboard.models import Call, Run
+from leaderboard.models import Call, Run, RunProgress
 from leaderboard.models.runs import RunState
 from leaderboard.pages import progress as run_progress
 from leaderboard.pages import run_status
@@ -98,11 +98,10 @@ def test_a_pause_without_end_waits_for_a_person(half_way):
 
 
 def test_a_poll_is_small_even_with_long_messages_and_a_hundred_trips(client, half_way):
-    Run.objects.filter(pk=half_way.pk).update(
-        state=RunState.PAUSED, reason_text=HOSTILE[:480], last_error=HOSTILE[:480]
-    )
+    Run.objects.filter(pk=half_way.pk).update(state=RunState.PAUSED, reason_text=HOSTILE[:480])
+    RunProgress.objects.filter(pk=half_way.pk).update(last_error=HOSTILE[:480])
     cache.set(
-        f"curve-so-far/{half_way.pk}/{half_way.trips_scored}",
+        f"curve-so-far/{half_way.pk}/{half_way.progress.trips_scored}",
         {"metric": "LPIPS", "curve": [(0.123, 999)] * 20, "path": "M" + "L300 100.0" * 20},
     )
     response = polled(client, half_way)
@@ -119,7 +118,7 @@ def test_an_unchanged_poll_costs_a_304(client, half_way):
     again = polled(client, half_way, if_none_match=first["ETag"])
     assert again.status_code == 304
     assert again.content == b""
-    Run.objects.filter(pk=half_way.pk).update(edits_done=11)
+    RunProgress.objects.filter(pk=half_way.pk).update(edits_done=11)
     assert polled(client, half_way, if_none_match=first["ETag"]).status_code == 200
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard import jobs
-from leaderboard.models import EditingModel, Run, Submission, Trip
+from leaderboard.models import EditingModel, Run, RunReview, Submission, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.notifications import notify_submitter
 from leaderboard.submissions import actions, workflow
@@ -52,7 +52,11 @@ def test_an_admin_approves_with_a_budget_and_the_run_has_the_key(owner, reviewed
     reviewed.refresh_from_db()
     run = Run.objects.get()
     assert reviewed.state == State.APPROVED
-    assert (run.state, run.budget_calls, float(run.budget_usd)) == (RunState.QUEUED, 50, 1.5)
+    assert (run.state, run.progress.budget_calls, float(run.progress.budget_usd)) == (
+        RunState.QUEUED,
+        50,
+        1.5,
+    )
     assert run.editing_model.api_key.reveal() == CANARY
     assert "being evaluated" in owner.get(reviewed.get_absolute_url()).content.decode()
 
@@ -195,7 +199,8 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
 
 def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed, finished):
     flag = {"kind": "review", "text": "of its marks 0% came back"}
-    Run.objects.update(flags=[flag], complete=True)
+    Run.objects.update(complete=True)
+    RunReview.objects.update(flags=[flag])
     words = "Published, not ranked: of its marks 0% came back; a person is checking"
     client.force_login(User.objects.get(username="owner"))
     data = {"action": "publish", "_selected_action": [finished.pk]}
