@@ -72,7 +72,7 @@ bench: $(VENV)/.dev
 	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.ranking evaluation.benchmarks.experiments evaluation.benchmarks.endpoint_calls leaderboard.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages leaderboard.benchmarks.votes; do \
 	  echo "# $$name"; $(BIN)/python -m $$name || exit 1; done
 
-FUZZED := convergebench_site/tests leaderboard/tests/api/test_api.py leaderboard/tests/exchange/test_bundles.py
+FUZZED := convergebench_site/tests leaderboard/tests/api/test_api.py leaderboard/tests/exports/test_bundles.py
 # Made-up input against all that strangers can send; an hour, or TIME seconds. On SQLite and
 # PostgreSQL in turn: they differ in what they take.
 fuzz: $(VENV)/.dev

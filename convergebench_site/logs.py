@@ -15,7 +15,7 @@ SECRET_NAMES = re.compile(
 HIDDEN = "[hidden]"
 #: Addresses that are secrets themselves: whoever has one can act for its owner.
 SECRET_ADDRESS = re.compile(
-    r"(/(?:submissions|try|bring|embargo|vote/(?:pictures|done))/)[\w-]{20,}"
+    r"(/(?:submissions|try|contribute|embargo|vote/(?:pictures|done))/)[\w-]{20,}"
 )
 #: Secrets that somebody wrote where they do not belong: an API token, or a key in an address.
 STRAY_SECRET = re.compile(

@@ -224,14 +224,14 @@ WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "ma
 # What a request's body may have, before anything reads it; longer where files are sent.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 #: The largest bundle that the form takes, in bytes; operators import larger ones from a file.
-BROUGHT_BYTES = env.int("BROUGHT_BYTES", default=256 * 2**20)
+CONTRIBUTED_BYTES = env.int("CONTRIBUTED_BYTES", default=256 * 2**20)
 LONG_BODY_LIMITS = {
     "/try/": 122 * 2**20,
-    "/bring/": BROUGHT_BYTES + 2**20,
+    "/contribute/": CONTRIBUTED_BYTES + 2**20,
     "/admin/": 80 * 2**20,
 }
 LONG_BODIES_AT_ONCE = 2
-# More than a brought chain may have, so that its page says what is wrong.
+# More than an uploaded chain may have, so that its page says what is wrong.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 
@@ -342,9 +342,9 @@ SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 PROBES_PER_DAY = env.int("PROBES_PER_DAY", default=20)
 #: Chains of their own that one address can have scored.
 UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
-#: Runs played elsewhere that one address can bring, and how many may wait to be checked at once.
-BROUGHT_RUNS_PER_DAY = env.int("BROUGHT_RUNS_PER_DAY", default=5)
-BROUGHT_RUNS_WAITING = env.int("BROUGHT_RUNS_WAITING", default=10)
+#: Runs played elsewhere that one address can contribute, and how many may wait to be checked at once.
+CONTRIBUTED_RUNS_PER_DAY = env.int("CONTRIBUTED_RUNS_PER_DAY", default=5)
+CONTRIBUTED_RUNS_WAITING = env.int("CONTRIBUTED_RUNS_WAITING", default=10)
 #: Sessions of ten blind votes that one network or one voter can have.
 VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.

@@ -11,7 +11,7 @@ from django.core.files.storage import default_storage
 from django.db.models import Exists, ForeignKey, ForeignObjectRel, OuterRef, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import BroughtRun, StoredImage
+from leaderboard.models import ContributedRun, StoredImage
 
 #: What is younger may be on its way to a row.
 MOMENT = timedelta(hours=1)
@@ -68,9 +68,11 @@ def orphans() -> Iterator[str]:
 
 
 def unclaimed_bundles() -> Iterator[str]:
-    """Files of brought runs that nobody is going to check any more."""
-    waiting = {brought.file_name for brought in BroughtRun.objects.waiting()}
-    yield from (n for file in _listed("brought")[1] if (n := f"brought/{file}") not in waiting)
+    """Files of contributed runs that nobody is going to check any more."""
+    waiting = {contribution.file_name for contribution in ContributedRun.objects.waiting()}
+    yield from (
+        n for file in _listed("contributed")[1] if (n := f"contributed/{file}") not in waiting
+    )
 
 
 def collect_pictures(keys: Iterable[str]) -> Collected:

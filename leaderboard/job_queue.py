@@ -28,7 +28,7 @@ SCORE_UPLOADED = "score_uploaded_chain"
 EXPORT = "export"
 COLLECT_GARBAGE = "collect_garbage"
 RECOVER = "recover_pictures"
-CHECK_BROUGHT = "check_brought_run"
+CHECK_CONTRIBUTED = "check_contributed_run"
 COUNT_VOTES = "count_votes"
 #: Somebody looks at a page and waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
@@ -48,7 +48,7 @@ FUNCTIONS = frozenset(
         EXPORT,
         COLLECT_GARBAGE,
         RECOVER,
-        CHECK_BROUGHT,
+        CHECK_CONTRIBUTED,
         COUNT_VOTES,
     )
 )

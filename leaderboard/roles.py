@@ -22,7 +22,7 @@ CURATOR = {
 OPERATOR = {
     "editingmodel": ("view", "add", "change"),
     "submission": ("view", "change"),
-    "broughtrun": ("view", "change"),
+    "contributedrun": ("view", "change"),
     "apitoken": ("view", "add", "change"),
     "experiment": ("view", "add", "change", "delete"),
     "experimentarm": ("view", "add", "change", "delete"),

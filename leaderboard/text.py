@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import Any
 
+from django import forms
+
 #: Cyrillic and Greek letters that pass for Latin ones.
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
@@ -16,6 +18,13 @@ def plain_text(text: str) -> str:
     """The text without control and bidirectional characters, spaces folded."""
     kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
     return " ".join(kept.split())
+
+
+class PlainCharField(forms.CharField):
+    """A form's text without control and bidirectional characters."""
+
+    def to_python(self, value: Any) -> str:
+        return plain_text(super().to_python(value) or "")
 
 
 def skeleton(name: str) -> str:

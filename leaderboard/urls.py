@@ -7,6 +7,7 @@ from leaderboard.views import (
     cases,
     categories,
     compare,
+    contributions,
     crawlers,
     downloads,
     health,
@@ -29,7 +30,6 @@ from leaderboard.views.explore import (
 )
 from leaderboard.views.people import agreement, voting
 from leaderboard.views.uploads import chains as uploaded_chains
-from leaderboard.views.uploads import runs as brought_runs
 
 urlpatterns = [
     path("", board.index, name="board"),
@@ -98,10 +98,12 @@ urlpatterns = [
     path("try/", uploaded_chains.index, name="upload_chain"),
     path("try/<str:token>/", uploaded_chains.detail, name="uploaded_chain"),
     path("try/<str:token>/state.json", uploaded_chains.state, name="uploaded_chain_state"),
-    path("bring/", brought_runs.index, name="bring_run"),
-    path("bring/<str:token>/", brought_runs.detail, name="brought_run"),
-    path("bring/<str:token>/state.json", brought_runs.state, name="brought_run_state"),
-    path("bring/<str:token>/withdraw/", brought_runs.withdraw, name="withdraw_brought_run"),
+    path("contribute/", contributions.index, name="contribute"),
+    path("contribute/<str:token>/", contributions.detail, name="contributed_run"),
+    path("contribute/<str:token>/state.json", contributions.state, name="contributed_run_state"),
+    path(
+        "contribute/<str:token>/withdraw/", contributions.withdraw, name="withdraw_contributed_run"
+    ),
     path("cite.bib", downloads.cite, name="cite"),
     path("badges/<slug:slug>.svg", downloads.badge, name="badge"),
     re_path(

@@ -3,6 +3,7 @@
 from django.contrib import admin
 
 from leaderboard.admin import (
+    contributions,
     entries,
     experiments,
     pairs,
@@ -13,10 +14,9 @@ from leaderboard.admin import (
     tokens,
     votes,
 )
-from leaderboard.admin.uploads import brought_runs
 
 __all__ = [
-    "brought_runs",
+    "contributions",
     "entries",
     "experiments",
     "pairs",

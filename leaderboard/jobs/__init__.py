@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leaderboard import garbage, score_files
+from leaderboard import garbage
+from leaderboard.contributions.checking import check as check_contributed_run
+from leaderboard.exports import scores
 from leaderboard.jobs.control import (
     CannotMove,
     cancel,
@@ -26,7 +28,6 @@ from leaderboard.jobs.probe_job import probe
 from leaderboard.jobs.recovery import recover_pictures, sweep
 from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
-from leaderboard.jobs.uploads.run_job import check as check_brought_run
 from leaderboard.models import Suite
 from leaderboard.people import ballot_pictures, counting
 from leaderboard.standings import reports
@@ -34,7 +35,7 @@ from leaderboard.standings import reports
 __all__ = [
     "CannotMove",
     "cancel",
-    "check_brought_run",
+    "check_contributed_run",
     "collect_garbage",
     "count_votes",
     "enqueue",
@@ -70,4 +71,4 @@ def export(suite_id: int) -> None:
     suite = Suite.objects.filter(pk=suite_id).first()
     if suite is not None:
         reports.write(suite)
-        score_files.write(suite)
+        scores.write(suite)

@@ -15,11 +15,12 @@ from evaluation.editors import Editor
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError
-from leaderboard import garbage, job_queue, score_files
+from leaderboard import garbage, job_queue
+from leaderboard.exports import scores
 from leaderboard.jobs import control
 from leaderboard.models import (
-    BroughtRun,
     Chain,
+    ContributedRun,
     Run,
     StoredImage,
     Submission,
@@ -46,7 +47,7 @@ def _forget_uploads() -> None:
         UploadedChain.objects.filter(pk__in=expired).delete()
         removed = garbage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
-    BroughtRun.objects.expired().delete()
+    ContributedRun.objects.expired().delete()
 
 
 def recover_pictures(run_id: int) -> None:
@@ -110,14 +111,14 @@ def sweep() -> None:
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
-    left = BroughtRun.objects.unattended().filter(created_at__lt=quiet)
+    left = ContributedRun.objects.unattended().filter(created_at__lt=quiet)
     for pk in left.values_list("pk", flat=True):
-        job_queue.enqueue(pk, job_queue.CHECK_BROUGHT, job_queue.GPU)
+        job_queue.enqueue(pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         job_queue.enqueue(0, job_queue.COLLECT_GARBAGE, job_queue.GPU)
     Use.objects.expired().delete()
     if counting.is_due():
         job_queue.enqueue(0, job_queue.COUNT_VOTES, job_queue.GPU)
-    for suite in {*score_files.stale(), *reports.stale()}:
+    for suite in {*scores.stale(), *reports.stale()}:
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)

@@ -24,18 +24,18 @@ from leaderboard.models.standings import (
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
 from leaderboard.models.tokens import ApiToken
-from leaderboard.models.uploads import BroughtRun, UploadedChain, UploadedPicture
+from leaderboard.models.uploads import ContributedRun, UploadedChain, UploadedPicture
 
 __all__ = [
     "ApiToken",
     "Audit",
     "BoardRecord",
-    "BroughtRun",
     "Calibration",
     "Call",
     "Case",
     "CaseValues",
     "Chain",
+    "ContributedRun",
     "EditPair",
     "EditingModel",
     "Experiment",

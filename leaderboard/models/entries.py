@@ -16,6 +16,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import slugify
 from simple_history.models import HistoricalRecords
 
 from evaluation.audits.plan import audit_count
@@ -24,6 +25,7 @@ from leaderboard.encryption import EncryptedTextField
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.suites import SlugManager, Suite
 from leaderboard.models.tokens import ApiToken
+from leaderboard.text import skeleton
 
 
 def validate_slugs(value: Any) -> None:
@@ -177,6 +179,20 @@ class Pace(models.Model):
 
     def __str__(self) -> str:
         return f"pace of {self.editing_model}"
+
+
+def taken_name(name: str) -> str | None:
+    """Return the name of a model that looks the same, or None."""
+    wanted = skeleton(name)
+    names = EditingModel.objects.values_list("name", flat=True)
+    return next((other for other in names if skeleton(other) == wanted), None)
+
+
+def free_slug(name: str) -> str:
+    """Return a slug for a new model that no other model has."""
+    base = slugify(name)[:70] or "model"
+    taken = set(EditingModel.objects.filter(slug__startswith=base).values_list("slug", flat=True))
+    return next(s for s in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if s not in taken)
 
 
 def new_token() -> str:

@@ -339,9 +339,9 @@ class Run(models.Model):
         return ""
 
     @property
-    def brought_by(self) -> str:
-        """Who brought a run that was played elsewhere; empty where an operator imported it."""
-        return str(self.provenance.get("brought_by", "")) if self.provenance else ""
+    def contributed_by(self) -> str:
+        """The contributor of a run played elsewhere; empty if an operator imported it."""
+        return str(self.provenance.get("contributed_by", "")) if self.provenance else ""
 
     @property
     def public_state(self) -> str:

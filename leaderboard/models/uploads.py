@@ -1,4 +1,4 @@
-"""What visitors bring: chains that are kept for a day, and whole runs played elsewhere."""
+"""What visitors upload: chains that are kept for a day, and whole runs played elsewhere."""
 
 from __future__ import annotations
 
@@ -73,28 +73,28 @@ class UploadedPicture(models.Model):
         return f"{'Y' if self.forward else 'X'}{self.number}"
 
 
-#: A worker that checks a brought run says so at least this often.
+#: A worker that checks a contributed run says so at least this often.
 CHECK_LEASE_SECONDS = 600.0
 #: What is said of a run that was refused or withdrawn is kept for so long.
 TOLD = timedelta(days=30)
 
 
-class BroughtRunQuerySet(models.QuerySet["BroughtRun"]):
-    def waiting(self) -> BroughtRunQuerySet:
+class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
+    def waiting(self) -> ContributedRunQuerySet:
         """Those whose file is still to be checked, or is being checked."""
-        return self.filter(state__in=(BroughtRun.State.WAITING, BroughtRun.State.CHECKING))
+        return self.filter(state__in=(ContributedRun.State.WAITING, ContributedRun.State.CHECKING))
 
-    def unattended(self) -> BroughtRunQuerySet:
+    def unattended(self) -> ContributedRunQuerySet:
         """Those of them that no worker has."""
         return self.waiting().filter(Q(lease_until=None) | Q(lease_until__lt=Now()))
 
-    def expired(self) -> BroughtRunQuerySet:
-        ended = (BroughtRun.State.REFUSED, BroughtRun.State.WITHDRAWN)
+    def expired(self) -> ContributedRunQuerySet:
+        ended = (ContributedRun.State.REFUSED, ContributedRun.State.WITHDRAWN)
         return self.filter(state__in=ended, ended_at__lt=timezone.now() - TOLD)
 
 
-class BroughtRun(models.Model):
-    """A bundle that somebody played elsewhere and brings: checked by a worker before it shows."""
+class ContributedRun(models.Model):
+    """The bundle of a run played elsewhere: checked by a worker before it shows."""
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting for a worker"
@@ -106,7 +106,7 @@ class BroughtRun(models.Model):
     token = models.CharField(max_length=43, unique=True, default=new_token, editable=False)
     state = models.CharField(max_length=10, choices=State, default=State.WAITING, db_index=True)
     name = models.CharField("model name", max_length=80)
-    brought_by = models.CharField("brought by", max_length=120, help_text="Public.")
+    contributed_by = models.CharField("contributed by", max_length=120, help_text="Public.")
     email = models.EmailField("contact e-mail", blank=True, help_text="Never shown.")
     paper_url = models.URLField("paper", max_length=500, blank=True)
     code_url = models.URLField("code", max_length=500, blank=True)
@@ -119,15 +119,15 @@ class BroughtRun(models.Model):
     checks: Any = models.JSONField(default=dict, help_text="How many checks of these were equal.")
     lease_until = models.DateTimeField(null=True)
     remote_address = models.GenericIPAddressField(null=True)
-    # Another run of a model that the same person brought before.
+    # Another run of a model that the same person contributed before.
     editing_model = models.ForeignKey(
-        EditingModel, models.SET_NULL, null=True, related_name="brought_runs"
+        EditingModel, models.SET_NULL, null=True, related_name="contributed_runs"
     )
-    run = models.OneToOneField(Run, models.SET_NULL, null=True, related_name="brought")
+    run = models.OneToOneField(Run, models.SET_NULL, null=True, related_name="contribution")
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     ended_at = models.DateTimeField(null=True)
 
-    objects = BroughtRunQuerySet.as_manager()
+    objects = ContributedRunQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -136,16 +136,16 @@ class BroughtRun(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        return reverse("brought_run", args=[self.token])
+        return reverse("contributed_run", args=[self.token])
 
     @property
     def file_name(self) -> str:
         """Where its bundle lies in storage until it is checked."""
-        return f"brought/{self.token}.zip"
+        return f"contributed/{self.token}.zip"
 
     def claim(self) -> bool:
         """Whether this worker is to check it now; counts the attempt."""
-        rows = BroughtRun.objects.unattended().filter(pk=self.pk)
+        rows = ContributedRun.objects.unattended().filter(pk=self.pk)
         claimed = rows.update(
             state=self.State.CHECKING,
             attempts=F("attempts") + 1,
@@ -157,14 +157,14 @@ class BroughtRun(models.Model):
 
     def tell(self, done: int, total: int) -> bool:
         """How far the check is; False where it was withdrawn meanwhile."""
-        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(
             rows.update(steps_done=done, steps_total=total, lease_until=after(CHECK_LEASE_SECONDS))
         )
 
     def leave(self) -> None:
         """Let somebody else come first; the check goes on with the chains that are left."""
-        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         rows.update(
             state=self.State.WAITING,
             finished=self.finished,
@@ -175,5 +175,5 @@ class BroughtRun(models.Model):
 
     def end(self, state: str, **fields: Any) -> bool:
         """Move a run that is being checked to its end; False where it was withdrawn meanwhile."""
-        rows = BroughtRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
+        rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(rows.update(state=state, lease_until=None, ended_at=Now(), **fields))

@@ -16,10 +16,10 @@ from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
 from evaluation.outside_json import parse_strictly
 from leaderboard import endpoints
-from leaderboard.imports.models import taken_name
 from leaderboard.models import ApiToken, Submission, Suite
+from leaderboard.models.entries import taken_name
 from leaderboard.submissions import workflow
-from leaderboard.text import plain_text, secret_names, skeleton
+from leaderboard.text import PlainCharField, secret_names, skeleton
 
 MAX_KEY = 500
 
@@ -27,11 +27,6 @@ MAX_KEY = 500
 def can_be_key(text: str) -> bool:
     """Whether this fits into a header as a key: some visible ASCII, nothing between."""
     return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
-
-
-class PlainCharField(forms.CharField):
-    def to_python(self, value: Any) -> str:
-        return plain_text(super().to_python(value) or "")
 
 
 class SuiteChoiceField(forms.ModelChoiceField):

@@ -15,9 +15,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from leaderboard import endpoints, job_queue, jobs
-from leaderboard.imports.models import free_slug
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
-from leaderboard.models.entries import SUBMISSION_MOVES
+from leaderboard.models.entries import SUBMISSION_MOVES, free_slug
 from leaderboard.notifications import notify_submitter
 from leaderboard.visitors import network_of
 

@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.bundle import format as bundles
 from evaluation.content.suites import EditPair
 from leaderboard import jobs, standings
-from leaderboard.exchange import bundles as site_bundles
+from leaderboard.exports import bundles as site_bundles
 from leaderboard.models import Run, Suite
 from leaderboard.testing import factories
 

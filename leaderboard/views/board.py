@@ -14,12 +14,12 @@ from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
 from leaderboard.api.schemas import BoardOut
+from leaderboard.board.citations import board_csv, citation
 from leaderboard.board.columns import heads
 from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
-from leaderboard.exchange import exports
 from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
@@ -71,7 +71,7 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
         text = "\n".join(asked.remarks) + "\n"
         return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
     if form == "csv":
-        text = exports.board_csv(board_rows(asked.filters, asked.runs))
+        text = board_csv(board_rows(asked.filters, asked.runs))
         content_type = "text/csv; charset=utf-8"
     else:
         text = json.dumps(BoardOut.from_orm(asked).model_dump(), cls=NinjaJSONEncoder)
@@ -121,7 +121,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "every": filters.query(every=True),
         "everything": filters.query(scope="all", **NO_CHOICE),
         "permalink": absolute(f"/?{filters.query()}"),
-        "citation": exports.citation(filters),
+        "citation": citation(filters),
     }
 
 

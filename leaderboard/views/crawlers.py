@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.board.picture import draw
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, board_rows, stamp
-from leaderboard.exchange.sitemaps import SITEMAPS
+from leaderboard.exports.sitemaps import SITEMAPS
 from leaderboard.page_cache import keep_page, not_kept
 
 View: TypeAlias = Callable[..., HttpResponse]

@@ -20,9 +20,9 @@ from django.views.decorators.http import require_safe
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.bundle.format import BundleError
 from evaluation.metrics import HEADLINE
-from leaderboard import score_files
+from leaderboard.board import citations
 from leaderboard.board.query import BoardQuery
-from leaderboard.exchange import bundles, exports
+from leaderboard.exports import bundles, scores
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.visitors import limited
 
@@ -39,10 +39,10 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
     run = get_object_or_404(runs, pk=run_id)
     if form == "csv":
         response = StreamingHttpResponse(
-            exports.scores_csv(run), content_type="text/csv; charset=utf-8"
+            scores.scores_csv(run), content_type="text/csv; charset=utf-8"
         )
     else:
-        response = StreamingHttpResponse(exports.scores_json(run), content_type="application/json")
+        response = StreamingHttpResponse(scores.scores_json(run), content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-scores.{form}"'
     return response
 
@@ -53,7 +53,7 @@ def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
     if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
-    rows = exports.quality_csv(run)
+    rows = scores.quality_csv(run)
     response = StreamingHttpResponse(rows, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-no-reference.csv"'
     return response
@@ -101,7 +101,7 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
     suite = get_object_or_404(
         Suite.objects.frozen().defer("definition"), slug=slug, version=version
     )
-    name = score_files.name(suite)
+    name = scores.name(suite)
     if name is None:
         raise Http404("no run of this suite is public")
     if not default_storage.exists(name):
@@ -120,7 +120,7 @@ def cite(request: HttpRequest) -> HttpResponse:
     asked = BoardQuery.parse(request.GET)
     if asked is None or asked.no_such_suite:
         raise Http404("there is no such suite")
-    return HttpResponse(exports.bibtex(asked.filters), content_type="text/plain; charset=utf-8")
+    return HttpResponse(citations.bibtex(asked.filters), content_type="text/plain; charset=utf-8")
 
 
 @require_safe
@@ -140,6 +140,6 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
         .order_by("-run__suite__importance", "-run__suite__version")
         .first()
     )
-    response = HttpResponse(exports.badge(best), content_type="image/svg+xml")
+    response = HttpResponse(citations.badge(best), content_type="image/svg+xml")
     response["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
     return response

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.bundle.format import BundleError
-from leaderboard.exchange import bundles
+from leaderboard.exports import bundles
 from leaderboard.models import Run
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.content.suites import find_suite
-from leaderboard.exchange import datasets
+from leaderboard.exports import datasets
 from leaderboard.models import Suite
 
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, Check
-from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.contributions.importing import import_bundle
 
 VERIFIED = {
     True: "verified: every number was recomputed and is equal",

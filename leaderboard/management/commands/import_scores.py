@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.quality import quality_in_order
 from evaluation.quality.score_file import ScoreFileError, read_score_file
-from leaderboard.imports.scores import import_scores
+from leaderboard.contributions.importing import import_scores
 from leaderboard.models import Run
 
 

@@ -17,7 +17,7 @@ from evaluation.bundle.checks import DIFFERENT
 from evaluation.bundle.verification import verify
 from evaluation.run_secret import chain_seeds
 from leaderboard import jobs
-from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.contributions.importing import import_bundle
 from leaderboard.jobs import control
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Case, Chain, EditPair, Run, StoredImage, Suite, Trip, TripStep

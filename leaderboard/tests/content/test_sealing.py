@@ -14,8 +14,7 @@ from django.urls import Resolver404, URLResolver, get_resolver, resolve
 from prometheus_client import CollectorRegistry
 
 from evaluation.bundle.format import BundleError
-from leaderboard import score_files
-from leaderboard.exchange import bundles
+from leaderboard.exports import bundles, scores
 from leaderboard.models import Suite, Trip
 from leaderboard.operation import figures
 from leaderboard.standings import refresh_ranks
@@ -109,7 +108,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
     opened, run = runs
     case = opened.suite.cases.first()
     one, api = f"/api/v1/runs/{opened.pk}", "/api/v1/"
-    score_files.write(opened.suite)
+    scores.write(opened.suite)
     found, visited = crawl(
         client,
         # All that take nothing, so that a page added later is looked at too.

@@ -15,7 +15,7 @@ from evaluation.experiment_file import ExperimentFile
 from leaderboard import jobs, standings
 from leaderboard.board.rows import runs_of
 from leaderboard.content import experiments
-from leaderboard.exchange import bundle_imports
+from leaderboard.contributions import importing
 from leaderboard.models import (
     EditingModel,
     EditPair,
@@ -205,7 +205,7 @@ def test_an_imported_arm_stays_an_arm(wording, tmp_path, settings):
     settings.METRICS = ["psnr", "ssim"]
     path = bundle_of(made.runs(wording)["short"], tmp_path)
     with bundles.read(path) as bundle:
-        run = bundle_imports.import_bundle(bundle, model_slug="elsewhere").run
+        run = importing.import_bundle(bundle, model_slug="elsewhere").run
     assert run.core_arm == made.runs(wording)["short"].core_arm
     assert run.verified
     assert not run.current

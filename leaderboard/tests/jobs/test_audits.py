@@ -19,7 +19,7 @@ from evaluation.errors import Fault
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
 from leaderboard import jobs
-from leaderboard.exchange.bundle_imports import import_bundle
+from leaderboard.contributions.importing import import_bundle
 from leaderboard.jobs import control
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Audit, Call, Chain, Run, Trip

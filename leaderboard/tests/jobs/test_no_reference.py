@@ -14,8 +14,8 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
 from leaderboard import jobs
-from leaderboard.exchange.bundle_imports import import_bundle
-from leaderboard.exchange.bundles import write
+from leaderboard.contributions.importing import import_bundle
+from leaderboard.exports.bundles import write
 from leaderboard.jobs import score_job
 from leaderboard.models import Chain, NoReferenceResult, Run
 from leaderboard.testing.played import play

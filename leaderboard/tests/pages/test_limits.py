@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from leaderboard import page_cache, urls, visitors
-from leaderboard.models import BroughtRun, Submission
+from leaderboard.models import ContributedRun, Submission
 from leaderboard.testing.boards import make_run, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -34,8 +34,8 @@ CHEAP = {
         "embargo",
         "uploaded_chain",
         "uploaded_chain_state",
-        "brought_run",
-        "brought_run_state",
+        "contributed_run",
+        "contributed_run_state",
     ),
     *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
     *("robots", "sitemap"),
@@ -61,15 +61,18 @@ def addresses():
     run = make_run("First", suite, 4)
     make_run("Second", suite, 9)
     stored = suite.pictures.first().stored
-    brought = BroughtRun.objects.create(name="Brought")
+    contribution = ContributedRun.objects.create(name="Brought")
     submission = Submission.objects.create(name="Submitted", contract="cog", suite=suite)
     return {
         "submit": ("post", reverse("submit")),
         "vote_session": ("vote", reverse("vote_session")),
         "submit_preview": ("post", reverse("submit_preview")),
         "upload_chain": ("post", reverse("upload_chain")),
-        "bring_run": ("post", reverse("bring_run")),
-        "withdraw_brought_run": ("post", reverse("withdraw_brought_run", args=[brought.token])),
+        "contribute": ("post", reverse("contribute")),
+        "withdraw_contributed_run": (
+            "post",
+            reverse("withdraw_contributed_run", args=[contribution.token]),
+        ),
         "compare": ("get", reverse("compare") + "?models=first,second"),
         "compare_card": ("get", reverse("compare_card") + "?models=first,second"),
         "run_bundle": ("get", reverse("run_bundle", args=[run.pk])),

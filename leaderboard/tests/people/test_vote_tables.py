@@ -12,8 +12,8 @@ from django.urls import reverse
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.votes import vote_checks
-from leaderboard.exchange import bundles as site_bundles
-from leaderboard.exchange import datasets
+from leaderboard.exports import bundles as site_bundles
+from leaderboard.exports import datasets
 from leaderboard.models import EditingModel, Question, Run, Vote, Voter
 from leaderboard.people import vote_rows
 from leaderboard.testing.bundle_runs import altered

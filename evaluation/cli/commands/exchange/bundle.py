@@ -19,7 +19,7 @@ DESCRIPTION = """\
 Packs a run that was played to its end and scored into one zip: suite, prompts, seeds,
 versions, hashes, scores, standings and pictures, in the format of the site's own
 bundles. `convergebench verify` recomputes every number of it, and a site takes it under
-"Bring a run". The run's secret is in it, since its seeds are checked by it; no key and
+"Contribute a run". The run's secret is in it, since its seeds are checked by it; no key and
 no address of an endpoint is."""
 EPILOG = """\
 example:

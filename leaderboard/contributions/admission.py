@@ -1,7 +1,7 @@
-"""What is asked of a bundle that somebody brings, before and while it is recomputed.
+"""Requirements on a contributed bundle, before and while it is recomputed.
 
-Its file is a stranger's: each reason is told in words that name what is wrong, and nothing of
-it is shown that was not computed here.
+The file is untrusted: every refusal names what is wrong, and nothing of it is shown that was
+not computed here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,19 @@ from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, Check
 from evaluation.bundle.format import Bundle, BundleError
 from evaluation.bundle.verification import Verification
 from evaluation.metrics import METRICS, in_order
-from leaderboard.imports.rows import known_digest
-from leaderboard.models import Run, StoredImage, Suite, Trip
+from leaderboard.contributions.importing import known_digest
+from leaderboard.models import ContributedRun, EditingModel, Run, StoredImage, Suite, Trip
+from leaderboard.models.entries import free_slug, taken_name
+from leaderboard.models.pictures import MAX_WEB_PIXELS
 
+#: How much of an untrusted bundle is read: bytes of its directory and JSON, pixels per image.
+LIMITS = {
+    "max_directory": 4 * 2**20,
+    "max_document": 24 * 2**20,
+    "max_pixels": MAX_WEB_PIXELS,
+}
+#: The editor of models whose runs are contributed: there is nothing here to play them with.
+EDITOR = "elsewhere"
 #: So many reasons are told; then the check ends.
 REASONS = 5
 #: From this share of pictures that another run has, an admin is told.
@@ -91,12 +101,12 @@ def reason(check: Check, verification: Verification) -> str:
     return ""
 
 
-def provenance(verification: Verification, brought_by: str) -> dict[str, Any]:
-    """What is told of how a brought run was made: by our own hand, but for a few versions."""
+def provenance(verification: Verification, contributed_by: str) -> dict[str, Any]:
+    """What is told of how a contributed run was made: by our own hand, but for a few versions."""
     suite, told = verification.suite, verification.document.run.provenance
     kept = {name: str(told[name])[:60] for name in ("convergebench", "python") if name in told}
     return kept | {
-        "brought_by": brought_by,
+        "contributed_by": contributed_by,
         "suite": {
             "slug": suite.slug,
             "version": suite.version,
@@ -124,6 +134,31 @@ def same_pictures(run: Run) -> list[dict[str, str]]:
         for pk, same in sorted(found.items())
         if len(same) >= SAME_PICTURES * len(own)
     ]
+
+
+def model_of(contribution: ContributedRun) -> EditingModel:
+    """Return the model of a checked run: a new one, or the contributor's own.
+
+    Raises BundleError if its name was taken or the model was hidden meanwhile.
+    """
+    model = contribution.editing_model
+    if model is not None:
+        if model.status != EditingModel.Status.PUBLISHED:  # an admin hid it, or it was withdrawn
+            raise BundleError(f"“{model.name}” is no longer on the site: please write to us")
+        return model
+    if taken := taken_name(contribution.name):
+        raise BundleError(f"“{taken}” is on the site by now: contribute it under another name")
+    return EditingModel.objects.create(
+        slug=free_slug(contribution.name),
+        name=contribution.name,
+        provider=contribution.contributed_by[:80],
+        organisation=contribution.contributed_by,
+        editor=EDITOR,
+        access=EditingModel.Access.ELSEWHERE,
+        paper_url=contribution.paper_url,
+        code_url=contribution.code_url,
+        notes="Contributed as a bundle of a run that was played elsewhere; it cannot be played here.",
+    )
 
 
 def _one(chains: set[tuple[str, int]]) -> str:

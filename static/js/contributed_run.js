@@ -1,11 +1,11 @@
-// Shows how far the check of a brought run is, then what came of it.
+// Shows how far the check of a contributed run is, then what came of it.
 import { poll } from "./poll.js";
 
-const bar = document.querySelector("#brought-bar");
-const words = document.querySelector("#brought-words");
+const bar = document.querySelector("#contribution-bar");
+const words = document.querySelector("#contribution-words");
 
 poll(
-  document.querySelector("#brought").dataset.state,
+  document.querySelector("#contribution").dataset.state,
   ({ state, done, total }) => {
     if (state !== "waiting" && state !== "checking") {
       location.reload();

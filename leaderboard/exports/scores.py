@@ -1,19 +1,25 @@
-"""Every public score of a suite as one Parquet file in storage, written by a worker."""
+"""Scores as tables: CSV and JSON of a run, Parquet of a whole suite."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
+import json
 from collections.abc import Iterator
+from typing import Any
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db.models import Max
 from django.utils import timezone
 
+from evaluation.analysis.diagnostics.no_reference import read_as
 from evaluation.measuring.scoring import retention
 from evaluation.records import ScoreRecord
 from leaderboard.models import Calibration, Run, Score, Suite
+from leaderboard.standings import quality_metrics
+from leaderboard.text import safe_cell
 
 FOLDER = "exports"
 COLUMNS = tuple(ScoreRecord.model_fields)
@@ -59,6 +65,56 @@ def _blanks(run: Run) -> dict[tuple[str, int], float]:
         (sha, metric): blank
         for sha, metric, blank in rows.values_list("pixels_sha256", "metric_id", "blank")
     }
+
+
+def scores_csv(run: Run) -> Iterator[str]:
+    """Every score of a run, line by line, so that large runs need no memory."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    writer.writerow(COLUMNS)
+    for row in score_records(run):
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+        writer.writerow([_cell(value) for _, value in row])
+    yield line.getvalue()
+
+
+def scores_json(run: Run) -> Iterator[str]:
+    """Every score of a run as a JSON list, streamed."""
+    yield "["
+    for place, record in enumerate(score_records(run)):
+        row = json.dumps(record.model_dump())
+        yield f",\n{row}" if place else f"\n{row}"
+    yield "\n]\n"
+
+
+def quality_csv(run: Run) -> Iterator[str]:
+    """What no-reference metrics say of every picture of a run: a score file, as `import_scores`
+    takes it where the metric does not run there. Trip 0 is the source."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
+    pinned = quality_metrics(run)
+    about = {name: read_as(name, told) for name, told in pinned.items()}
+    chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
+    for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
+        for name, described in about.items():
+            for trip, value in enumerate(chain.quality.get(name, ())):
+                cells = (chain.case.slug, chain.repeat, trip, name, value)
+                told = (pinned[name].get("version"), described and described.higher_is_better)
+                writer.writerow([_cell(cell) for cell in (*cells, *told)])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+    yield line.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else safe_cell(value)
+
+
+# The Parquet file of a suite, written to storage by a worker.
 
 
 def name(suite: Suite) -> str | None:

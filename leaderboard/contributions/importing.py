@@ -1,22 +1,37 @@
-"""A checked bundle as rows of this site: a run that is marked as played elsewhere."""
+"""Bundles and score files as rows of this site; runs are marked as played elsewhere."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from django.db import transaction
+from django.db.models import Prefetch
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from evaluation.analysis.events import STOPPED
 from evaluation.analysis.stopping import MOST, edits_saved
+from evaluation.bundle.checks import DIFFERENT, Check, verdict
 from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.verification import Verification
+from evaluation.content.sources import pixel_sha256
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
+from evaluation.quality.score_file import (
+    MAX_IN_RUN,
+    ChainPictures,
+    ScoreFile,
+    ScoreFileError,
+    place,
+)
 from evaluation.records import MEASURES
+from leaderboard import standings
+from leaderboard.content.loading import store_suite
 from leaderboard.models import (
     Audit,
     Calibration,
@@ -33,8 +48,79 @@ from leaderboard.models import (
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
+MODEL_FIELDS = (
+    "name",
+    "provider",
+    "organisation",
+    "editor",
+    "open_weights",
+    "licence",
+    "homepage",
+    "paper_url",
+    "code_url",
+)
 #: Kept of what a bundle notes beside an edit: so many notes, of so many letters each.
 MOST_NOTES, LONGEST_NOTE = 20, 4_000
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a bundle; `notes` say what a reader of the run should know."""
+
+    run: Run
+    new: bool
+    counts: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def import_bundle(
+    bundle: Bundle,
+    *,
+    model_slug: str = "",
+    publish: bool = True,
+    anyway: bool = False,
+    look: Callable[[Check], None] = lambda check: None,
+) -> Imported:
+    """The run of this bundle, made once however often it is imported.
+
+    Its numbers are recomputed first, as `convergebench verify` does. BundleError where one
+    differs, unless it is to be imported `anyway`: then `verified` is False, as it is None
+    where some cannot be checked.
+    """
+    if before := known_digest(bundle):
+        return Imported(before, False, before.provenance["bundle"]["checks"])
+    known = Suite.objects.frozen().filter(content_hash=bundle.suite.content_hash).first()
+    prepared = {} if known else _prepared(bundle)
+    verification = Verification(bundle)
+    counts: Counter[str] = Counter()
+    different: list[str] = []
+    for check in verification.checks():
+        counts[check.verdict] += 1
+        look(check)
+        if check.verdict == DIFFERENT:
+            different.append(f"{check.line}, {check.what}: {check.detail}")
+    if different and not anyway:
+        raise BundleError(
+            f"{len(different)} of its lines are not what they say: {'; '.join(different[:3])}"
+        )
+    suite = known or store_suite(bundle.suite, prepared)
+    metrics, notes = calibrated_metrics(bundle, suite, verification)
+    pictures = store_pictures(bundle)
+    with transaction.atomic():
+        run = write_run(
+            bundle,
+            suite,
+            _model(bundle, model_slug),
+            metrics,
+            pictures,
+            verified=verdict(counts),
+            counts=dict(counts),
+            published=publish,
+        )
+        standings.rebuild(run)
+        standings.refresh_ranks(suite)
+    run.refresh_from_db()
+    return Imported(run, True, dict(counts), tuple(notes))
 
 
 def known_digest(bundle: Bundle) -> Run | None:
@@ -313,3 +399,75 @@ def _moment(text: str | None) -> Any:
     except ValueError:
         return None
     return found if found and timezone.is_aware(found) else None
+
+
+def _prepared(bundle: Bundle) -> dict[str, Picture]:
+    """The source pictures of a suite that is new here; BundleError where they are not all here."""
+    suite = bundle.suite
+    named = f"suite {suite.slug} v{suite.version} ({suite.content_hash[:12]})"
+    if Suite.objects.filter(slug=suite.slug, version=suite.version).exists():
+        raise BundleError(f"{named} is not the suite of that name and version that is here")
+    files = {row.slug: row.sha256 for row in bundle.document.sources}
+    found = {}
+    for picture in suite.pictures:
+        data = bundle.picture(files.get(picture.slug, ""))
+        if data is None:
+            raise BundleError(
+                f"{named} is not known here, and the bundle lacks its source pictures: "
+                "import a bundle with pictures, or load the suite first"
+            )
+        try:
+            found[picture.slug] = Picture.from_bytes(data)
+        except ImageError as error:
+            raise BundleError(f"source {picture.slug}: {error}") from None
+        # A frozen suite is what its pixels are: one that lies does not get a row.
+        if pixel_sha256(found[picture.slug].image) != picture.sha256:
+            raise BundleError(f"source {picture.slug} does not have the pixels its suite names")
+    return found
+
+
+def _model(bundle: Bundle, slug: str) -> EditingModel:
+    """The model's row, made from the bundle where there is none; its options stay behind."""
+    stated = bundle.document.model
+    fields = {name: getattr(stated, name) for name in MODEL_FIELDS}
+    notes = "Entered by an imported bundle; it cannot be played here without options of its own."
+    return EditingModel.objects.get_or_create(
+        slug=slug or stated.slug, defaults=fields | {"notes": notes}
+    )[0]
+
+
+@transaction.atomic
+def import_scores(run: Run, found: ScoreFile) -> None:
+    """Take the file's values into the run's chains, and what they say into its result.
+
+    All of it or, where a row names no picture of the run, nothing. A metric that the run has
+    from an earlier file is replaced.
+    """
+    run = Run.objects.select_for_update(of=("self",)).select_related("suite").get(pk=run.pk)
+    if run.state != RunState.FINISHED:
+        raise ScoreFileError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
+    files = {**run.provenance.get("score_files", {}), **found.metrics}
+    if len(files) > MAX_IN_RUN:
+        raise ScoreFileError(f"run {run.pk} would have more than {MAX_IN_RUN} imported metrics")
+    trips = Prefetch("trips", Trip.objects.select_related("restored").order_by("number"))
+    chains = list(run.chains.select_related("case__picture__stored").prefetch_related(trips))
+    pictures = {chain.pk: _pictures(chain) for chain in chains}
+    place(found, pictures.values())
+    for chain in chains:
+        others = {n: v for n, v in chain.quality.items() if n not in found.metrics}
+        chain.quality = others | pictures[chain.pk].quality
+    Chain.objects.bulk_update(chains, ["quality"], batch_size=200)
+    run.provenance = {**run.provenance, "score_files": files}
+    run.save(update_fields=["provenance"])
+    standings.write_no_reference(run, chains)
+
+
+def _pictures(chain: Chain) -> ChainPictures:
+    source = chain.case.picture.stored
+    restored = [trip.restored.sha256 if trip.restored else "" for trip in chain.trips.all()]
+    return ChainPictures(
+        chain.case.slug,
+        chain.repeat,
+        source.sha256 if source else "",
+        tuple(restored[: chain.trips_scored]),
+    )

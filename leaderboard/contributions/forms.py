@@ -1,4 +1,4 @@
-"""Bring a run: the form, what it keeps, and how whoever brought it takes it back."""
+"""Contribute a run: the form, its storage, and its withdrawal."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from django.utils import timezone
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from leaderboard import job_queue
-from leaderboard.imports.limits import LIMITS
-from leaderboard.imports.models import taken_name
-from leaderboard.models import BroughtRun, EditingModel, Run, Use
+from leaderboard.contributions.admission import LIMITS
+from leaderboard.models import ContributedRun, EditingModel, Run, Use
+from leaderboard.models.entries import taken_name
 from leaderboard.standings import refresh_ranks
-from leaderboard.submissions.forms import PlainCharField
-from leaderboard.text import skeleton
+from leaderboard.text import PlainCharField, skeleton
 from leaderboard.visitors import network_of
 
 log = structlog.get_logger(__name__)
-State = BroughtRun.State
+State = ContributedRun.State
 
 
 class NotTaken(Exception):
     """A run that cannot be taken now; written for people."""
 
 
-class BringForm(forms.ModelForm):
-    """Who brings what, under which name."""
+class ContributionForm(forms.ModelForm):
+    """The contributor, the model's name and the bundle."""
 
     name = PlainCharField(
         label="Model name", min_length=2, max_length=80, help_text="As the board will call it."
     )
-    brought_by = PlainCharField(
-        label="Who brings it",
+    contributed_by = PlainCharField(
+        label="Contributor",
         min_length=2,
         max_length=120,
-        help_text="You or your group. Public: the board says who brought a run.",
+        help_text="You or your group. Public: the board names the contributor of a run.",
     )
     email = forms.EmailField(
         label="Contact e-mail", max_length=254, help_text="For questions of ours. Never shown."
@@ -61,11 +60,11 @@ class BringForm(forms.ModelForm):
     )
 
     class Meta:
-        model = BroughtRun
-        fields = ("name", "brought_by", "email", "paper_url", "code_url")
+        model = ContributedRun
+        fields = ("name", "contributed_by", "email", "paper_url", "code_url")
 
-    def __init__(self, *args: Any, before: BroughtRun | None = None, **kwargs: Any) -> None:
-        """`before` is a run of the same model that the same person brought."""
+    def __init__(self, *args: Any, before: ContributedRun | None = None, **kwargs: Any) -> None:
+        """`before` is an earlier run of the same model by the same contributor."""
         super().__init__(*args, **kwargs)
         self.before = before
         if before:
@@ -84,7 +83,7 @@ class BringForm(forms.ModelForm):
         if taken := taken_name(name):
             raise ValidationError(
                 f"“{taken}” is on the site already, and a name cannot be taken over. Choose one of "
-                "your own; another run of a model that you brought is brought from its own page."
+                "your own; another run of a model of yours is contributed from its own page."
             )
         return name
 
@@ -96,7 +95,7 @@ class BringForm(forms.ModelForm):
     def clean_bundle(self) -> UploadedFile:
         """The file, by its size and the length of its list of entries: nothing is unpacked here."""
         file: UploadedFile = self.cleaned_data["bundle"]
-        limit = settings.BROUGHT_BYTES
+        limit = settings.CONTRIBUTED_BYTES
         if (file.size or 0) > limit:
             raise ValidationError(f"The file has more than {limit // 2**20} MB; write to us.")
         try:
@@ -107,35 +106,35 @@ class BringForm(forms.ModelForm):
         return file
 
 
-def take(form: BringForm, address: str | None) -> BroughtRun:
+def take(form: ContributionForm, address: str | None) -> ContributedRun:
     """Keep the run of a valid form and have it checked; NotTaken where there is no room."""
-    if BroughtRun.objects.waiting().count() >= settings.BROUGHT_RUNS_WAITING:
+    if ContributedRun.objects.waiting().count() >= settings.CONTRIBUTED_RUNS_WAITING:
         raise NotTaken("Too many runs wait to be checked. Please come back in an hour.")
-    limit = settings.BROUGHT_RUNS_PER_DAY
+    limit = settings.CONTRIBUTED_RUNS_PER_DAY
     network = network_of(address) if address else "unknown"
     subjects = {
         "this e-mail address": f"e-mail {form.cleaned_data['email']}",
         "your network address": f"network {network}",
     }
-    if full := Use.objects.take("brought run", subjects, limit):
+    if full := Use.objects.take("contributed run", subjects, limit):
         raise NotTaken(f"{limit} runs came from {full} in the last 24 hours; the limit is {limit}.")
     file: UploadedFile = form.cleaned_data["bundle"]
-    brought: BroughtRun = form.save(commit=False)
-    brought.remote_address, brought.bytes = address, file.size or 0
+    contribution: ContributedRun = form.save(commit=False)
+    contribution.remote_address, contribution.bytes = address, file.size or 0
     if form.before:
-        brought.editing_model = form.before.editing_model
+        contribution.editing_model = form.before.editing_model
     # Its file first: a row without one could not be checked, a file without a row is removed.
-    default_storage.save(brought.file_name, file)
-    brought.save()
-    job_queue.enqueue(brought.pk, job_queue.CHECK_BROUGHT, job_queue.GPU)
-    log.info("run brought", brought=brought.pk, bytes=brought.bytes)
-    return brought
+    default_storage.save(contribution.file_name, file)
+    contribution.save()
+    job_queue.enqueue(contribution.pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
+    log.info("run contributed", contribution=contribution.pk, bytes=contribution.bytes)
+    return contribution
 
 
-def withdraw(brought: BroughtRun) -> None:
+def withdraw(contribution: ContributedRun) -> None:
     """Take a run back: its page says so, and its name, address and file are forgotten."""
     with transaction.atomic():
-        row = BroughtRun.objects.select_for_update().get(pk=brought.pk)
+        row = ContributedRun.objects.select_for_update().get(pk=contribution.pk)
         if row.state == State.WITHDRAWN:
             return
         row.state, row.email, row.remote_address = State.WITHDRAWN, "", None
@@ -143,8 +142,8 @@ def withdraw(brought: BroughtRun) -> None:
         row.save()
         if row.run:
             _hide(row.run)
-    default_storage.delete(brought.file_name)
-    log.info("brought run withdrawn", brought=brought.pk)
+    default_storage.delete(contribution.file_name)
+    log.info("contributed run withdrawn", contribution=contribution.pk)
 
 
 def _hide(run: Run) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leaderboard import jobs
-from leaderboard.models import BroughtRun, Run
+from leaderboard.models import ContributedRun, Run
 from leaderboard.testing import factories
 from leaderboard.testing.browser import PHONE, WIDE
 from leaderboard.testing.shell_runs import shell_bundle
@@ -32,29 +32,29 @@ def keep(seen, name):
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed, size, scheme):
     factories.tiny_suite(**SIZES)
-    seen = visit("/bring/", size=size, color_scheme=scheme)
+    seen = visit("/contribute/", size=size, color_scheme=scheme)
     page = seen.page
     keep(seen, f"form-{scheme}")
     assert seen.faults() == []
     page.set_input_files("input[name=bundle]", packed)
-    for name, value in {"name": "Mine & <b>own</b>", "brought_by": "A Group"}.items():
+    for name, value in {"name": "Mine & <b>own</b>", "contributed_by": "A Group"}.items():
         page.fill(f"input[name={name}]", value)
     page.fill("input[name=email]", "me@example.org")
-    page.click("text=Bring this run")
-    page.wait_for_selector("#brought-bar")
+    page.click("text=Contribute this run")
+    page.wait_for_selector("#contribution-bar")
     keep(seen, f"waiting-{scheme}")
     assert seen.faults() == []
-    row = BroughtRun.objects.get()
-    BroughtRun.objects.update(steps_done=5, steps_total=20)
+    row = ContributedRun.objects.get()
+    ContributedRun.objects.update(steps_done=5, steps_total=20)
     page.wait_for_function(
-        "() => document.querySelector('#brought-words').textContent === '5 of 20 lines'"
+        "() => document.querySelector('#contribution-words').textContent === '5 of 20 lines'"
     )
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     page.wait_for_selector("text=See the run")  # by itself
     keep(seen, f"shown-{scheme}")
     assert seen.faults() == []
     page.click("text=See the run")
-    page.wait_for_selector("text=brought by A Group")
+    page.wait_for_selector("text=contributed by A Group")
     keep(seen, f"run-{scheme}")
     seen.open("/")
     seen.settle()
@@ -69,13 +69,13 @@ def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed, size, schem
 
 @pytest.mark.usefixtures("quick_metrics", "valkey")
 def test_why_it_was_refused_is_told_line_by_line(visit):
-    row = BroughtRun.objects.create(
+    row = ContributedRun.objects.create(
         name="Mine",
-        brought_by="A Group",
+        contributed_by="A Group",
         state="refused",
         error="picture-0--flip, trip 1, ssim: states 0.1, computed 0.2\nrun, secret: " + "x" * 300,
     )
     seen = visit(row.get_absolute_url(), size=PHONE)
-    assert seen.page.locator("#brought li").count() == 2
+    assert seen.page.locator("#contribution li").count() == 2
     keep(seen, "refused")
     assert seen.faults() == []

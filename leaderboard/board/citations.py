@@ -1,24 +1,20 @@
-"""Results as tables, citations and badges, with the numbers of the pages."""
+"""The board as a table, as a citation and as a badge."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation.analysis.diagnostics.no_reference import read_as
 from evaluation.analysis.levels import life
-from leaderboard import formatting, score_files
+from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.links import absolute
-from leaderboard.models import Run, Standing
-from leaderboard.standings import quality_metrics
+from leaderboard.models import Standing
 from leaderboard.text import safe_cell
 
 
@@ -29,49 +25,6 @@ def board_csv(rows: Sequence[BoardRow]) -> str:
     writer.writerow([column.file_name for column in columns.COLUMNS])
     writer.writerows([safe_cell(column.written(row)) for column in columns.COLUMNS] for row in rows)
     return table.getvalue()
-
-
-def scores_csv(run: Run) -> Iterator[str]:
-    """Every score of a run, line by line, so that large runs need no memory."""
-    line = io.StringIO()
-    writer = csv.writer(line)
-    writer.writerow(score_files.COLUMNS)
-    for row in score_files.score_records(run):
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-        writer.writerow([_cell(value) for _, value in row])
-    yield line.getvalue()
-
-
-def scores_json(run: Run) -> Iterator[str]:
-    """Every score of a run as a JSON list, streamed."""
-    yield "["
-    for place, record in enumerate(score_files.score_records(run)):
-        row = json.dumps(record.model_dump())
-        yield f",\n{row}" if place else f"\n{row}"
-    yield "\n]\n"
-
-
-def quality_csv(run: Run) -> Iterator[str]:
-    """What no-reference metrics say of every picture of a run: a score file, as `import_scores`
-    takes it where the metric does not run there. Trip 0 is the source."""
-    line = io.StringIO()
-    writer = csv.writer(line)
-    writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
-    pinned = quality_metrics(run)
-    about = {name: read_as(name, told) for name, told in pinned.items()}
-    chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
-    for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
-        for name, described in about.items():
-            for trip, value in enumerate(chain.quality.get(name, ())):
-                cells = (chain.case.slug, chain.repeat, trip, name, value)
-                told = (pinned[name].get("version"), described and described.higher_is_better)
-                writer.writerow([_cell(cell) for cell in (*cells, *told)])
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-    yield line.getvalue()
 
 
 def bibtex(filters: BoardFilters) -> str:
@@ -122,7 +75,3 @@ def badge(standing: Standing | None) -> str:
         f'<text x="7" y="14" textLength="{left - 12:.0f}">{label}</text>'
         f'<text x="{left + 6:.0f}" y="14" textLength="{right - 6:.0f}">{escape(text)}</text></g></svg>'
     )
-
-
-def _cell(value: Any) -> Any:
-    return "" if value is None else safe_cell(value)

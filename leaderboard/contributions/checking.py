@@ -1,4 +1,4 @@
-"""Check a run that somebody brings: recompute every number, and only then show it."""
+"""The job that checks a contributed run: recompute every number, and only then show it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from evaluation.bundle.checks import EQUAL
 from evaluation.bundle.format import Bundle, BundleError
 from evaluation.bundle.verification import Verification
 from leaderboard import job_queue, standings
-from leaderboard.imports import admission
-from leaderboard.imports.limits import LIMITS
-from leaderboard.imports.models import model_of
-from leaderboard.imports.rows import calibrated_metrics, store_pictures, write_run
+from leaderboard.contributions import admission
+from leaderboard.contributions.admission import LIMITS, model_of
+from leaderboard.contributions.importing import calibrated_metrics, store_pictures, write_run
 from leaderboard.jobs.review import review
 from leaderboard.jobs.shutdown import asked_to_stop
-from leaderboard.models import BroughtRun, RunReview
+from leaderboard.models import ContributedRun, RunReview
 
 #: A bundle that ended the process so often is not tried again.
 MAX_ATTEMPTS = 3
@@ -31,66 +30,70 @@ TURNS = 10
 OFTEN = 2.0
 
 log = structlog.get_logger(__name__)
-State = BroughtRun.State
+State = ContributedRun.State
 
 
 class Stopped(Exception):
     """The worker is to stop, others wait, or the run was withdrawn: nothing more is to be said."""
 
 
-def check(brought_id: int) -> None:
+def check(contribution_id: int) -> None:
     """Show the run where every number of it is what it says; else say why not."""
-    brought = BroughtRun.objects.filter(pk=brought_id).first()
+    contribution = ContributedRun.objects.filter(pk=contribution_id).first()
     # Counted before anything is decoded: a process that is killed by a picture says nothing.
-    if brought is None or not brought.claim():
+    if contribution is None or not contribution.claim():
         return
     try:
-        if brought.attempts > MAX_ATTEMPTS:
+        if contribution.attempts > MAX_ATTEMPTS:
             raise BundleError("it could not be checked: the check did not survive it")
         with (
-            default_storage.open(brought.file_name) as file,
+            default_storage.open(contribution.file_name) as file,
             bundles.read(file, **LIMITS) as bundle,
         ):
-            _take(brought, bundle)
+            _take(contribution, bundle)
     except Stopped:
-        job_queue.enqueue(brought_id, job_queue.CHECK_BROUGHT, job_queue.GPU)  # behind the others
+        job_queue.enqueue(
+            contribution_id, job_queue.CHECK_CONTRIBUTED, job_queue.GPU
+        )  # behind the others
         return
     except BundleError as error:
-        _refuse(brought, str(error))
+        _refuse(contribution, str(error))
     except FileNotFoundError:
-        _refuse(brought, "its file is gone: please bring it again")
+        _refuse(contribution, "its file is gone: please contribute it again")
     except Exception:
-        log.exception("brought run not checked", brought=brought.pk)
-        if brought.attempts < MAX_ATTEMPTS:
+        log.exception("contributed run not checked", contribution=contribution.pk)
+        if contribution.attempts < MAX_ATTEMPTS:
             # The sweep has it tried again.
-            BroughtRun.objects.filter(pk=brought_id).update(state=State.WAITING, lease_until=None)
+            ContributedRun.objects.filter(pk=contribution_id).update(
+                state=State.WAITING, lease_until=None
+            )
             return
-        _refuse(brought, "the fault is ours and has been noted; please write to us")
-    default_storage.delete(brought.file_name)
+        _refuse(contribution, "the fault is ours and has been noted; please write to us")
+    default_storage.delete(contribution.file_name)
 
 
-def _refuse(brought: BroughtRun, why: str) -> None:
-    log.info("brought run refused", brought=brought.pk, why=why[:200])
-    brought.end(State.REFUSED, error=why[:4000])
+def _refuse(contribution: ContributedRun, why: str) -> None:
+    log.info("contributed run refused", contribution=contribution.pk, why=why[:200])
+    contribution.end(State.REFUSED, error=why[:4000])
 
 
-def _take(brought: BroughtRun, bundle: Bundle) -> None:
+def _take(contribution: ContributedRun, bundle: Bundle) -> None:
     """Recompute the run and write its rows; BundleError names what is wrong."""
     suite = admission.suite_of(bundle)
-    verification = Verification(bundle, brought.finished)
-    counts = _counts(brought, verification)
+    verification = Verification(bundle, contribution.finished)
+    counts = _counts(contribution, verification)
     metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
     pictures = store_pictures(bundle)
     with transaction.atomic():
         run = write_run(
             bundle,
             suite,
-            model_of(brought),
+            model_of(contribution),
             metrics,
             pictures,
             verified=True,
             counts=counts,
-            provenance=admission.provenance(verification, brought.brought_by),
+            provenance=admission.provenance(verification, contribution.contributed_by),
             # What follows from audits is decided here, below.
             flags=[],
             published=True,
@@ -99,19 +102,19 @@ def _take(brought: BroughtRun, bundle: Bundle) -> None:
         RunReview.objects.filter(pk=run.pk).update(
             hints=[*run.review.hints, *admission.same_pictures(run)]
         )
-        if not brought.end(State.SHOWN, run=run, editing_model=run.editing_model):
+        if not contribution.end(State.SHOWN, run=run, editing_model=run.editing_model):
             raise Stopped
         standings.rebuild(run)
         standings.refresh_ranks(suite)
-    log.info("brought run shown", brought=brought.pk, run=run.pk)
+    log.info("contributed run shown", contribution=contribution.pk, run=run.pk)
 
 
-def _counts(brought: BroughtRun, verification: Verification) -> dict[str, int]:
+def _counts(contribution: ContributedRun, verification: Verification) -> dict[str, int]:
     """How many checks were equal; BundleError where one was not."""
     reasons = list(admission.reasons_before(verification))
     finished = verification.finished
     # Of all, of the chains that are finished, and of the one at hand.
-    counts, sure, here = Counter(brought.checks), Counter(brought.checks), Counter[str]()
+    counts, sure, here = Counter(contribution.checks), Counter(contribution.checks), Counter[str]()
     known, before = len(finished), _lines(verification)
     lines: set[str] = set()
     began, told = time.monotonic(), 0.0
@@ -131,13 +134,13 @@ def _counts(brought: BroughtRun, verification: Verification) -> dict[str, int]:
             break
         if time.monotonic() - told > OFTEN:
             told = time.monotonic()
-            if not brought.tell(before + len(lines), verification.steps):
+            if not contribution.tell(before + len(lines), verification.steps):
                 raise Stopped
-            on = verification.in_chains and not reasons and known > len(brought.finished)
+            on = verification.in_chains and not reasons and known > len(contribution.finished)
             if asked_to_stop() or (on and _others_wait(began)):
                 if on:  # a chain with something wrong in it must be looked at again
-                    brought.finished, brought.checks = finished, dict(sure)
-                brought.leave()
+                    contribution.finished, contribution.checks = finished, dict(sure)
+                contribution.leave()
                 raise Stopped
     if reasons:
         raise BundleError("\n".join(reasons))

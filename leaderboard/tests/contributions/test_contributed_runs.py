@@ -21,9 +21,9 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
 from leaderboard import garbage, job_queue, jobs
-from leaderboard.exchange import bundles as site_bundles
+from leaderboard.exports import bundles as site_bundles
 from leaderboard.models import (
-    BroughtRun,
+    ContributedRun,
     EditingModel,
     Run,
     RunReview,
@@ -51,19 +51,19 @@ def suite(db):
     return factories.tiny_suite(**SIZES)
 
 
-def bring(client, path: Path, **fields: Any):
-    told = {"name": "My Editor", "brought_by": "A Group", "email": "me@example.org"}
+def contribute(client, path: Path, **fields: Any):
+    told = {"name": "My Editor", "contributed_by": "A Group", "email": "me@example.org"}
     file = SimpleUploadedFile("run.zip", path.read_bytes(), "application/zip")
-    return client.post("/bring/", told | {"bundle": file} | fields)
+    return client.post("/contribute/", told | {"bundle": file} | fields)
 
 
-def brought(client, path: Path, **fields: Any) -> BroughtRun:
+def contributed(client, path: Path, **fields: Any) -> ContributedRun:
     """What became of it once a worker has looked."""
-    answer = bring(client, path, **fields)
+    answer = contribute(client, path, **fields)
     assert answer.status_code == 302, answer.content.decode()
-    row = BroughtRun.objects.latest("pk")
+    row = ContributedRun.objects.latest("pk")
     assert answer["Location"] == row.get_absolute_url()
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     return row
 
@@ -72,16 +72,16 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     client, suite, packed, tmp_path
 ):
     assert convergebench(["verify", str(packed), "--quiet"]) == 0
-    assert bring(client, packed).status_code == 302
-    row = BroughtRun.objects.get()
+    assert contribute(client, packed).status_code == 302
+    row = ContributedRun.objects.get()
     waiting = client.get(row.get_absolute_url())
     assert b"Waiting for a worker" in waiting.content
     assert waiting["X-Robots-Tag"] == "noindex"
     assert not Run.objects.exists()  # nothing shows before it is recomputed
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     run = Run.objects.get()
     assert (run.source, run.verified, run.complete, run.published) == ("external", True, True, True)
-    assert (run.editing_model.name, run.brought_by) == ("My Editor", "A Group")
+    assert (run.editing_model.name, run.contributed_by) == ("My Editor", "A Group")
     assert not run.is_ranked
     assert run.standings.exists()
     assert not Standing.objects.filter(rank__isnull=False).exists()
@@ -90,7 +90,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     assert "My Editor" in board
     assert "Played elsewhere, numbers checked" in board
     page = client.get(run.get_absolute_url()).content.decode()
-    assert "brought by A Group; every number was recomputed here and is equal" in page
+    assert "contributed by A Group; every number was recomputed here and is equal" in page
     assert "me@example.org" not in board + page
     status = client.get(row.get_absolute_url()).content.decode()
     assert "Published, not ranked: it was played elsewhere" in status
@@ -119,7 +119,7 @@ def test_the_command_takes_it_too(suite, packed, capsys):
 def test_it_ranks_by_an_admins_word_alone_with_a_reason_that_all_can_read(
     client, admin_client, suite, packed
 ):
-    row = brought(client, packed)
+    row = contributed(client, packed)
     run = row.run
     address = f"/admin/leaderboard/run/{run.pk}/change/"
     fields = {"cleared": "on", "published": "on", "decision": "", "budget_calls": ""}
@@ -132,14 +132,16 @@ def test_it_ranks_by_an_admins_word_alone_with_a_reason_that_all_can_read(
     page = client.get(run.get_absolute_url()).content.decode()
     assert "An administrator lets it rank: We ran the weights ourselves." in page
     assert "Played elsewhere, ranked by an admin’s word" in client.get("/").content.decode()
-    assert admin_client.get("/admin/leaderboard/broughtrun/").status_code == 200
-    assert admin_client.get(f"/admin/leaderboard/broughtrun/{row.pk}/change/").status_code == 200
+    assert admin_client.get("/admin/leaderboard/contributedrun/").status_code == 200
+    assert (
+        admin_client.get(f"/admin/leaderboard/contributedrun/{row.pk}/change/").status_code == 200
+    )
 
 
 def test_one_that_did_not_recompute_cannot_be_let_into_the_ranks(
     client, admin_client, suite, packed
 ):
-    run = brought(client, packed).run
+    run = contributed(client, packed).run
     Run.objects.filter(pk=run.pk).update(verified=None)
     RunReview.objects.filter(pk=run.pk).update(cleared=True, decision="x")
     run.refresh_from_db()
@@ -151,7 +153,7 @@ def test_one_that_did_not_recompute_cannot_be_let_into_the_ranks(
 
 def test_it_stands_below_every_ranked_run(client, suite, packed):
     play("noise", suite, name="Worn", options={"sigma": 40})
-    brought(client, packed)
+    contributed(client, packed)
     board = client.get(f"/?suite={suite.key}").content.decode()
     assert board.index("Worn") < board.index("My Editor")
 
@@ -187,8 +189,8 @@ def unmeasured(document):
     ],
 )
 def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, why):
-    row = brought(client, altered(packed, change, sealed=True))
-    assert row.state == BroughtRun.State.REFUSED
+    row = contributed(client, altered(packed, change, sealed=True))
+    assert row.state == ContributedRun.State.REFUSED
     assert why in row.error
     assert not Run.objects.exists()
     assert not EditingModel.objects.exists()
@@ -201,13 +203,13 @@ def test_a_changed_picture_is_refused_by_its_name(client, suite, packed):
         half = bundle.document.chains[0].trips[0].backward
     name = bundles.picture_name(half.sha256, half.mime)
     other = factories.picture(9)
-    row = brought(client, rewritten(packed, {name: encode_png(other)}))
+    row = contributed(client, rewritten(packed, {name: encode_png(other)}))
     assert "picture-0--flip, trip 1, backward, hash" in row.error
 
 
 def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, suite, packed):
     Suite.objects.filter(pk=suite.pk).update(sealed=True)
-    row = brought(client, packed)
+    row = contributed(client, packed)
     assert "its suite tiny v1" in row.error
     assert "is not a suite of this site" in row.error
 
@@ -215,19 +217,19 @@ def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, su
 def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
     client, suite, packed, tmp_path
 ):
-    first = brought(client, packed)
-    again = brought(client, packed, name="Another Name")
+    first = contributed(client, packed)
+    again = contributed(client, packed, name="Another Name")
     assert f"it is here already as run {first.run_id}" in again.error
     ours = play("noise", suite, name="Ours")
     site_bundles.write(ours, tmp_path / "ours.zip", pictures=True)
-    stolen = brought(client, tmp_path / "ours.zip", name="Stolen")
+    stolen = contributed(client, tmp_path / "ours.zip", name="Stolen")
     assert f"it is here already as run {ours.pk}" in stolen.error
 
 
 def test_pictures_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
-    brought(client, packed)
+    contributed(client, packed)
     other = shell_bundle(tmp_path, **SIZES)  # the same editor, another secret
-    row = brought(client, other, name="Second")
+    row = contributed(client, other, name="Second")
     assert [hint["text"] for hint in row.run.review.hints if hint["kind"] == "same pictures"]
 
 
@@ -236,12 +238,12 @@ def test_pictures_of_another_run_are_told_to_admins(client, suite, packed, tmp_p
 
 def test_a_name_that_exists_is_not_taken_over(client, suite, packed):
     factories.editing_model(slug="known")
-    answer = bring(client, packed, name="KNÓWN")
+    answer = contribute(client, packed, name="KNÓWN")
     assert answer.status_code == 422
     assert "“Known” is on the site already" in answer.content.decode()
-    row = BroughtRun.objects.create(name="Known", brought_by="x", email="a@example.org")
+    row = ContributedRun.objects.create(name="Known", contributed_by="x", email="a@example.org")
     default_storage.save(row.file_name, SimpleUploadedFile("x", packed.read_bytes()))
-    jobs.check_brought_run(row.pk)  # the name was free when it was brought
+    jobs.check_contributed_run(row.pk)  # the name was free when it was brought
     row.refresh_from_db()
     assert "is on the site by now" in row.error
 
@@ -249,12 +251,12 @@ def test_a_name_that_exists_is_not_taken_over(client, suite, packed):
 def test_another_run_of_the_same_model_is_brought_from_its_own_page(
     client, suite, packed, tmp_path
 ):
-    first = brought(client, packed)
-    page = client.get(f"/bring/?of={first.token}").content.decode()
+    first = contributed(client, packed)
+    page = client.get(f"/contribute/?of={first.token}").content.decode()
     assert "My Editor" in page
     sizes = SIZES | {"trips": 1, "slug": "tinier"}
     factories.tiny_suite(**sizes)
-    second = brought(client, shell_bundle(tmp_path, **sizes), of=first.token, name="Ignored")
+    second = contributed(client, shell_bundle(tmp_path, **sizes), of=first.token, name="Ignored")
     assert second.run.editing_model == first.run.editing_model
     assert EditingModel.objects.count() == 1
 
@@ -262,62 +264,62 @@ def test_another_run_of_the_same_model_is_brought_from_its_own_page(
 @pytest.mark.parametrize("data", [b"", b"GIF89a", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 18])
 def test_a_file_that_is_no_zip_is_refused_at_once(client, suite, tmp_path, data):
     (tmp_path / "x.zip").write_bytes(data)
-    assert bring(client, tmp_path / "x.zip").status_code == 422
-    assert not BroughtRun.objects.exists()
+    assert contribute(client, tmp_path / "x.zip").status_code == 422
+    assert not ContributedRun.objects.exists()
 
 
 def test_a_zip_that_is_no_bundle_is_refused_by_the_worker(client, suite, packed):
-    row = brought(client, rewritten(packed, {bundles.DOCUMENT: b"[" * 100_000}))
+    row = contributed(client, rewritten(packed, {bundles.DOCUMENT: b"[" * 100_000}))
     assert "bundle.json is not readable JSON" in row.error
 
 
 def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
-    with override_settings(BROUGHT_RUNS_WAITING=1, BROUGHT_RUNS_PER_DAY=2):
-        assert bring(client, packed, name="One").status_code == 302
-        full = bring(client, packed, name="Two")
+    with override_settings(CONTRIBUTED_RUNS_WAITING=1, CONTRIBUTED_RUNS_PER_DAY=2):
+        assert contribute(client, packed, name="One").status_code == 302
+        full = contribute(client, packed, name="Two")
         assert (full.status_code, b"Too many runs wait" in full.content) == (429, True)
-        jobs.check_brought_run(BroughtRun.objects.get().pk)
-        assert bring(client, packed, name="Two").status_code == 302
-        BroughtRun.objects.update(state="refused")
-        again = bring(client, packed, name="Three")
+        jobs.check_contributed_run(ContributedRun.objects.get().pk)
+        assert contribute(client, packed, name="Two").status_code == 302
+        ContributedRun.objects.update(state="refused")
+        again = contribute(client, packed, name="Three")
         assert b"2 runs came from" in again.content
-    with override_settings(BROUGHT_BYTES=100):
-        assert b"has more than 0 MB" in bring(client, packed, name="Four").content
+    with override_settings(CONTRIBUTED_BYTES=100):
+        assert b"has more than 0 MB" in contribute(client, packed, name="Four").content
 
 
 def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
-    bring(client, packed)
-    row = BroughtRun.objects.get()
-    BroughtRun.objects.update(state="checking", attempts=3)
-    jobs.check_brought_run(row.pk)
+    contribute(client, packed)
+    row = ContributedRun.objects.get()
+    ContributedRun.objects.update(state="checking", attempts=3)
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("refused", 4)
     assert "did not survive" in row.error
 
 
 def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(client, suite, packed):
-    bring(client, packed)
-    row = BroughtRun.objects.get()
+    contribute(client, packed)
+    row = ContributedRun.objects.get()
     assert row.claim()
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     assert not Run.objects.exists()
-    BroughtRun.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    jobs.check_brought_run(row.pk)
+    ContributedRun.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    jobs.check_contributed_run(row.pk)
     assert Run.objects.get().verified
 
 
 def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
     seen: list[dict[str, Any]] = []
-    tell = BroughtRun.tell
+    tell = ContributedRun.tell
 
     def told(self, done, total):
         found = tell(self, done, total)
         seen.append(client.get(f"{self.get_absolute_url()}state.json").json())
         return found
 
-    monkeypatch.setattr(BroughtRun, "tell", told)
-    brought(client, packed)
+    monkeypatch.setattr(ContributedRun, "tell", told)
+    contributed(client, packed)
     assert {one["state"] for one in seen} == {"checking"}
     assert [one["done"] for one in seen] == sorted(one["done"] for one in seen)
     assert 0 < seen[-1]["done"] <= seen[-1]["total"]
@@ -327,7 +329,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     client, suite, packed, monkeypatch
 ):
     """A large bundle takes hours: nobody's run or upload waits for all of them."""
-    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
     monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: True)
     looked_at: list[str] = []
     trips = Verification._trips
@@ -337,20 +339,20 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
         return trips(self, chain, *others)
 
     monkeypatch.setattr(Verification, "_trips", counted)
-    bring(client, packed)
-    row = BroughtRun.objects.get()
+    contribute(client, packed)
+    row = ContributedRun.objects.get()
     for left in range(1, 4):
-        jobs.check_brought_run(row.pk)
+        jobs.check_contributed_run(row.pk)
         row.refresh_from_db()
         assert (row.state, row.attempts, len(row.finished)) == ("waiting", 0, left)
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     run = Run.objects.get()
     assert run.verified
     # Each once: what is finished is not looked at again.
     assert len(looked_at) == len(set(looked_at)) == 4
     monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: False)
     run.delete()
-    again = brought(client, packed, name="In One Piece").run
+    again = contributed(client, packed, name="In One Piece").run
     assert run.provenance["bundle"]["checks"]["equal"] > 100
     assert again.provenance["bundle"]["checks"] == run.provenance["bundle"]["checks"]
 
@@ -358,17 +360,17 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
 def test_what_was_wrong_before_the_worker_stopped_is_found_again(
     client, suite, packed, monkeypatch
 ):
-    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
-    bring(client, altered(packed, scores, sealed=True))
-    row = BroughtRun.objects.get()
+    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    contribute(client, altered(packed, scores, sealed=True))
+    row = ContributedRun.objects.get()
     stops = iter([False] * 60 + [True])
     monkeypatch.setattr(
-        "leaderboard.jobs.uploads.run_job.asked_to_stop", lambda: next(stops, False)
+        "leaderboard.contributions.checking.asked_to_stop", lambda: next(stops, False)
     )
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("waiting", 0)
-    jobs.check_brought_run(row.pk)
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert "picture-0--flip, trip 1, ssim: states" in row.error
 
@@ -389,7 +391,7 @@ def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
         for half in ("forward", "backward"):
             document["chains"][0]["trips"][0][half]["notes"] = notes
 
-    run = brought(client, altered(packed, noted, sealed=True)).run
+    run = contributed(client, altered(packed, noted, sealed=True)).run
     kept = run.chains.get(case__slug="picture-0--flip").trips.get(number=1)
     assert len(json.dumps([kept.edited_notes, kept.restored_notes])) < 1000
     assert "kept_at" not in kept.edited_notes
@@ -419,31 +421,31 @@ def untold(document):
 
 
 def test_nothing_is_said_of_a_trip_that_was_not_measured(client, suite, packed):
-    row = brought(client, altered(packed, untold, sealed=True))
+    row = contributed(client, altered(packed, untold, sealed=True))
     assert "a trip that was not measured has measures" in row.error
 
 
 def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(
     client, suite, packed, tmp_path
 ):
-    first = brought(client, packed)
+    first = contributed(client, packed)
     other = shell_bundle(tmp_path, **SIZES)
-    bring(client, other, of=first.token)
+    contribute(client, other, of=first.token)
     EditingModel.objects.update(status=EditingModel.Status.HIDDEN)
-    row = BroughtRun.objects.exclude(pk=first.pk).get()
-    jobs.check_brought_run(row.pk)
+    row = ContributedRun.objects.exclude(pk=first.pk).get()
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert "is no longer on the site" in row.error
     assert EditingModel.objects.get().status == EditingModel.Status.HIDDEN
     # Nor is its page offered for one more.
-    assert bring(client, other, of=first.token, name="My Editor").status_code == 422
+    assert contribute(client, other, of=first.token, name="My Editor").status_code == 422
 
 
 # The way back.
 
 
 def test_whoever_brought_it_withdraws_it(client, suite, packed):
-    row = brought(client, packed)
+    row = contributed(client, packed)
     run = row.run
     assert client.post(f"{row.get_absolute_url()}withdraw/").status_code == 302
     row.refresh_from_db()
@@ -451,40 +453,40 @@ def test_whoever_brought_it_withdraws_it(client, suite, packed):
     assert "My Editor" not in client.get("/").content.decode()
     assert b"was withdrawn" in client.get(run.get_absolute_url()).content
     assert b"The run is withdrawn" in client.get(row.get_absolute_url()).content
-    assert client.post("/bring/nobody/withdraw/").status_code == 404
-    BroughtRun.objects.update(ended_at=timezone.now() - timedelta(days=31))
+    assert client.post("/contribute/nobody/withdraw/").status_code == 404
+    ContributedRun.objects.update(ended_at=timezone.now() - timedelta(days=31))
     jobs.sweep()
-    assert not BroughtRun.objects.exists()
+    assert not ContributedRun.objects.exists()
 
 
 def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("leaderboard.jobs.uploads.run_job.OFTEN", 0.0)
-    bring(client, packed)
-    row = BroughtRun.objects.get()
-    tell = BroughtRun.tell
+    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    contribute(client, packed)
+    row = ContributedRun.objects.get()
+    tell = ContributedRun.tell
 
     def gone(self, done, total):
         client.post(f"{self.get_absolute_url()}withdraw/")
         return tell(self, done, total)
 
-    monkeypatch.setattr(BroughtRun, "tell", gone)
-    jobs.check_brought_run(row.pk)
+    monkeypatch.setattr(ContributedRun, "tell", gone)
+    jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert row.state == "withdrawn"
     assert not Run.objects.exists()
 
 
 def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
-    bring(client, packed)
-    kept = BroughtRun.objects.get().file_name
-    default_storage.save("brought/left.zip", SimpleUploadedFile("x", b"x"))
+    contribute(client, packed)
+    kept = ContributedRun.objects.get().file_name
+    default_storage.save("contributed/left.zip", SimpleUploadedFile("x", b"x"))
     garbage.collect(timedelta(seconds=-1))
     assert default_storage.exists(kept)
-    assert not default_storage.exists("brought/left.zip")
+    assert not default_storage.exists("contributed/left.zip")
 
 
 def test_no_web_process_decodes_what_was_brought(client, suite, packed):
-    row = brought(client, packed)
+    row = contributed(client, packed)
     returned = Trip.objects.filter(chain__run=row.run).values("restored")
     pictures = StoredImage.objects.filter(pk__in=returned)
     assert pictures
@@ -492,12 +494,12 @@ def test_no_web_process_decodes_what_was_brought(client, suite, packed):
     assert all(map(default_storage.exists, names))
 
 
-def test_an_operator_may_look_at_brought_runs(client, django_user_model, suite, packed):
-    brought(client, packed)
+def test_an_operator_may_look_at_contributed_runs(client, django_user_model, suite, packed):
+    contributed(client, packed)
     user: User = django_user_model.objects.create_user("op", password="x", is_staff=True)
     user.groups.add(Group.objects.get(name="operator"))
     client.force_login(user)
-    assert client.get("/admin/leaderboard/broughtrun/").status_code == 200
+    assert client.get("/admin/leaderboard/contributedrun/").status_code == 200
 
 
 def test_the_bundle_says_nothing_of_keys(packed):

@@ -17,7 +17,7 @@ from evaluation.errors import EditorError
 from evaluation.outside_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
-from leaderboard.exchange.exports import board_csv
+from leaderboard.board.citations import board_csv
 from leaderboard.models import EditPair, Run
 from leaderboard.testing.submission_fields import form_fields
 from leaderboard.text import safe_cell, secret_names

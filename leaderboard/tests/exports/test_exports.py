@@ -12,7 +12,8 @@ from django.contrib.auth.models import User
 from django.core.files.storage import default_storage
 from django.urls import reverse
 
-from leaderboard import jobs, score_files
+from leaderboard import jobs
+from leaderboard.exports import scores as score_exports
 from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.submissions import actions
@@ -112,9 +113,9 @@ def test_only_the_newest_file_of_a_suite_is_kept(suite):
         losing_run(suite, name, 0.1)
         refresh_ranks(suite)
         jobs.export(suite.pk)
-    stem = score_files.name(suite).split("/")[1].rsplit("-", 1)[0]
+    stem = score_exports.name(suite).split("/")[1].rsplit("-", 1)[0]
     files = [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
-    assert [f"exports/{file}" for file in files] == [score_files.name(suite)]
+    assert [f"exports/{file}" for file in files] == [score_exports.name(suite)]
     Run.objects.update(published=False)
     jobs.export(suite.pk)
     assert not [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
@@ -153,9 +154,9 @@ def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way)
 def test_a_file_that_was_never_asked_for_is_found_missing(suite):
     losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
-    assert score_files.stale() == [suite]
+    assert score_exports.stale() == [suite]
     jobs.export(suite.pk)
-    assert score_files.stale() == []
+    assert score_exports.stale() == []
 
 
 def test_a_citation_names_suite_version_hash_and_view(client):

@@ -1,1 +1,0 @@
-"""What visitors bring, for those who look after it."""

@@ -1,0 +1,1 @@
+"""Results in other forms: tables, Parquet, bundles, datasets and site maps."""
