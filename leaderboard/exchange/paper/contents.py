@@ -13,9 +13,9 @@ from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
 from evaluation.errors import UserFacingError
 from evaluation.metrics import HEADLINE
 from leaderboard import formatting
+from leaderboard.board import citations
 from leaderboard.board.row import BoardFilters, BoardRow, board_order
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows
-from leaderboard.exchange import exports
 from leaderboard.exchange.documents.blocks import (
     Block,
     Document,
@@ -298,5 +298,5 @@ def _citation(board: Board) -> list[Block]:
             "“convergebench verify” computes each number again. Cite the suite by its hash and "
             "the numbers by their date:"
         ),
-        Verbatim(exports.bibtex(board.filters)),
+        Verbatim(citations.bibtex(board.filters)),
     ]
