@@ -23,11 +23,11 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
+from evaluation.metrics.score_file import ChainPictures, parsed, place
 from evaluation.outside_json import can_be_stored
 from evaluation.play.own_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import read_scores
-from evaluation.quality.score_file import ChainPictures, parsed, place
 from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient
@@ -205,7 +205,7 @@ SCORED_ROW = TypeAdapter(ChainScores).dump_python(SCORED)
 SCORES = {
     "format": 3,
     "suite": SUITE.content_hash,
-    "provenance": {"metrics": {"psnr": {"version": "1"}}, "quality": {"niqe": {"version": "1"}}},
+    "provenance": {"metrics": {"psnr": {"version": "1"}, "niqe": {"version": "1"}}},
     "method": METHOD_VERSION,
     "orders": [],
     "repeats": 0,

@@ -111,9 +111,7 @@ def score_chain(
                 yield back
             before = back
 
-    scores = scorer.score(
-        source, measured_on_the_way(), about.subject, quality=True, footprints=footprints
-    )
+    scores = scorer.score(source, measured_on_the_way(), about.subject, footprints=footprints)
     measures = [
         measure.model_copy(update=found_by_scoring(scores, index))
         for index, measure in enumerate(measures)

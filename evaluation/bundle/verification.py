@@ -30,7 +30,7 @@ from evaluation.bundle.drift import drift_checks
 from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
 from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
 from evaluation.bundle.numbers import as_kept, measured, without_names
-from evaluation.bundle.quality import pinned_quality, quality_checks, silent
+from evaluation.bundle.quality import quality_checks
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
 from evaluation.content.degradations import degraded
@@ -46,9 +46,8 @@ from evaluation.measuring.trip_measures import (
     found_by_scoring,
     measure_trip,
 )
-from evaluation.metrics import METRICS
+from evaluation.metrics import METRICS, no_reference_metrics
 from evaluation.metrics.base import Subject
-from evaluation.quality import QUALITY
 from evaluation.run_secret import chain_seeds, commitment
 
 #: What a trip did to the picture, whether or not its edit was seen.
@@ -92,16 +91,16 @@ class Verification:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
-        pinned = bundle.scored_metrics
-        quality = pinned_quality(self.document.run.provenance)
-        known = [*(n for n in pinned if n in METRICS), *(n for n in quality if n in QUALITY)]
-        self.scorer = Scorer(known)
-        #: Why each no-reference metric of the run says nothing here.
-        named = {name for chain in self.document.chains for name in chain.quality}
-        self.silent = silent(self.scorer.quality, quality, named)
-        self.scorer.quality.keep(quality.keys() - self.silent.keys())
+        pinned, pins = bundle.scored_metrics, self.document.run.metrics
+        no_reference = [
+            name for name in no_reference_metrics() if "missing" not in pins.get(name, "missing")
+        ]
+        self.scorer = Scorer(name for name in (*pinned, *no_reference) if name in METRICS)
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
+        #: By no-reference metric of the run: why it cannot run here, or nothing.
+        self.no_reference = {name: self._unable(name) for name in no_reference}
         self.able = [name for name in pinned if name not in self.unable]
+        self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
         #: What the sources give here, by picture and metric, once they are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
@@ -345,13 +344,12 @@ class Verification:
         made: dict[str, list[float] | None] = {}
         quality: dict[str, list[float | None]] = {}
         if source and not scored and chain.quality:  # nothing came back, but the source was asked
-            quality = self.scorer.only(self.able).score(source, [], quality=True).quality
+            quality = self.scorer.only(self.able).score(source, []).quality
         if source and scored:
             scores = self.scorer.only(self.able).score(
                 source,
                 [one.restored for one in scored],
                 scored[-1].subject,
-                quality=True,
                 footprints=[one.subject.footprint for one in scored],
             )
             made, quality = scores.distances, scores.quality
@@ -362,7 +360,7 @@ class Verification:
                     said, least = (without_names(one) for one in (said, least))
                 line = f"{chain.name}, trip {trip.number}"
                 yield compared(line, "what is kept least", said, least, self._of_networks)
-        yield from quality_checks(chain, quality, self.silent, self._why(None, None))
+        yield from quality_checks(chain, quality, self.no_reference, self._why(None, None))
         place = {one.trip.number: index for index, one in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):

@@ -26,6 +26,7 @@ from evaluation.metrics.base import (
     Found,
     Loss,
     Mask,
+    NoReferenceMetric,
     NotApplicable,
     Subject,
 )
@@ -41,8 +42,6 @@ from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.place import WorstPlace, grainy
 from evaluation.packages import package_versions
-from evaluation.quality import QUALITY
-from evaluation.quality.panel import QualityPanel
 from evaluation.witnesses.panel import Panel
 
 # Sources whose features are kept: at most so many pixels of them, which is 150 MB.
@@ -88,7 +87,7 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 class Scores:
     """What the metrics say of one chain; every list has one entry per restored picture."""
 
-    #: By metric; None for one that was not run, or says nothing of this chain.
+    #: By full-reference metric; None for one that was not run, or says nothing of this chain.
     distances: dict[str, list[float] | None]
     #: Why a metric that runs here says nothing of this chain.
     not_applicable: dict[str, str] = field(default_factory=dict)
@@ -100,7 +99,7 @@ class Scores:
     undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
-    #: What each no-reference metric says of the source, then of each restored picture, on request.
+    #: By no-reference metric that ran: values of the source, then of each restored picture.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
@@ -129,8 +128,8 @@ class Scorer:
         witnesses: Iterable[str] | None = None,
         sources: int = 4,
     ) -> None:
-        asked = [*METRICS, *QUALITY] if metrics is None else list(dict.fromkeys(metrics))
-        self.names = [name for name in asked if name not in QUALITY]
+        #: Those asked for, with and without a reference.
+        self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
         #: Those asked for, and those they are made of.
         self.metrics: dict[str, Metric] = {}
@@ -145,8 +144,6 @@ class Scorer:
                 self.metrics[name] = metric
         #: Heard on every trip that is scored beside the metrics.
         self.panel = Panel(witnesses, self.metrics)
-        #: Asked of every return, and of the source, where a chain is scored.
-        self.quality = QualityPanel(name for name in asked if name in QUALITY)
         #: By size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._kept = sources
@@ -158,7 +155,6 @@ class Scorer:
         subject: Subject | None = None,
         *,
         maps: bool = False,
-        quality: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """What each metric says of each restored picture, in order.
@@ -167,11 +163,9 @@ class Scorer:
         pictures at a time, so a long chain need not be in memory.
         """
         chain = Returns(source, restored, subject, footprints)
-        return self.score_together([chain], maps=maps, quality=quality)[0]
+        return self.score_together([chain], maps=maps)[0]
 
-    def score_together(
-        self, chains: Sequence[Returns], *, maps: bool = False, quality: bool = False
-    ) -> list[Scores]:
+    def score_together(self, chains: Sequence[Returns], *, maps: bool = False) -> list[Scores]:
         """The same of several chains, whose sources all have one size.
 
         Their pictures share batches: a few of each keep all threads, or a GPU, as busy as many
@@ -185,10 +179,13 @@ class Scorer:
             raise MetricError("chains are scored together only where their sources have one size")
         if is_large(size):
             return_freed_memory()
-        metrics = {n: m for n, m in self.metrics.items() if m.unfit(size) is None}
-        panel = self.quality if quality else QualityPanel(())
+        metrics = {
+            name: metric
+            for name, metric in self.metrics.items()
+            if metric.unfit(size) is None or not metric.reference
+        }
         found = [
-            _Chain(source, subject, metrics, self._prepared(source, subject.face), panel)
+            _Chain(source, subject, metrics, self._prepared(source, subject.face))
             for source, subject in zip(
                 sources, (chain.subject or Subject() for chain in chains), strict=True
             )
@@ -222,8 +219,8 @@ class Scorer:
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
-        saves = jpeg.saves(original)
-        scores = self.score(original, itertools.chain((blank_card(original),), saves), face)
+        pictures = itertools.chain((blank_card(original),), jpeg.saves(original))
+        scores = self.only(self.full_reference).score(original, pictures, face)
         found: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
@@ -248,6 +245,16 @@ class Scorer:
         part.metrics = {n: self.metrics[n] for n in _with_parts(part.names) if n in self.metrics}
         return part
 
+    @property
+    def full_reference(self) -> list[str]:
+        """The metrics asked for that compare with the source."""
+        return [name for name in self.names if metric_class(name).reference]
+
+    @property
+    def no_reference(self) -> list[str]:
+        """The metrics asked for that look at one picture alone."""
+        return [name for name in self.names if not metric_class(name).reference]
+
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
         """Why each metric that gives None for a source of this size does so."""
         reasons = {name: self.metrics[name].unfit(size) for name in self._running}
@@ -267,7 +274,6 @@ class Scorer:
             },
             "not_run": dict(self.not_run),
             "witnesses": self.panel.provenance(),
-            "quality": self.quality.provenance(),
             "packages": package_versions(PACKAGES),
         }
 
@@ -320,11 +326,12 @@ class _Chain:
         subject: Subject,
         metrics: Mapping[str, Metric],
         features: dict[str, Features],
-        panel: QualityPanel,
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
-        self.panel = panel
-        self.quality: list[dict[str, float | None]] = []
+        #: By no-reference metric, of each picture.
+        self.values: dict[str, list[float | None]] = {
+            name: [] for name, metric in metrics.items() if not metric.reference
+        }
         # Which of the measured pictures each return is: one that came back before is measured once.
         self.order: list[int] = []
         self._places: dict[str, int] = {}
@@ -353,7 +360,9 @@ class _Chain:
 
     def _each(self) -> None:
         """From here on what was found is of each return, not of each picture among them."""
-        self.quality = [self.quality[place] for place in self.order] if self.quality else []
+        self.values = {
+            name: [values[place] for place in self.order] for name, values in self.values.items()
+        }
         self.losses = {
             name: [losses[place] for place in self.order] for name, losses in self.losses.items()
         }
@@ -397,18 +406,21 @@ class _Chain:
                 distances[name] = combined.distances
                 findings |= combined.findings
         return Scores(
-            {name: distances.get(name) for name in names},
+            {name: distances.get(name) for name in names if metric_class(name).reference},
             {name: why for name, why in self.not_applicable.items() if name in names},
-            quality=self._qualities(),
+            quality={
+                name: [self._source_value(name), *values] for name, values in self.values.items()
+            },
             **findings,
         )
 
-    def _qualities(self) -> dict[str, list[float | None]]:
-        """By no-reference metric: of the source, then of each picture."""
-        if self.panel.metrics and "quality" not in self.features:
-            self.features["quality"] = self.panel.values(self.source)
-        found = [self.features.get("quality", {}), *self.quality]
-        return {name: [values[name] for values in found] for name in self.panel.metrics}
+    def _source_value(self, name: str) -> float | None:
+        """The source's value by a no-reference metric, shared by chains of one source."""
+        metric = self.metrics[name]
+        if name not in self.features and isinstance(metric, NoReferenceMetric):
+            self.features[name] = metric.value(self.source)
+        value: float | None = self.features[name]
+        return value
 
 
 def _references(metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
@@ -428,11 +440,11 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
     """Have each chain take in the pictures of this batch that are its own."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
-    if batch[0][0].panel.metrics:
-        asked = [(chain, pool.submit(chain.panel.values, image)) for chain, image in batch]
-        for chain, values in asked:
-            chain.quality.append(values.result())
     for name, metric in metrics.items():
+        if isinstance(metric, NoReferenceMetric):
+            values = pool.map(metric.value, [image for _, image in batch])
+            for (chain, _), value in zip(batch, values, strict=True):
+                chain.values[name].append(value)
         if not isinstance(metric, DirectMetric):
             continue
         _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)

@@ -15,9 +15,11 @@ __all__ = [
     "Features",
     "Metric",
     "MetricError",
+    "full_reference_metrics",
     "in_order",
     "load_metric",
     "metric_class",
+    "no_reference_metrics",
     "scored_metrics",
     "semantic_metrics",
 ]
@@ -34,6 +36,9 @@ METRICS: dict[str, str] = {
     "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
     "ssim": "evaluation.metrics.ssim:Ssim",
     "psnr": "evaluation.metrics.psnr:Psnr",
+    "brisque": "evaluation.metrics.no_reference:Brisque",
+    "niqe": "evaluation.metrics.no_reference:Niqe",
+    "piqe": "evaluation.metrics.no_reference:Piqe",
 }
 HEADLINE = next(iter(METRICS))
 
@@ -62,8 +67,21 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def scored_metrics(pinned: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Of a run's metrics as it pinned them, those that were run, in order."""
-    return in_order(name for name, values in pinned.items() if "missing" not in values)
+    """Return the metrics that a run was ranked by, in order, given all it pinned."""
+    ran = {name for name, pin in pinned.items() if "missing" not in pin}
+    return in_order(ran.difference(no_reference_metrics()))
+
+
+@cache
+def full_reference_metrics() -> tuple[str, ...]:
+    """Return the metrics that compare an image with its source, in order."""
+    return tuple(name for name in METRICS if metric_class(name).reference)
+
+
+@cache
+def no_reference_metrics() -> tuple[str, ...]:
+    """Return the metrics that look at one image alone; they rank nothing."""
+    return tuple(name for name in METRICS if not metric_class(name).reference)
 
 
 @cache

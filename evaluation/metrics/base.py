@@ -3,7 +3,8 @@
 Labels, versions and directions are class attributes, so tables and charts read
 them without loading torch; whatever is heavy loads inside `prepare` and
 `distances`. Most metrics measure pictures (`DirectMetric`); some are made of what
-others found (`CombinedMetric`) and put it together in `combine`.
+others found (`CombinedMetric`) and put it together in `combine`; some look at one picture
+alone (`NoReferenceMetric`), and are no distance.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.errors import UserFacingError
+from evaluation.weights import WEIGHTS
 
 #: What `prepare` made of a source; only the metric that made it can read it.
 Features: TypeAlias = Any
@@ -29,6 +31,8 @@ Box: TypeAlias = tuple[float, float, float, float]
 #: Cells of a picture, 48 x 48 whatever its shape: where something is, or how much of it.
 Cells: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
+#: Whole numbers from 0 to 255.
+Luma: TypeAlias = NDArray[np.uint8]
 CELLS = 48
 # A blank card this near is the source itself; to divide by it would say nothing.
 FLAT = 1e-9
@@ -83,7 +87,31 @@ class LossWords:
     level: str
 
 
-class Metric:
+class Requirements:
+    """Python packages and weights that must be installed before something can run."""
+
+    #: Importable modules, with the package that brings each.
+    modules: ClassVar[dict[str, str]] = {}
+    #: A name of evaluation.weights; empty without any.
+    weights: ClassVar[str] = ""
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """The hash of the weights in use; None without any."""
+        return WEIGHTS[self.weights].status().sha256 if self.weights else None
+
+    def missing(self) -> list[str]:
+        """Return what must be installed first, in words; empty when ready."""
+        problems = [
+            f"the Python package {package} is not installed: {INSTALL}"
+            for module, package in self.modules.items()
+            if importlib.util.find_spec(module) is None
+        ]
+        problem = WEIGHTS[self.weights].status().problem if self.weights else ""
+        return [*problems, problem] if problem else problems
+
+
+class Metric(Requirements):
     """A distance between a source and its restored pictures, d(x, x) = 0, always finite."""
 
     name: ClassVar[str]
@@ -94,6 +122,8 @@ class Metric:
     semantic: ClassVar[bool] = False
     #: Changes whenever numbers can change; curves never mix versions.
     version: str
+    #: Whether it compares pictures with their source; only such a metric ranks.
+    reference: ClassVar[bool] = True
     #: Of the value that is shown; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
     unit: ClassVar[str] = ""
@@ -109,15 +139,8 @@ class Metric:
     parts: ClassVar[tuple[str, ...]] = ()
     #: Of a part of the headline.
     lost: ClassVar[LossWords | None] = None
-    #: Importable modules it needs, with the package that brings each.
-    modules: ClassVar[dict[str, str]] = {}
     #: Whether its numbers come from a network, and so from a device's arithmetic.
     uses_network: ClassVar[bool] = False
-
-    @property
-    def weights_sha256(self) -> str | None:
-        """The hash of the weights in use; None for a metric that has none."""
-        return None
 
     def shown(self, distance: float | None) -> float | None:
         """The value people read, None when it was not run."""
@@ -129,14 +152,6 @@ class Metric:
         if value is None:
             return "not run"
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
-
-    def missing(self) -> list[str]:
-        """What must be supplied before this metric can run, in words; empty when ready."""
-        return [
-            f"the Python package {package} is not installed: {INSTALL}"
-            for module, package in self.modules.items()
-            if importlib.util.find_spec(module) is None
-        ]
 
     def unfit(self, size: tuple[int, int]) -> str | None:
         """Why a source of this size cannot be measured; None when it can."""
@@ -252,6 +267,28 @@ class CombinedMetric(Metric, ABC):
     @abstractmethod
     def combine(self, found: Found) -> Combined:
         """Put the parts together. Raises NotApplicable if they say nothing of this chain."""
+
+
+class NoReferenceMetric(Metric, ABC):
+    """A value of one picture on its own: no distance, and never ranked."""
+
+    reference = False
+    higher_is_better: ClassVar[bool] = False
+    #: Lowest and highest of the usual values, which a value may leave.
+    usual_range: ClassVar[tuple[float, float]]
+    modules = {"cv2": "opencv-python-headless"}
+
+    def value(self, image: Image.Image) -> float | None:
+        """Return the value of a picture; None if it is too small or has no contrast."""
+        if self.unfit(image.size):
+            return None
+        value = self.luma_value(np.asarray(image.convert("L")))
+        # More digits say nothing: two implementations differ by far more.
+        return None if value is None else round(value, 4)
+
+    @abstractmethod
+    def luma_value(self, luma: Luma) -> float | None:
+        """Return the value of a picture with this luma; None if it is not defined."""
 
 
 def finite(metric: Metric, values: Sequence[float]) -> list[float]:

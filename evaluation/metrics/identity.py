@@ -69,20 +69,6 @@ class Identity(DirectMetric):
         # The witness of identity looks at the same pictures.
         self._known = Remembered[Any](REMEMBERED)
 
-    @property
-    def weights_sha256(self) -> str | None:
-        try:
-            return weights.locate(self.weights)[1]
-        except weights.WeightsError:
-            return None
-
-    def missing(self) -> list[str]:
-        lacking = super().missing()
-        if lacking:
-            return lacking
-        problem = weights.WEIGHTS[self.weights].status().problem
-        return [problem] if problem else []
-
     def inapplicable(self, subject: Subject) -> str | None:
         return "no face is annotated in the source" if subject.face is None else None
 

@@ -58,8 +58,8 @@ def _key(scorer: Scorer, source: Picture, subject: Subject) -> str:
         "source": pixel_sha256(source.image),
         "size": source.size,
         "face": repr(subject.face),
-        "names": scorer.names,
-        "metrics": depends["metrics"],
+        "names": scorer.full_reference,
+        "metrics": {name: depends["metrics"].get(name) for name in scorer.full_reference},
         "packages": depends["packages"],
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
@@ -69,7 +69,7 @@ def _read(file: Path, scorer: Scorer) -> dict[str, Calibration | None] | None:
     """What the file holds; None where it is not there or not whole."""
     try:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        found = {name: data[name] and _calibration(data[name]) for name in scorer.names}
+        found = {name: data[name] and _calibration(data[name]) for name in scorer.full_reference}
         os.utime(file)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -12,9 +12,9 @@ from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
+from evaluation.metrics.no_reference import WORN
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores
-from evaluation.quality import WORN
 from evaluation.witnesses.judge.hearing import ReadTrip, ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge
 from evaluation.witnesses.panel import Verdict

@@ -21,11 +21,11 @@ from evaluation.measuring.scoring import Calibration, Scorer, retention
 from evaluation.measuring.steps import ReadStep, compare_orders
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import identity_drift, judge_global
-from evaluation.metrics import METRICS
+from evaluation.metrics import METRICS, no_reference_metrics
+from evaluation.metrics.no_reference import no_reference_pins
 from evaluation.outside_json import read_json_file
 from evaluation.play.calibration_cache import calibrated
 from evaluation.play.run_folder import PlayedChain, RunFolder, chain_slug
-from evaluation.quality import judged_by_asking
 from evaluation.records import TripMeasures
 
 #: What was told of a run beside what scoring finds.
@@ -65,15 +65,13 @@ class RunScores:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were run."""
-        return list(self.provenance["metrics"])
+        """The metrics that were run and compare with the source."""
+        return [name for name in self.provenance["metrics"] if name not in no_reference_metrics()]
 
     @property
     def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
         """The no-reference metrics, those of score files too, as each was run."""
-        told = self.provenance.get("quality", {})
-        ran = {name: values for name, values in told.items() if "missing" not in values}
-        return ran | self.provenance.get("score_files", {}) | judged_by_asking(self.provenance)
+        return no_reference_pins(self.provenance["metrics"], self.provenance)
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:
         """What no-reference metrics say of the returns, by metric."""
@@ -121,7 +119,7 @@ def read_scores(folder: RunFolder) -> RunScores | None:
         if isinstance(content, dict):
             content.pop("race", None)  # written by earlier versions
         scores = RunScores.from_dict(content)
-        for name in ("metrics", "quality", "score_files"):
+        for name in ("metrics", "score_files"):
             _METRICS.validate_python(scores.provenance.get(name, {}))
         _JUDGE.validate_python(scores.provenance.get("judge", {}))
     except (OSError, ValueError):

@@ -7,7 +7,6 @@ back shows no more of it than the source.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,11 +15,10 @@ from typing import Any, ClassVar
 
 from PIL import Image
 
-from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.metrics.base import INSTALL, Metric, Subject
+from evaluation.metrics.base import Metric, Requirements, Subject
 from evaluation.remembered import Remembered
 
 #: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
@@ -70,7 +68,7 @@ class Evidence:
         return {**vars(self), "amounts": [round(amount, 5) for amount in self.amounts]}
 
 
-class Witness(ABC):
+class Witness(Requirements, ABC):
     """One that can tell something of a trip; its weights load when it first looks."""
 
     name: ClassVar[str]
@@ -82,9 +80,6 @@ class Witness(ABC):
     #: What it can tell, and what it cannot, for people who have never heard of it.
     can: ClassVar[str]
     cannot: ClassVar[str]
-    #: The names of its weights in evaluation.weights.
-    weights: ClassVar[str | None] = None
-    modules: ClassVar[dict[str, str]] = {}
     #: The objects (or the operators) of pairs of which it errs in less than 5 %, on both sides.
     gates: ClassVar[frozenset[str]] = frozenset()
     #: The metric whose network it looks with, where it looks with a metric's.
@@ -98,25 +93,6 @@ class Witness(ABC):
         """Look with the network of a metric that is here already, and with what it has seen."""
         if self.looks_with in metrics:
             vars(self)["metric"] = metrics[self.looks_with]
-
-    @property
-    def weights_sha256(self) -> str | None:
-        if self.weights is None:
-            return None
-        try:
-            return weights.locate(self.weights)[1]
-        except weights.WeightsError:
-            return None
-
-    def missing(self) -> list[str]:
-        """What must be supplied before it can look, in words; empty when ready."""
-        lacking = [
-            f"the Python package {package} is not installed: {INSTALL}"
-            for module, package in self.modules.items()
-            if importlib.util.find_spec(module) is None
-        ]
-        problem = weights.WEIGHTS[self.weights].status().problem if self.weights else ""
-        return lacking + ([problem] if problem else [])
 
 
 class AmountWitness(Witness):

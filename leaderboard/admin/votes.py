@@ -10,7 +10,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evaluation.metrics import METRICS
+from evaluation.metrics import full_reference_metrics
 from leaderboard.models import Trip, Vote, Voter
 from leaderboard.people import vote_rows
 
@@ -31,7 +31,7 @@ class ReadOnly(admin.ModelAdmin):
 def votes_file(votes: QuerySet[Vote], name: str) -> StreamingHttpResponse:
     """Votes as a CSV download."""
     response = StreamingHttpResponse(
-        vote_rows.as_csv(votes, list(METRICS)), content_type="text/csv; charset=utf-8"
+        vote_rows.as_csv(votes, full_reference_metrics()), content_type="text/csv; charset=utf-8"
     )
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response

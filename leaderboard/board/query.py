@@ -12,7 +12,7 @@ from django import forms
 
 from evaluation.analysis import levels
 from evaluation.content.suites import find_suite
-from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics import HEADLINE, full_reference_metrics
 from leaderboard import formatting
 from leaderboard.board.columns import sort_columns
 from leaderboard.board.row import NO_CHOICE, BoardFilters, provider_of
@@ -223,7 +223,7 @@ def _providers(runs: Sequence[Run]) -> list[str]:
 
 def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
     """What is said of a value that makes no sense here."""
-    if name == "metric" and value in METRICS:
+    if name == "metric" and value in full_reference_metrics():
         missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
         return f"{suite} has no results by {missing} yet; these are by {shown}."
     label = form.fields[name].label or name

@@ -22,7 +22,8 @@ from evaluation.content.sources import pixel_sha256
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.subject import chain_subject
-from evaluation.quality.score_file import (
+from evaluation.metrics import no_reference_metrics
+from evaluation.metrics.score_file import (
     MAX_IN_RUN,
     ChainPictures,
     ScoreFile,
@@ -176,7 +177,9 @@ def write_run(
     trips = [trip for chain in chains for trip in chain.trips]
     halves = [half for trip in trips for half in _halves(trip) if half]
     pinned = {
-        name: values if name in metrics or "missing" in values else {"missing": "left out here"}
+        name: values
+        if name in metrics or name in no_reference_metrics() or "missing" in values
+        else {"missing": "left out here"}
         for name, values in stated.metrics.items()
     }
     finished = _moment(stated.finished_at) or timezone.now()

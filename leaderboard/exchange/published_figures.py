@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 from django.db import transaction
 
-from evaluation.metrics import METRICS
+from evaluation.metrics import full_reference_metrics
 from leaderboard.models import PublishedFigure
 
 #: The table's columns, and the fields that they fill.
@@ -43,8 +43,8 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_metric(self) -> str:
         name: str = self.cleaned_data["metric"]
-        if name not in METRICS:
-            raise forms.ValidationError(f"{name} is none of {', '.join(METRICS)}.")
+        if name not in full_reference_metrics():
+            raise forms.ValidationError(f"{name} is none of {', '.join(full_reference_metrics())}.")
         return name
 
     def clean_value(self) -> float:

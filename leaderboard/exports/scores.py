@@ -14,8 +14,8 @@ from django.core.files.storage import default_storage
 from django.db.models import Max
 from django.utils import timezone
 
-from evaluation.analysis.diagnostics.no_reference import read_as
 from evaluation.measuring.scoring import retention
+from evaluation.metrics.no_reference import value_scale
 from evaluation.records import ScoreRecord
 from leaderboard.models import Calibration, Run, Score, Suite
 from leaderboard.standings import quality_metrics
@@ -96,7 +96,7 @@ def quality_csv(run: Run) -> Iterator[str]:
     writer = csv.writer(line)
     writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
     pinned = quality_metrics(run)
-    about = {name: read_as(name, told) for name, told in pinned.items()}
+    about = {name: value_scale(name, told) for name, told in pinned.items()}
     chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
     for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
         for name, described in about.items():

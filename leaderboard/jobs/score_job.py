@@ -29,6 +29,7 @@ from evaluation.measuring.trip_measures import (
     judge_global,
     measure_trip,
 )
+from evaluation.metrics import in_order
 from evaluation.records import MEASURES
 from evaluation.witnesses import OF_YARDSTICKS
 from leaderboard import job_queue, standings
@@ -241,7 +242,8 @@ class ScoreJob:
             if any((trip.pk, metric.pk) not in have for trip in trips)
         ]
         together = [part.returns for part in parts]
-        return self.scorer.only(lacking).score_together(together, maps=True, quality=True)
+        scorer = self.scorer.only([*lacking, *self.scorer.no_reference])
+        return scorer.score_together(together, maps=True)
 
     def _rows(self, trips: Sequence[Trip], scores: Scores) -> list[Score]:
         return [
@@ -290,8 +292,7 @@ class ScoreJob:
     def scorer(self) -> Scorer:
         """The metrics of this run, pinned at its first score."""
         self.run.refresh_from_db(fields=["metrics", "provenance"])
-        pinned = _pinned_quality(self.run)
-        metrics = [*self.run.scored_metrics, *pinned] or settings.METRICS or None
+        metrics = _pinned(self.run) or settings.METRICS or None
         scorer = Scorer(metrics, witnesses=self._witnesses())
         made = scorer.provenance()
         with transaction.atomic():
@@ -305,7 +306,7 @@ class ScoreJob:
             _note_device(run, made)
             run.save(update_fields=["metrics", "provenance"])
         self.run.metrics = run.metrics
-        for name in run.scored_metrics:
+        for name in _pinned(run):
             pinned = run.metrics[name]
             here = made["metrics"].get(name)
             if here is None:
@@ -325,12 +326,7 @@ class ScoreJob:
                 why = scorer.panel.not_run.get(name, "it is another version")
                 raise MetricsChanged(f"This run is judged by {name}, which cannot look now: {why}")
         scorer.panel.keep(witnesses)
-        for name, told in _pinned_quality(run).items():
-            if made["quality"].get(name) != told:
-                why = scorer.quality.not_run.get(name, "it is another version")
-                raise MetricsChanged(f"This run is judged by {name}, which cannot run now: {why}")
-        scorer.quality.keep(_pinned_quality(run))
-        return scorer
+        return scorer.only(_pinned(run))
 
     def _witnesses(self) -> Sequence[str] | None:
         """Those that are heard on a run that begins; None for all, as on one that goes on."""
@@ -406,10 +402,9 @@ def _note_device(run: Run, made: Mapping[str, Any]) -> None:
     scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
 
 
-def _pinned_quality(run: Run) -> dict[str, Any]:
-    """The no-reference metrics that the run was begun with."""
-    told = run.provenance.get("scoring", {}).get("quality", {}) if run.metrics else {}
-    return {name: values for name, values in told.items() if "missing" not in values}
+def _pinned(run: Run) -> list[str]:
+    """Return the metrics that the run was begun with, in order."""
+    return in_order(name for name, pin in run.metrics.items() if "missing" not in pin)
 
 
 def _with_quality(

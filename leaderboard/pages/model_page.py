@@ -12,7 +12,7 @@ from evaluation.analysis.levels import left
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS
-from evaluation.metrics import METRICS, in_order
+from evaluation.metrics import METRICS, full_reference_metrics, in_order
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.models import EditingModel, Run, Standing, Suite
@@ -70,7 +70,7 @@ class MetricLine:
 
 def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLine]:
     """Every metric we know, run or not; then those we no longer know."""
-    names = in_order({*METRICS, *standings})
+    names = in_order({*full_reference_metrics(), *standings})
     return [
         MetricLine(
             name,

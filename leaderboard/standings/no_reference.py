@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
-from evaluation.quality import judged_by_asking
+from evaluation.metrics.no_reference import no_reference_pins
 from leaderboard.models import Chain, NoReferenceResult, Run
 
 
 def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
     """The no-reference metrics of a run, those that were imported too, as each was run."""
-    scoring = run.provenance.get("scoring", {})
-    told = scoring.get("quality", {})
-    ran = {name: values for name, values in told.items() if "missing" not in values}
-    # A run that was played in a shell has its judge among what scoring told.
-    asked = judged_by_asking(run.provenance) or judged_by_asking(scoring)
-    return ran | run.provenance.get("score_files", {}) | asked
+    # A run that was played in a shell has its judge in the provenance of its scores.
+    judge = run.provenance.get("scoring", {}).get("judge")
+    return no_reference_pins(run.metrics, {"judge": judge, **run.provenance})
 
 
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:

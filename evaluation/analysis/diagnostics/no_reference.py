@@ -13,7 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.quality import WORN, Described, described, quality_in_order
+from evaluation.metrics.no_reference import (
+    WORN,
+    ValueScale,
+    no_reference_in_order,
+    value_scale,
+)
 
 DELTAS = (5, 10, 20)
 #: Cases kept for each answer, to look at.
@@ -45,19 +50,14 @@ def asked_trips(trips: int) -> list[int]:
     return sorted({*(n for n in DELTAS if n <= trips), trips})
 
 
-def read_as(name: str, pinned: Mapping[str, Any]) -> Described | None:
-    """How the values of a metric read, given what a run says of it."""
-    return described(name, pinned.get("higher_is_better"))
-
-
 def no_reference_numbers(
     chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """By metric that was run: what it says of this run's returns. `pinned` says how each was run."""
     found = {}
-    for name in quality_in_order(pinned):
+    for name in no_reference_in_order(pinned):
         told = pinned[name]
-        about = read_as(name, told)
+        about = value_scale(name, told)
         if about is None or all(c.pair(name, 0, 0) is None for c in chains):
             continue
         found[name] = {
@@ -96,13 +96,13 @@ def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
     return rows
 
 
-def _gain(about: Described, pair: tuple[float, float]) -> float:
+def _gain(about: ValueScale, pair: tuple[float, float]) -> float:
     points = about.points(*pair)
     return about.gained(*pair) if points is None else points
 
 
 def _curves(
-    name: str, about: Described, chains: Sequence[QualityChain], trips: int
+    name: str, about: ValueScale, chains: Sequence[QualityChain], trips: int
 ) -> dict[str, list[float | None]]:
     """For n = 0..N the mean value, what it gained since the source, and what of the picture is lost."""
     value: list[float | None] = []
@@ -118,7 +118,7 @@ def _curves(
 
 
 def _counted(
-    name: str, about: Described, chains: Sequence[QualityChain], begin: int, number: int
+    name: str, about: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
     """Of how many returns it says what, and the mean gap (above 0: it calls them better)."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
@@ -132,7 +132,7 @@ def _counted(
 
 
 def _examples(
-    name: str, about: Described, chains: Sequence[QualityChain], number: int
+    name: str, about: ValueScale, chains: Sequence[QualityChain], number: int
 ) -> dict[str, list[Any]]:
     """The cases that it is most wrong about, and those it is most right about."""
     gains: dict[Any, float] = {}

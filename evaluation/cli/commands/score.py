@@ -19,7 +19,6 @@ from evaluation.metrics import METRICS, metric_class
 from evaluation.play.finish import judged_by
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores, score_run
-from evaluation.quality import QUALITY
 
 HELP = "score the trips of a run folder"
 DESCRIPTION = f"""\
@@ -45,7 +44,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
-        help=f"only these, with commas between ({', '.join((*METRICS, *QUALITY))})",
+        help=f"only these, with commas between ({', '.join(METRICS)})",
     )
 
 
@@ -88,13 +87,12 @@ def new_scorer(names: str | None) -> Scorer:
         )
     wanted = [name.strip() for name in names.split(",")] if names else None
     for name in wanted or ():
-        if name not in METRICS and name not in QUALITY:
-            known = ", ".join((*METRICS, *QUALITY))
-            raise CommandError(f"there is no metric {name!r}; there are {known}")
+        if name not in METRICS:
+            raise CommandError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
     scorer = Scorer(wanted)
-    for name, reason in {**scorer.not_run, **scorer.quality.not_run}.items():
+    for name, reason in scorer.not_run.items():
         note(f"{name} is not run: {reason}")
-    if not scorer.metrics:
+    if not any(metric.reference for metric in scorer.metrics.values()):
         raise CommandError("no metric can run here")
     return scorer
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.analysis.chain_scores import TripPictures, score_chain
-from evaluation.analysis.diagnostics.no_reference import read_as
 from evaluation.cli.commands.score import (
     add_metrics,
     new_scorer,
@@ -27,6 +26,7 @@ from evaluation.content.suites import EditPair, Suite
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.base import Subject
+from evaluation.metrics.no_reference import value_scale
 from evaluation.play.calibration_cache import calibrated
 from evaluation.play.finish import judged_chain
 from evaluation.play.own_chains import (
@@ -312,7 +312,7 @@ def _as_json(chain: OwnChain, suite: Suite, scores: RunScores, page: Path | None
                 "values": scored.quality[name],
             }
             for name, told in scores.quality_metrics.items()
-            if (about := read_as(name, told)) and name in scored.quality
+            if (about := value_scale(name, told)) and name in scored.quality
         },
         "signs": scored.signs,
         "provenance": scores.provenance,

@@ -23,7 +23,7 @@ from evaluation.images import Picture
 from evaluation.measuring.calibrations import jpeg
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.metrics import METRICS
+from evaluation.metrics import full_reference_metrics
 from evaluation.metrics.base import MetricError, Subject
 
 FOLDER = "calibrations"
@@ -74,7 +74,8 @@ def _calibration(distances: list[float] | None) -> Calibration | None:
 def compute(slug: str) -> dict[str, Any]:
     """The contents of a suite's file, by the metrics that run here."""
     # All but CLIP, whose weights few machines have: what lacks one that everybody has is of no use.
-    suite, scorer = catalog.suite(slug), Scorer([n for n in METRICS if n != "clip"], witnesses=())
+    suite = catalog.suite(slug)
+    scorer = Scorer([n for n in full_reference_metrics() if n != "clip"], witnesses=())
     if scorer.not_run:
         raise MetricError(f"not all metrics run here: {scorer.not_run}")
     pictures: dict[str, Any] = {}

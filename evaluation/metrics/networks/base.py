@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from evaluation import weights
 from evaluation.metrics.base import DirectMetric, Features, Loss, MetricError, finite
 from evaluation.metrics.networks.quick import quicken
 
@@ -35,8 +34,6 @@ PRECISIONS = ("float16", "float32")
 class NetworkMetric(DirectMetric):
     """A metric that runs a network: on a CUDA device where there is one, else on the CPU."""
 
-    #: The name of its weights in evaluation.weights.
-    weights: ClassVar[str]
     #: Pictures in one pass, by device. One at a time stays in a CPU's cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}
     uses_network = True
@@ -90,17 +87,6 @@ class NetworkMetric(DirectMetric):
     def trunk(self, network: Any) -> Any:
         """The part of the network that may be run in half precision."""
         return network
-
-    @property
-    def weights_sha256(self) -> str | None:
-        try:
-            return weights.locate(self.weights)[1]
-        except weights.WeightsError:
-            return None
-
-    def missing(self) -> list[str]:
-        problem = weights.WEIGHTS[self.weights].status().problem
-        return super().missing() + ([problem] if problem else [])
 
     def prepare(self, source: Image.Image) -> Features:
         found: Features = self.in_batches([source], lambda part: [self.features([source])])[0]

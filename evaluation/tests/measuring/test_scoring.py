@@ -11,10 +11,9 @@ from PIL import Image
 from evaluation.images import ImageError, Picture, encode_webp
 from evaluation.measuring.calibrations.jpeg import QUALITIES, jpeg_equivalent
 from evaluation.measuring.scoring import Returns, Scorer, retention
-from evaluation.metrics import METRICS, MetricError, batches, load_metric
+from evaluation.metrics import METRICS, MetricError, batches, full_reference_metrics, load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr
-from evaluation.quality import load_quality
 from evaluation.testing.reference_pictures import small, worn
 
 QUICK = ["psnr", "ssim", "ms_ssim", "colour"]
@@ -24,7 +23,7 @@ def test_all_metrics_score_a_batch_as_they_score_single_pictures():
     scorer, source = Scorer(), small()
     chain = [worn(source, strength) for strength in (1, 4, 16, 64)]
     together = scorer.score(source, chain)
-    assert list(together.distances) == list(METRICS)
+    assert list(together.distances) == list(full_reference_metrics())
     singly = [scorer.score(source, [picture]) for picture in chain]
     for name in set(scorer.metrics) - set(together.not_applicable):
         alone = [scores.distances[name][0] for scores in singly]
@@ -128,7 +127,7 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
 
 
 def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
-    if reasons := [*load_metric("picture").missing(), *load_quality("brisque").missing()]:
+    if reasons := [*load_metric("picture").missing(), *load_metric("brisque").missing()]:
         pytest.skip("; ".join(reasons))
     names = [*QUICK, "lpips", "place", "picture", "brisque"]
     source = small()
@@ -143,12 +142,10 @@ def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
     scorer.metrics["psnr"].distances = lambda features, images: (
         measured.append(len(images)) or distances(features, images)
     )
-    found = scorer.score(source, chain, maps=True, quality=True, footprints=masks)
+    found = scorer.score(source, chain, maps=True, footprints=masks)
     assert sum(measured) == 2
     for index, picture in enumerate(chain):
-        alone = Scorer(names).score(
-            source, [picture.image], maps=True, quality=True, footprints=[masks[index]]
-        )
+        alone = Scorer(names).score(source, [picture.image], maps=True, footprints=[masks[index]])
         for name, wanted in alone.distances.items():
             assert found.distances[name][index] == pytest.approx(wanted[0], abs=1e-6), name
         assert found.quality["brisque"][index + 1] == alone.quality["brisque"][1]

@@ -11,7 +11,7 @@ from django.conf import settings
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.quality import WORN
+from evaluation.metrics.no_reference import WORN
 from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 from leaderboard.jobs.job_errors import PictureGone, stored_safely

@@ -18,7 +18,7 @@ from evaluation.content.suites import EditPair
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import HEADLINE, MetricError, load_metric
+from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
 from leaderboard.models import StoredImage, UploadedChain
 from leaderboard.models.uploads import MAX_PICTURE_PIXELS
@@ -82,7 +82,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
                 _decoded(number, rows[number, False]),
             )
 
-    scorer = Scorer()
+    scorer = Scorer(full_reference_metrics())
     scored = score_chain(scorer, source, trips(), PAIR)
     calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
     metrics: dict[str, Any] = {}

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.quality import quality_in_order
-from evaluation.quality.score_file import ScoreFileError, read_score_file
+from evaluation.metrics.no_reference import no_reference_in_order
+from evaluation.metrics.score_file import ScoreFileError, read_score_file
 from leaderboard.contributions.importing import import_scores
 from leaderboard.models import Run
 
@@ -33,5 +33,5 @@ class Command(BaseCommand):
             import_scores(run, found)
         except ScoreFileError as error:
             raise CommandError(str(error)) from error
-        names = ", ".join(quality_in_order(found.metrics))
+        names = ", ".join(no_reference_in_order(found.metrics))
         self.stdout.write(f"{len(found.rows)} values of {names} taken into run {run.pk}.")

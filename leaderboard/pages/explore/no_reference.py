@@ -11,7 +11,8 @@ from typing import Any
 from django.db import connection
 
 from evaluation.analysis.diagnostics.no_reference import FIRST, SOURCE, asked_trips, share
-from evaluation.quality import QUALITY, WORN, described, quality_in_order
+from evaluation.metrics import metric_class, no_reference_metrics
+from evaluation.metrics.no_reference import WORN, no_reference_in_order
 from leaderboard import formatting
 from leaderboard.board.rows import stamp as board_stamp
 from leaderboard.models import Chain, NoReferenceResult, Run, StoredImage, Suite, Trip
@@ -93,7 +94,7 @@ def lines_of(suite: Suite) -> list[Line]:
 
 
 def metrics_of(lines: Sequence[Line]) -> list[str]:
-    return quality_in_order({name for line in lines for name in line.numbers})
+    return no_reference_in_order({name for line in lines for name in line.numbers})
 
 
 def heat(
@@ -324,7 +325,7 @@ def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[st
                 "models": len(told),
             }
         )
-    absent = [one.label for n in QUALITY if n not in metrics and (one := described(n))]
+    absent = [metric_class(n).label for n in no_reference_metrics() if n not in metrics]
     return rows + [{"label": name, "absent": True} for name in absent]
 
 

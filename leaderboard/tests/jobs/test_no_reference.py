@@ -39,7 +39,7 @@ def test_every_return_and_the_source_have_a_value(run: Run) -> None:
     numbers = NoReferenceResult.objects.get(run=run).numbers["piqe"]
     last = str(run.suite.trips)
     assert numbers["trips"][last]["source"]["returns"] == len(chains)
-    assert numbers["version"] == run.provenance["scoring"]["quality"]["piqe"]["version"]
+    assert numbers["version"] == run.metrics["piqe"]["version"]
     before = [chain.quality for chain in chains]
     jobs.score_again(run)
     jobs.score(run.pk)

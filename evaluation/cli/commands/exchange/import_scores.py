@@ -8,16 +8,16 @@ from pathlib import Path
 
 from evaluation.cli.commands.score import no_reference_table
 from evaluation.cli.printing import CommandError, say, say_json
-from evaluation.play.run_folder import RunFolder
-from evaluation.play.run_scores import RunScores, read_scores
-from evaluation.quality import quality_in_order
-from evaluation.quality.score_file import (
+from evaluation.metrics.no_reference import no_reference_in_order
+from evaluation.metrics.score_file import (
     MAX_IN_RUN,
     ChainPictures,
     ScoreFileError,
     place,
     read_score_file,
 )
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores, read_scores
 
 HELP = "take the values of no-reference metrics that ran elsewhere into a run"
 DESCRIPTION = """\
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             "import-scores",
             {
                 "run": str(args.run),
-                "metrics": quality_in_order(found.metrics),
+                "metrics": no_reference_in_order(found.metrics),
                 "values": len(found.rows),
                 "no_reference": numbers,
             },

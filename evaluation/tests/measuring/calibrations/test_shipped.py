@@ -8,7 +8,7 @@ from evaluation.content import catalog, sources
 from evaluation.measuring.calibrations.shipped import shipped, versions_of
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.metrics import METRICS
+from evaluation.metrics import full_reference_metrics
 from evaluation.metrics.base import Subject
 
 AGAIN = "run `python -m evaluation.measuring.calibrations.shipped smoke`"
@@ -18,7 +18,7 @@ FACE = next(p for p in SUITE.pictures if chain_subject(p).face)
 
 @pytest.fixture(scope="module")
 def scorer() -> Scorer:
-    found = Scorer([name for name in METRICS if name != "clip"], witnesses=())
+    found = Scorer([name for name in full_reference_metrics() if name != "clip"], witnesses=())
     if found.not_run:
         pytest.skip(f"not all metrics run here: {found.not_run}")
     return found

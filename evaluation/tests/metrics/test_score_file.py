@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from evaluation.quality.score_file import (
+from evaluation.metrics.score_file import (
     ChainPictures,
     ScoreFileError,
     parsed,

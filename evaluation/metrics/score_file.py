@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import UserFacingError
+from evaluation.metrics import METRICS
+from evaluation.metrics.no_reference import WORN, value_scale
 from evaluation.outside_json import can_be_stored, parse_strictly
-from evaluation.quality import QUALITY, WORN, described
 
 MAX_BYTES = 64 * 2**20
 MAX_ROWS = 500_000
@@ -179,7 +180,7 @@ def _metric(line: str, values: Mapping[str, Any]) -> str:
         raise ScoreFileError(
             f"{line}, metric: {name[:40]!r} is not a name of small letters, digits, - and _"
         )
-    if name in (*QUALITY, WORN):
+    if name in METRICS or name == WORN:
         raise ScoreFileError(
             f"{line}, metric: {name} is run here; give yours another name, such as {name}-pyiqa"
         )
@@ -214,7 +215,7 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
     words |= {"false": False, "0": False, "no": False}
     if stated not in words:
         raise ScoreFileError(f"{line}, higher_is_better: {stated[:20]!r} is not true or false")
-    about = described(metric, words[stated])
+    about = value_scale(metric, {"higher_is_better": words[stated]})
     if about is None:
         raise ScoreFileError(
             f"{line}, higher_is_better: say whether {metric} is better when higher"

