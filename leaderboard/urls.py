@@ -117,7 +117,6 @@ urlpatterns = [
         name="suite_scores",
     ),
     path("methodology/", texts.methodology, name="methodology"),
-    path("questions/", texts.questions, name="questions"),
     path("about/", texts.about, name="about"),
     path("changelog/", texts.changelog, name="changelog"),
     re_path(

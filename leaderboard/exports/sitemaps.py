@@ -36,7 +36,6 @@ class Pages(Sitemap):
             "agreement",
             "suites",
             "methodology",
-            "questions",
             "about",
             "changelog",
         ]

@@ -19,7 +19,6 @@ from leaderboard.board.rows import stamp
 from leaderboard.models import MetricVersion, Suite
 from leaderboard.page_cache import keep_page
 from leaderboard.pages import witnesses, worked_example
-from leaderboard.pages.explore import questions as questions_page
 
 
 def release() -> str:
@@ -42,13 +41,6 @@ def methodology(request: HttpRequest) -> HttpResponse:
         "other_losses": other_losses(),
     }
     return render(request, "leaderboard/methodology.html", context)
-
-
-@require_safe
-@keep_page(release)
-def questions(request: HttpRequest) -> HttpResponse:
-    """What four documents asked, and where the answer is."""
-    return render(request, "leaderboard/questions.html", {"documents": questions_page.documents()})
 
 
 @require_safe

@@ -1,4 +1,4 @@
-"""The drawings of the paper, as vectors: PDF for LaTeX, SVG for the page."""
+"""Drawings of the report as vectors: PDF for LaTeX, SVG for the page."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evaluation.analysis.events import CAUSES
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.cli.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
 from evaluation.errors import UserFacingError
-from leaderboard.board.row import BoardRow
+from tools.papers.source import Json
 
 GREY = "#8a9396"
-#: Curves in one drawing: with more nobody can tell them apart.
+#: Curves in one drawing: more cannot be told apart.
 MOST_CURVES, MOST_YARDSTICKS, MOST_BARS = 8, 4, 30
 WIDTH = 6.4  # inches
 #: Letters of a name that fit beside a drawing.
@@ -21,16 +21,16 @@ LONGEST_NAME = 36
 
 
 class DrawingError(UserFacingError):
-    """Drawings that cannot be made here."""
+    """Drawings that cannot be made on this machine."""
 
 
-def curves(rows: Sequence[BoardRow], yardsticks: Sequence[BoardRow], trips: int) -> Any:
-    """Picture kept by round trip, with bands; yardsticks thin and grey."""
+def curves(rows: Sequence[Json], yardsticks: Sequence[Json], trips: int) -> Any:
+    """Draw the retention by round trip, with bands; yardsticks thin and grey."""
     figure, axes = _axes(3.8)
     handles, names = [], []
     for place, row in enumerate(rows[:MOST_CURVES]):
         colour = COLOURS[place % len(COLOURS)]
-        curve = row.standing.curve if row.standing else {}
+        curve = row["standing"]["curve"]
         numbers, mean = _points(curve.get("mean"))
         (line,) = axes.plot(
             numbers,
@@ -46,13 +46,13 @@ def curves(rows: Sequence[BoardRow], yardsticks: Sequence[BoardRow], trips: int)
         if low[0] == high[0] == numbers:
             axes.fill_between(numbers, low[1], high[1], color=colour, alpha=0.14, linewidth=0)
         handles.append(line)
-        names.append(row.model.name)
+        names.append(row["model"]["name"])
     for place, row in enumerate(yardsticks[:MOST_YARDSTICKS]):
-        numbers, mean = _points(row.standing.curve.get("mean") if row.standing else None)
+        numbers, mean = _points(row["standing"]["curve"].get("mean"))
         dash = DASHES[place % len(DASHES)]
         (line,) = axes.plot(numbers, mean, color=GREY, linestyle=dash, linewidth=1)
         handles.append(line)
-        names.append(f"{row.model.name} (yardstick)")
+        names.append(f"{row['model']['name']} (yardstick)")
     axes.axhline(DEFAULT_LEVEL, color=INK, linewidth=0.7, linestyle=":")
     axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="picture kept")
     axes.grid(visible=True)
@@ -60,36 +60,34 @@ def curves(rows: Sequence[BoardRow], yardsticks: Sequence[BoardRow], trips: int)
     return figure
 
 
-def lasting(rows: Sequence[BoardRow], trips: int) -> Any:
-    """Usable trips with their intervals, the longest first."""
-    shown = [row for row in rows if row.standing][:MOST_BARS]
+def lasting(rows: Sequence[Json], trips: int) -> Any:
+    """Draw usable trips with their intervals, the longest first."""
+    shown = rows[:MOST_BARS]
     figure, axes = _axes(0.9 + 0.26 * len(shown))
     for place, row in enumerate(shown):
-        standing = row.standing
-        if standing is None:
-            continue
-        colour = GREY if row.model.is_reference else COLOURS[0]
-        if standing.usable_trips_low is not None and standing.usable_trips_high is not None:
-            ends = [standing.usable_trips_low, standing.usable_trips_high]
+        standing = row["standing"]
+        colour = GREY if row["model"]["is_reference"] else COLOURS[0]
+        if bounds := standing["usable_trips_interval"]:
+            ends = [bounds["low"], bounds["high"]]
             axes.plot(ends, [place, place], color=colour, linewidth=1.6)
-        axes.plot([standing.usable_trips], [place], marker="o", color=colour, markersize=5)
+        axes.plot([standing["usable_trips"]], [place], marker="o", color=colour, markersize=5)
     axes.set(xlim=(0, trips), ylim=(len(shown) - 0.4, -0.6), xlabel=f"usable trips of {trips}")
     _named(axes, shown)
     axes.grid(visible=True, axis="x")
     return figure
 
 
-def causes(rows: Sequence[BoardRow]) -> Any:
-    """The share of chains that each cause ended."""
-    shown = [row for row in rows if row.standing and row.standing.counts.get("chains")][:MOST_BARS]
+def causes(rows: Sequence[Json]) -> Any:
+    """Draw the share of chains that each cause ended."""
+    shown = [row for row in rows if row["standing"]["counts"].get("chains")][:MOST_BARS]
     figure, axes = _axes(1.2 + 0.26 * len(shown))
     left = [0.0] * len(shown)
     handles, names = [], []
     for place, (name, words) in enumerate(CAUSES.items()):
         shares = [
-            (row.standing.counts.get("causes") or {}).get(name, 0) / row.standing.counts["chains"]
+            (counts.get("causes") or {}).get(name, 0) / counts["chains"]
             for row in shown
-            if row.standing
+            for counts in [row["standing"]["counts"]]
         ]
         if not any(shares):
             continue
@@ -106,7 +104,7 @@ def causes(rows: Sequence[BoardRow]) -> Any:
 
 
 def save(figure: Any, folder: Path, name: str) -> None:
-    """The drawing as NAME.pdf and NAME.svg: the same bytes for the same numbers."""
+    """Save the drawing as NAME.pdf and NAME.svg: the same bytes for the same numbers."""
     import matplotlib as mpl
 
     for text in figure.findobj(mpl.text.Text):
@@ -132,16 +130,16 @@ def _axes(height: float) -> tuple[Any, Any]:
 
 
 def _points(values: Sequence[float | None] | None) -> tuple[list[int], list[float]]:
-    known = [(n, value) for n, value in enumerate(values or ()) if value is not None]
-    return [n for n, _ in known], [value for _, value in known]
+    points = [(n, value) for n, value in enumerate(values or ()) if value is not None]
+    return [n for n, _ in points], [value for _, value in points]
 
 
-def _named(axes: Any, rows: Sequence[BoardRow]) -> None:
-    axes.set_yticks(range(len(rows)), [_short(row.model.name) for row in rows])
+def _named(axes: Any, rows: Sequence[Json]) -> None:
+    axes.set_yticks(range(len(rows)), [_short(row["model"]["name"]) for row in rows])
 
 
 def _legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Names below the drawing; set afterwards, since a label that begins with _ is left out."""
+    """Write names below the drawing; set afterwards, since a label that begins with _ is left out."""
     if not handles:
         return
     legend = figure.legend(

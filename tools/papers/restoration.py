@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -9,40 +10,38 @@ from statistics import fmean
 from evaluation.content.catalog import PLAIN
 from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.suite_builder.shipped import RESTORED
+from evaluation.content.suites import Case, Suite
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from leaderboard import formatting
-from leaderboard.exchange.documents.blocks import Table
-from leaderboard.exchange.reproduction.facts import Facts
-from leaderboard.exchange.reproduction.needs import Need
-from leaderboard.models import Run, Score, Suite
-from leaderboard.models.runs import RunState
+from tools.papers.documents import NOTHING, Table
+from tools.papers.source import Json, Source
 
-NOTHING = "–"
 #: As the study calls them; the other three of its metrics come by score files, if at all.
 FULL = ("psnr", "ssim", "lpips")
-SCENES = {slug: scene for scene, slug in RESTORED.items()}
 #: Blocks and treatments that Friedman's test needs at least.
 FEWEST_CASES, FEWEST_ARMS = 2, 3
 #: Case and repeat → distance.
-Distances = Mapping[tuple[int, int], float]
+Distances = Mapping[tuple[str, int], float]
 
 
 class Restored:
-    """One run's first returns: their distances by metric, case and repeat."""
+    """One run's first trips: their distances by metric, case and repeat."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.cases = {case.pk: case for case in run.suite.cases.select_related("picture")}
-        found: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
-        rows = Score.objects.filter(trip__chain__run=run, trip__number=1, distance__isnull=False)
-        for name, case, repeat, distance in rows.values_list(
-            "metric__name", "trip__chain__case", "trip__chain__repeat", "distance"
-        ):
-            found[name][case, repeat] = distance
-        self.distances: Mapping[str, Distances] = found
+    def __init__(self, model: str, run: Json, suite: Suite, source: Source) -> None:
+        self.model = model
+        #: One of the study's prompts; the plain wording is its LF3.
+        wording = run["arm"].get("wording", PLAIN)
+        self.prompt = "LF3" if wording == PLAIN else wording.upper()
+        self.cases: Mapping[str, Case] = {case.slug: case for case in suite.cases}
+        distances: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
+        for row in source.scores(run["id"]):
+            if row["trip"] == "1" and row["distance"]:
+                place = row["case"], int(row["repeat"])
+                distances[row["metric"]][place] = float(row["distance"])
+        self.distances: Mapping[str, Distances] = distances
 
-    def shown(self, metric: str, cases: Iterable[int] | None = None) -> str:
-        """The metric's own value, of the mean distance over these cases."""
+    def shown(self, metric: str, cases: Iterable[str] | None = None) -> str:
+        """Print the metric's own value of the mean distance over these cases."""
         wanted = set(self.cases if cases is None else cases)
         values = [d for (case, _), d in self.distances.get(metric, {}).items() if case in wanted]
         if not values or metric not in METRICS:
@@ -50,54 +49,50 @@ class Restored:
         shown = metric_class(metric)().shown(fmean(values))
         return NOTHING if shown is None else f"{shown:.3f}"
 
-    def of_scene(self, slug: str) -> list[int]:
-        return [pk for pk, case in self.cases.items() if case.picture.slug == slug]
+    def of_scene(self, slug: str) -> set[str]:
+        return {name for name, case in self.cases.items() if case.picture == slug}
 
-    def of_degradation(self, name: str) -> list[int]:
-        return [pk for pk, case in self.cases.items() if case.pair_slug == f"restore-{name}"]
+    def of_degradation(self, name: str) -> set[str]:
+        return {slug for slug, case in self.cases.items() if case.pair == f"restore-{name}"}
 
 
-def restoration(facts: Facts, found: Sequence[Need], suite: Suite) -> list[Table]:
+def restoration(
+    facts: Json,
+    suite: Suite,
+    source: Source,
+    runs: Sequence[tuple[str, Json]],
+    arms: Sequence[tuple[str, Json]],
+) -> list[Table]:
     """Methods, scenes and degradations, prompts with Friedman's test, reruns."""
-    restored = [Restored(need.run) for need in found if need.done and need.run]
-    arms = [Restored(run) for run in _arms(suite, found)]
-    tables = [_methods(facts, restored), _parts(facts, restored)]
-    tables += [_matrix(one) for one in restored]
-    return [*tables, _prompts(facts, arms), _friedman(facts, arms), _reruns(facts, arms), _scenes()]
-
-
-def _arms(suite: Suite, found: Sequence[Need]) -> list[Run]:
-    """Finished runs of experiments that play one of the twelve prompts."""
-    runs = Run.objects.filter(
-        suite=suite,
-        state=RunState.FINISHED,
-        editing_model__in=[need.model for need in found],
-    ).exclude(arm_digest="")
-    return sorted(runs.select_related("editing_model", "suite"), key=lambda run: run.pk)
-
-
-def _prompt(run: Run) -> str:
-    """Which of the study's prompts the run plays; the plain wording is its LF3."""
-    wording = run.core_arm.wording
-    return "LF3" if wording == PLAIN else wording.upper()
+    restored = [Restored(model, run, suite, source) for model, run in runs]
+    prompts = [Restored(model, run, suite, source) for model, run in arms]
+    return [
+        _methods(facts, restored),
+        _parts(facts, restored),
+        *(_matrix(one) for one in restored),
+        _prompts(facts, prompts),
+        _friedman(prompts),
+        _reruns(facts, prompts),
+        _scenes(),
+    ]
 
 
 def _cells(values: Sequence[float | None]) -> list[str]:
     return [NOTHING if value is None else f"{value:.3f}" for value in values]
 
 
-def _head(facts: Facts) -> list[str]:
-    return [name.upper() for name in facts.stated["metrics"]]
+def _head(facts: Json) -> list[str]:
+    return [name.upper() for name in facts["metrics"]]
 
 
-def _ours(one: Restored, facts: Facts, cases: Iterable[int] | None = None) -> list[str]:
-    asked = list(facts.stated["metrics"])
-    return [one.shown(name, cases) if name in FULL else formatting.NOT_RUN for name in asked]
+def _ours(one: Restored, facts: Json, cases: Iterable[str] | None = None) -> list[str]:
+    names = facts["metrics"]
+    return [one.shown(name, cases) if name in FULL else formatting.NOT_RUN for name in names]
 
 
-def _methods(facts: Facts, restored: Sequence[Restored]) -> Table:
-    lines = [[f"{name} (published)", *_cells(v)] for name, v in facts.stated["methods"].items()]
-    lines += [[f"{one.run.editing_model.name} (here)", *_ours(one, facts)] for one in restored]
+def _methods(facts: Json, restored: Sequence[Restored]) -> Table:
+    lines = [[f"{name} (published)", *_cells(v)] for name, v in facts["methods"].items()]
+    lines += [[f"{one.model} (here)", *_ours(one, facts)] for one in restored]
     return Table(
         "methods",
         "Over all scenes and degradations (their table 5)",
@@ -108,10 +103,10 @@ def _methods(facts: Facts, restored: Sequence[Restored]) -> Table:
     )
 
 
-def _parts(facts: Facts, restored: Sequence[Restored]) -> Table:
+def _parts(facts: Json, restored: Sequence[Restored]) -> Table:
     lines = []
     titles = {one.title: one.name for one in DEGRADATIONS.values()}
-    stated = facts.stated["parts"]
+    stated = facts["parts"]
     for title in [*RESTORED, *titles]:
         if title in stated:
             lines.append([f"{title}: Nano Banana 2 (published)", *_cells(stated[title])])
@@ -121,7 +116,7 @@ def _parts(facts: Facts, restored: Sequence[Restored]) -> Table:
                 if title in RESTORED
                 else one.of_degradation(titles[title])
             )
-            name = f"{title}: {one.run.editing_model.name} (here)"
+            name = f"{title}: {one.model} (here)"
             lines.append([name, *_ours(one, facts, cases)])
     return Table(
         "parts", "By scene and by degradation (their table 4)", ["Part", *_head(facts)], lines
@@ -129,31 +124,31 @@ def _parts(facts: Facts, restored: Sequence[Restored]) -> Table:
 
 
 def _matrix(one: Restored) -> Table:
-    """Scene by degradation, what is kept of the picture by the headline, else by SSIM."""
+    """Print scene by degradation by the headline metric, else by SSIM."""
     metric = HEADLINE if HEADLINE in one.distances else "ssim"
     head = [degradation.title for degradation in DEGRADATIONS.values()]
     lines = []
     for scene, slug in RESTORED.items():
-        rows = set(one.of_scene(slug))
-        cells = [one.shown(metric, rows & set(one.of_degradation(name))) for name in DEGRADATIONS]
+        rows = one.of_scene(slug)
+        cells = [one.shown(metric, rows & one.of_degradation(name)) for name in DEGRADATIONS]
         if rows:
             lines.append([scene, *cells])
     return Table(
-        f"matrix-{one.run.editing_model.slug}",
-        f"{one.run.editing_model.name}: {formatting.metric_label(metric)} by scene and degradation",
+        f"matrix-{re.sub('[^a-z0-9]+', '-', one.model.lower())}",
+        f"{one.model}: {formatting.metric_label(metric)} by scene and degradation",
         ["Scene", *head],
         lines,
     )
 
 
-def _prompts(facts: Facts, arms: Sequence[Restored]) -> Table:
+def _prompts(facts: Json, arms: Sequence[Restored]) -> Table:
     lines = []
-    for name, values in facts.stated["prompts"].items():
+    for name, values in facts["prompts"].items():
         lines.append([f"{name}: Nano Banana 2 (published)", *_cells(values)])
         lines += [
-            [f"{name}: {one.run.editing_model.name} (here)", *_ours(one, facts)]
+            [f"{name}: {one.model} (here)", *_ours(one, facts)]
             for one in arms
-            if _prompt(one.run) == name
+            if one.prompt == name
         ]
     return Table(
         "prompts",
@@ -166,11 +161,11 @@ def _prompts(facts: Facts, arms: Sequence[Restored]) -> Table:
     )
 
 
-def _friedman(facts: Facts, arms: Sequence[Restored]) -> Table:
-    """Do the prompts differ? Over the cases that all of a model's arms have, by each metric."""
+def _friedman(arms: Sequence[Restored]) -> Table:
+    """Test by each metric if prompts differ, over the cases that all of a model's arms have."""
     by_model: dict[str, list[Restored]] = defaultdict(list)
     for one in arms:
-        by_model[one.run.editing_model.name].append(one)
+        by_model[one.model].append(one)
     lines = []
     for model, runs in by_model.items():
         tests = [_test([_by_case(one, metric) for one in runs]) for metric in FULL]
@@ -187,15 +182,15 @@ def _friedman(facts: Facts, arms: Sequence[Restored]) -> Table:
     )
 
 
-def _reruns(facts: Facts, arms: Sequence[Restored]) -> Table:
-    """Do reruns of the same prompt differ?"""
+def _reruns(facts: Json, arms: Sequence[Restored]) -> Table:
+    """Test if reruns of the same prompt differ."""
     lines = []
-    for name, stated in facts.stated["reruns"].items():
+    for name, stated in facts["reruns"].items():
         lines.append([f"{name}: statistic (published)", *_cells(stated["stat"][: len(FULL)])])
         lines.append([f"{name}: p (published)", *_cells(stated["p"][: len(FULL)])])
         for one in arms:
-            if _prompt(one.run) == name:
-                lines.append([f"{name}: p, {one.run.editing_model.name} (here)", *_rerun(one)])
+            if one.prompt == name:
+                lines.append([f"{name}: p, {one.model} (here)", *_rerun(one)])
     return Table(
         "reruns",
         "Do reruns of one prompt differ? Friedman's test over three runs (their table 3)",
@@ -207,7 +202,7 @@ def _reruns(facts: Facts, arms: Sequence[Restored]) -> Table:
 def _rerun(one: Restored) -> list[str]:
     cells = []
     for metric in FULL:
-        by_repeat: dict[int, dict[int, float]] = defaultdict(dict)
+        by_repeat: dict[int, dict[str, float]] = defaultdict(dict)
         for (case, repeat), distance in one.distances.get(metric, {}).items():
             by_repeat[repeat][case] = distance
         test = _test(list(by_repeat.values()))
@@ -215,15 +210,15 @@ def _rerun(one: Restored) -> list[str]:
     return cells
 
 
-def _by_case(one: Restored, metric: str) -> dict[int, float]:
-    found: dict[int, list[float]] = defaultdict(list)
+def _by_case(one: Restored, metric: str) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
     for (case, _), distance in one.distances.get(metric, {}).items():
-        found[case].append(distance)
-    return {case: fmean(values) for case, values in found.items()}
+        values[case].append(distance)
+    return {case: fmean(distances) for case, distances in values.items()}
 
 
-def _test(treatments: Sequence[Mapping[int, float]]) -> tuple[float, float] | None:
-    """Friedman's statistic and p over the cases that all have; None where that says nothing."""
+def _test(treatments: Sequence[Mapping[str, float]]) -> tuple[float, float] | None:
+    """Return Friedman's statistic and p over the shared cases, or None if these are too few."""
     import numpy as np
     from scipy.stats import friedmanchisquare
 
@@ -233,8 +228,8 @@ def _test(treatments: Sequence[Mapping[int, float]]) -> tuple[float, float] | No
     columns = [[one[case] for case in shared] for one in treatments]
     if not np.ptp(columns, axis=0).any():
         return 0.0, 1.0  # the same in every case: no rank differs
-    found = friedmanchisquare(*columns)
-    return float(found.statistic), float(found.pvalue)
+    result = friedmanchisquare(*columns)
+    return float(result.statistic), float(result.pvalue)
 
 
 def _scenes() -> Table:

@@ -1,0 +1,1 @@
+"""Papers from public results: a report on a suite, and published tables beside ours."""

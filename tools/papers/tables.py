@@ -1,0 +1,351 @@
+"""Tables of the report: rows of the board in, cells of text out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.analysis.events import CAUSES
+from evaluation.content.suites import ticks
+from evaluation.metrics import METRICS, in_order
+from evaluation.witnesses import witness_label
+from leaderboard import formatting
+from tools.papers.documents import NOTHING, Table
+
+#: A row of the board, a standing, a run or a suite as the API gives it.
+Json = Mapping[str, Any]
+#: By run: its standings by every metric and scope at the default level.
+Standings = Mapping[int, Sequence[Json]]
+
+
+def suite_table(definition: Json) -> Table:
+    """Count the cases by category of edit and kind of image."""
+    categories = {pair["slug"]: pair["category"] for pair in definition["pairs"]}
+    pictures = {picture["slug"]: picture for picture in definition["pictures"]}
+    counts = Counter(
+        (categories[case["pair"]], pictures[case["picture"]]["kind"])
+        for case in definition["cases"]
+    )
+    kinds = sorted({kind for _, kind in counts})
+    rows = []
+    for category in sorted({category for category, _ in counts}):
+        numbers = [counts[category, kind] for kind in kinds]
+        rows.append([category.capitalize(), *map(str, numbers), str(sum(numbers))])
+    licences = Counter(picture["licence"] for picture in pictures.values()).most_common()
+    listed = ", ".join(f"{licence or 'not stated'} ({count})" for licence, count in licences)
+    return Table(
+        "suite",
+        "Cases of the suite by category of edit and kind of picture",
+        ["Category", *(kind.capitalize() for kind in kinds), "All"],
+        rows,
+        note=f"Licences of the pictures: {listed}." if listed else "",
+    )
+
+
+def standings_table(rows: Sequence[Json], trips: int) -> Table:
+    """List every measured model with its interval and possible ranks."""
+    reasons = [f"{row['model']['name']}: {row['reason']}." for row in rows if row["reason"]]
+    return Table(
+        "standings",
+        f"Standings: usable trips of {trips}, half-life and ranks, with 95 % intervals",
+        [
+            "Model",
+            "Rank",
+            "Ranks possible",
+            "Usable trips",
+            "95 %",
+            "Half-life",
+            "95 %",
+            "P(first)",
+        ],
+        [
+            [
+                row["model"]["name"],
+                *_rank(row["standing"]),
+                *_lasts(row["standing"], trips),
+                formatting.percent(row["standing"]["p_first"]),
+            ]
+            for row in rows
+        ],
+        note="Models that the cases cannot tell apart share a rank. "
+        + (f"Not ranked: {' '.join(reasons)}" if reasons else ""),
+    )
+
+
+def besides_table(rows: Sequence[Json]) -> Table:
+    return Table(
+        "besides",
+        "Area under the curve, edits that were made, refusals, price and date",
+        ["Model", "AUC", "Change seen", "Refused", "USD per edit", "Played"],
+        [
+            [
+                row["model"]["name"],
+                _decimals(row["standing"]["auc"], 2),
+                formatting.percent(row["change_seen"]),
+                formatting.percent(row["refusals"]),
+                formatting.usd(row["usd_per_edit"]),
+                (row["date"] or NOTHING)[:10],
+            ]
+            for row in rows
+        ],
+    )
+
+
+def yardsticks_table(rows: Sequence[Json], trips: int) -> Table:
+    return Table(
+        "yardsticks",
+        "Reference editors, which follow prompts by rule and do a known damage",
+        ["Editor", "Usable trips", "95 %", "Half-life", "95 %", "Change seen"],
+        [
+            [
+                row["model"]["name"],
+                *_lasts(row["standing"], trips),
+                formatting.percent(row["change_seen"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def retention_table(rows: Sequence[Json], trips: int) -> Table:
+    """Print the curves as numbers."""
+    numbers = ticks(trips)
+
+    def retentions(standing: Json) -> list[str]:
+        mean = standing["curve"].get("mean") or []
+        return [formatting.percent(mean[n] if n < len(mean) else None) for n in numbers]
+
+    return Table(
+        "kept",
+        "Picture kept after so many round trips, mean over cases",
+        ["Model", *(str(number) for number in numbers)],
+        [[row["model"]["name"], *retentions(row["standing"])] for row in rows],
+        note="100 % is the source itself, 0 % a blank card of its mean colour.",
+    )
+
+
+def category_table(rows: Sequence[Json], standings: Standings) -> Table:
+    """Print usable trips by category of edit."""
+    by_run = {
+        row["run"]: {
+            one["scope"].removeprefix("category:"): one
+            for one in standings[row["run"]]
+            if one["metric"] == row["standing"]["metric"] and one["scope"].startswith("category:")
+        }
+        for row in rows
+    }
+    categories = sorted({name for scopes in by_run.values() for name in scopes})
+    return Table(
+        "categories",
+        "Usable trips by category of edit, with 95 % intervals where there are enough cases",
+        ["Model", *(name.capitalize() for name in categories)],
+        [
+            [row["model"]["name"], *(_usable(by_run[row["run"]].get(c)) for c in categories)]
+            for row in rows
+        ],
+    )
+
+
+def causes_table(rows: Sequence[Json]) -> Table:
+    """Print the share of chains that each cause ended."""
+    counted = {row["run"]: row["standing"]["counts"].get("causes") or {} for row in rows}
+    present = [name for name in CAUSES if any(causes.get(name) for causes in counted.values())]
+
+    def shares(row: Json) -> list[str]:
+        chains = row["standing"]["counts"].get("chains") or 0
+        causes = counted[row["run"]]
+        ended = [causes.get(name, 0) for name in present]
+        lasting = max(0, chains - sum(causes.values()))
+        return [formatting.percent(n / chains) if chains else NOTHING for n in (*ended, lasting)]
+
+    heads = [CAUSES[name][:1].upper() + CAUSES[name][1:] for name in present]
+    return Table(
+        "causes",
+        "What ended the chains: share of each cause, and of chains that did not end",
+        ["Model", *heads, "Still usable or unknown"],
+        [[row["model"]["name"], *shares(row)] for row in rows],
+    )
+
+
+def metrics_table(rows: Sequence[Json], standings: Standings) -> Table:
+    """Print usable trips by every metric."""
+    by_run = {row["run"]: usable_trips(standings[row["run"]]) for row in rows}
+    names = in_order({name for metrics in by_run.values() for name in metrics})
+    return Table(
+        "metrics",
+        "Usable trips by each metric",
+        ["Model", *(formatting.metric_label(name) for name in names)],
+        [
+            [
+                row["model"]["name"],
+                *(
+                    f"{metrics[name]:.1f}" if name in metrics else formatting.NOT_RUN
+                    for name in names
+                ),
+            ]
+            for row in rows
+            for metrics in [by_run[row["run"]]]
+        ],
+        note="Metrics wear at different speeds: compare models within a column, never columns.",
+    )
+
+
+def usable_trips(standings: Sequence[Json]) -> dict[str, float]:
+    """Return the usable trips over all cases, by metric."""
+    return {one["metric"]: one["usable_trips"] for one in standings if one["scope"] == "all"}
+
+
+def versions_table(runs: Sequence[Json]) -> Table:
+    """List the code and weights that measured."""
+    pinned: Counter[tuple[str, str, str]] = Counter()
+    for run in runs:
+        for name, about in run["metrics"].items():
+            if "version" in about:
+                weights = str(about.get("weights_sha256") or "")
+                pinned[name, str(about["version"]), weights] += 1
+    order = list(METRICS)
+    lines = sorted(pinned, key=lambda key: (order.index(key[0]) if key[0] in order else 99, key))
+    return Table(
+        "versions",
+        "Metrics as they were run",
+        ["Metric", "Version", "Weights (SHA-256, first 16)", "Runs"],
+        [
+            [formatting.metric_label(name), version, weights[:16] or "none", str(pinned[key])]
+            for key in lines
+            for name, version, weights in [key]
+        ],
+    )
+
+
+def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None:
+    """Print what the audits found, or return None if none was played."""
+    audited = [
+        (row["model"]["name"], run)
+        for row in rows
+        for run in [runs[row["run"]]]
+        if run["marks_kept"] is not None or run["loss_under_audit"] is not None
+    ]
+    if not audited:
+        return None
+    return Table(
+        "audits",
+        "Audits: what came back when a model's own answer was touched",
+        ["Model", "Marks kept", "Loss under audit", "What else its edits changed", "Judged"],
+        [
+            [
+                name,
+                formatting.percent(run["marks_kept"]),
+                formatting.percent(run["loss_under_audit"]),
+                formatting.percent(run["changed_elsewhere"]),
+                _judged(run),
+            ]
+            for name, run in audited
+        ],
+        note="Marks kept below 50 %, or a loss above 30 %, takes a run out of the ranks until a "
+        "person has looked.",
+    )
+
+
+def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
+    """Print what people say of each model and of each metric; empty without votes."""
+    tables = []
+    preferred = [row for row in rows if row["people_prefer"] is not None]
+    if preferred:
+        tables.append(
+            Table(
+                "people",
+                "What people prefer in blind pairs, ties halved",
+                ["Model", "Share won", "95 %"],
+                [
+                    [
+                        row["model"]["name"],
+                        formatting.percent(row["people_prefer"]),
+                        formatting.interval(row["people_low"], row["people_high"], 100, 0)
+                        or NOTHING,
+                    ]
+                    for row in preferred
+                ],
+                note="Never part of the half-life.",
+            )
+        )
+    lines = [line for line in agreement.get("lines", ()) if line.get("everywhere")]
+    if lines:
+        tables.append(
+            Table(
+                "agreement",
+                "How often a metric or witness says of a pair what people say (whole site)",
+                ["Metric or witness", "Where it speaks", "Where all speak"],
+                [
+                    [_speaker(line), _share(line["everywhere"]), _share(line.get("shared"))]
+                    for line in lines
+                ],
+            )
+        )
+    return tables
+
+
+def robustness_table(lines: Sequence[tuple[str, float]]) -> Table:
+    """Print Kendall's tau of the board's order with the orders that other choices give."""
+    return Table(
+        "robustness",
+        "How far the order agrees with the orders by other choices (Kendall's tau)",
+        ["Choice", "Agreement"],
+        [[choice, f"{tau:.2f}".replace("-", "−")] for choice, tau in lines],
+        note="1 is the same order, -1 the reverse.",
+    )
+
+
+def _rank(standing: Json) -> list[str]:
+    if standing["rank"] is None:
+        return [NOTHING, NOTHING]
+    possible = formatting.ranks(standing["rank_low"], standing["rank_high"])
+    return [str(standing["rank"]), possible or str(standing["rank"])]
+
+
+def _lasts(standing: Json, trips: int) -> list[str]:
+    half = standing["half_life_interval"]
+    around = ""
+    if half:
+        around = formatting.half_life_interval(half["low"], half["high"], trips)
+        around = around or formatting.half_life(None, trips)
+    return [
+        f"{standing['usable_trips']:.1f}",
+        _interval(standing) or NOTHING,
+        formatting.half_life(standing["half_life"], trips),
+        around or NOTHING,
+    ]
+
+
+def _interval(standing: Json) -> str:
+    bounds = standing["usable_trips_interval"]
+    return formatting.interval(bounds["low"], bounds["high"]) if bounds else ""
+
+
+def _usable(standing: Json | None) -> str:
+    if standing is None:
+        return formatting.NOT_RUN
+    around = _interval(standing)
+    return f"{standing['usable_trips']:.1f}{f' ({around})' if around else ''}"
+
+
+def _decimals(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def _judged(run: Json) -> str:
+    if not run["held_because"]:
+        return "nothing found"
+    return "looked at, lets rank" if run["ranked"] else "out of the ranks"
+
+
+def _speaker(line: Json) -> str:
+    label = formatting.metric_label if line.get("kind") == "metric" else witness_label
+    return str(label(line["name"]))
+
+
+def _share(share: Json | None) -> str:
+    if not share:
+        return NOTHING
+    around = formatting.interval(share["low"], share["high"], 100, 0)
+    return f"{formatting.percent(share['share'])}{f' ({around})' if around else ''}"
