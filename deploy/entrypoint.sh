@@ -11,7 +11,7 @@ web)
 prepare)
 	# Once per release, before web and workers: safe to repeat, and to run twice at once.
 	python manage.py migrate --no-input
-	python manage.py make_bucket
+	python manage.py storage make-bucket
 	exec python manage.py load_benchmark --suites ${SUITES:-smoke}
 	;;
 *)

@@ -6,7 +6,7 @@
 
 pyiqa is under the PolyForm Noncommercial licence, and fetches its weights from a hub: whether you
 may use it is for you to say, so ConvergeBench neither needs nor installs it. On a site, an
-administrator takes the same file with `manage.py import_scores scores.csv NUMBER`.
+administrator takes the same file with `manage.py import_results scores scores.csv NUMBER`.
 """
 
 import argparse

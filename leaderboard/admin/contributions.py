@@ -43,7 +43,7 @@ class ContributedRunAdmin(admin.ModelAdmin):
     readonly_fields = fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # contributors use the form, operators `import_bundle`
+        return False  # contributors use the form, operators `import_results bundle`
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # withdrawn ones are deleted after 30 days

@@ -90,8 +90,8 @@ def scores_json(run: Run) -> Iterator[str]:
 
 
 def quality_csv(run: Run) -> Iterator[str]:
-    """What no-reference metrics say of every picture of a run: a score file, as `import_scores`
-    takes it where the metric does not run there. Trip 0 is the source."""
+    """What no-reference metrics say of every picture of a run: a score file, as
+    `import_results scores` takes it where the metric does not run there. Trip 0 is the source."""
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))

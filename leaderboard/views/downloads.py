@@ -72,7 +72,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
         return HttpResponse(
             f"The pictures of this run take {size / 2**20:,.0f} MB; up to "
             f"{MOST_PICTURES / 2**20:.0f} MB are sent this way. Whoever keeps this site can "
-            f"write the bundle with: manage.py export_bundle {run.pk}\n"
+            f"write the bundle with: manage.py export_results bundle {run.pk}\n"
             "Without pictures: leave out ?pictures=1.\n",
             status=413,
             content_type="text/plain; charset=utf-8",

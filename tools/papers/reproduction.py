@@ -256,7 +256,7 @@ def _usable_by_ssim(comparison: Comparison) -> Table:
         [*theirs, *ours],
         note=""
         if theirs
-        else "Their rows are not on this site: see docs/deploy.md to import them.",
+        else "Their rows are not on this site: manage.py import_results edit-converge-bench brings them.",
     )
 
 
@@ -408,7 +408,7 @@ def pico(comparison: Comparison) -> list[Table]:
             ["Part", "Size", "Share"],
             [list(map(str, row)) for row in comparison.facts["composition"]],
             note="A fact of the data set: there is nothing to measure of it here. Our own chains "
-            "leave as preferences and sequences: see the exports in docs/deploy.md.",
+            "leave as preferences and sequences by manage.py export_results dataset.",
         ),
     ]
 

@@ -35,5 +35,5 @@ class Command(BaseCommand):
         )
         if found.missing:
             raise CommandError(
-                f"{found.missing:,} pictures are lost: see `manage.py verify_storage`"
+                f"{found.missing:,} pictures are lost: see `manage.py storage verify`"
             )

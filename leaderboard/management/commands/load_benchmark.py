@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from evaluation.content import catalog
 from leaderboard.content import loading
-from leaderboard.exchange.published_figures import import_figures
+from leaderboard.published_figures import import_figures
 
 
 class Command(BaseCommand):

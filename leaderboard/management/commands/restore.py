@@ -37,5 +37,5 @@ class Command(BaseCommand):
         if found.missing:
             raise CommandError(
                 f"{found.missing:,} pictures are missing: give --pictures, or put the bucket back "
-                "and see `manage.py verify_storage`"
+                "and see `manage.py storage verify`"
             )

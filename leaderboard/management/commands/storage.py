@@ -1,25 +1,115 @@
-"""Say what takes how much room."""
+"""Look after stored images: usage, lost files, garbage, recovery, the bucket."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.files.storage import storages
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
 from django.template.defaultfilters import filesizeformat
 
+from leaderboard import garbage, jobs
+from leaderboard.models import Run, StoredImage, Trip, TripStep
 from leaderboard.operation import usage
 
 
 class Command(BaseCommand):
-    help = "What is used by what: pictures by run, files by folder, the largest tables."
+    help = "Look after stored pictures and files."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+        actions.add_parser(
+            "usage", help="Sizes: pictures by run, files by folder, the largest tables."
+        )
+        actions.add_parser(
+            "verify", help="Find pictures whose file is gone, and files without a row."
+        )
+        clean = actions.add_parser(
+            "clean", help="Remove pictures without a reference, and files without a row."
+        )
+        clean.add_argument("--hours", type=float, default=24, help="Spare what is younger.")
+        clean.add_argument("--dry-run", action="store_true", help="Only count.")
+        recover = actions.add_parser(
+            "recover",
+            help="Fetch lost pictures of a run again where the provider keeps them; the chains of "
+            "all others are played again from there.",
+        )
+        recover.add_argument("run", type=int)
+        actions.add_parser("make-bucket", help="Make the bucket for pictures if there is none.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for title, found in (
+        action = options["action"]
+        if action == "usage":
+            self._usage()
+        elif action == "verify":
+            self._verify()
+        elif action == "clean":
+            self._clean(options["hours"], dry_run=options["dry_run"])
+        elif action == "recover":
+            self._recover(options["run"])
+        else:
+            self._make_bucket()
+
+    def _usage(self) -> None:
+        for title, lines in (
             ("Pictures", usage.pictures()),
             ("Files", usage.files()),
             ("Database", usage.tables()),
         ):
             self.stdout.write(title)
-            for one in found:
-                size = filesizeformat(one.bytes).replace("\u00a0", " ")
-                self.stdout.write(f"  {size:>10}  {one.count:>9,}  {one.what}")
+            for line in lines:
+                size = filesizeformat(line.bytes).replace("\u00a0", " ")
+                self.stdout.write(f"  {size:>10}  {line.count:>9,}  {line.what}")
+
+    def _verify(self) -> None:
+        lost = 0
+        for image in garbage.lost():
+            lost += 1
+            runs = ", ".join(map(str, _runs_with(image)))
+            needed = f"needed by run {runs}" if runs else "of no run"
+            self.stdout.write(f"lost: {image.name} ({needed})")
+        orphans = 0
+        for name in garbage.orphans():
+            orphans += 1
+            self.stdout.write(f"without a row: {name}")
+        self.stdout.write(f"{lost} pictures are lost, {orphans} files have no row.")
+        if lost:
+            raise CommandError(
+                "put the lost files back from a backup, or have them fetched or played again: "
+                "`manage.py storage recover RUN`"
+            )
+
+    def _clean(self, hours: float, *, dry_run: bool) -> None:
+        removed = garbage.collect(timedelta(hours=hours), dry_run=dry_run)
+        verb = "would be removed" if dry_run else "removed"
+        self.stdout.write(f"{removed.rows} pictures and {removed.files} files {verb}.")
+
+    def _recover(self, number: int) -> None:
+        run = Run.objects.select_related("editing_model", "suite").filter(pk=number).first()
+        if run is None:
+            raise CommandError(f"There is no run {number}.")
+        try:
+            jobs.recover(run)
+        except jobs.CannotMove as error:
+            raise CommandError(f"Run {number}: {error}") from None
+        self.stdout.write(f"Run {number}: a worker sees to its pictures.")
+
+    def _make_bucket(self) -> None:
+        storage: Any = storages["default"]
+        if not hasattr(storage, "bucket_name"):
+            return  # pictures are files
+        client, name = storage.connection.meta.client, storage.bucket_name
+        if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
+            client.create_bucket(Bucket=name)
+            self.stdout.write(f"Made the bucket {name}.")
+
+
+def _runs_with(image: StoredImage) -> list[int]:
+    """Return the runs that an image is an answer of."""
+    trips = Trip.objects.filter(Q(edited=image) | Q(restored=image))
+    steps = TripStep.objects.filter(picture=image)
+    rows = (trips, steps)
+    return sorted({run for query in rows for run in query.values_list("chain__run", flat=True)})

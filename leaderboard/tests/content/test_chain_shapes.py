@@ -197,7 +197,7 @@ def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Pat
     assert [step["letter"] for step in trip["steps"]] == ["A", "B", "b", "a"]
     case = client.get(f"/api/v1/cases/{nested.case_id}").json()
     assert [row[1] for row in case["steps"][0]] == ["A", "B", "b", "a"]
-    call_command("export_dataset", str(tmp_path / "out"))
+    call_command("export_results", "dataset", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "degraded.jsonl").read_text().splitlines()
     told = {row["case"]: row["steps"] for row in map(json.loads, lines)}
     assert told["picture-0--nested"][0][1] == ["2-B", "B", NESTED.steps[1].prompt]
@@ -206,7 +206,7 @@ def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Pat
 def test_pictures_of_middle_steps_are_kept_by_the_garbage_collector() -> None:
     run = play("noise", factories.tiny_suite(1, (QUARTERS,), trips=1), is_reference=True)
     StoredImage.objects.update(created_at="2020-01-01T00:00Z")
-    call_command("collect_garbage")
+    call_command("storage", "clean")
     kept = TripStep.objects.filter(chain__run=run).values_list("picture", flat=True)
     assert StoredImage.objects.filter(pk__in=list(kept)).count() == 2
 

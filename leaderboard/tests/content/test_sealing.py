@@ -123,7 +123,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
     )
     missed = {route for route in routes() if not NOT_MET.search(route)} - visited
     assert not missed, f"the crawler found no way to {missed}"
-    call_command("export_dataset", tmp_path / "exports/dataset", verbosity=0)
+    call_command("export_results", "dataset", tmp_path / "exports/dataset", verbosity=0)
     bundles.write(opened, tmp_path / "exports/run.zip")
     found |= files(tmp_path / "exports")
     found["figures"] = figures.exposition(CollectorRegistry())

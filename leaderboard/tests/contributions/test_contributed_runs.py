@@ -108,7 +108,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
 
 
 def test_the_command_takes_it_too(suite, packed, capsys):
-    call_command("import_bundle", str(packed))
+    call_command("import_results", "bundle", str(packed))
     assert "verified: every number was recomputed" in capsys.readouterr().out
     assert Run.objects.get().verified is True
 

@@ -84,11 +84,11 @@ def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp
     first = bundle_of(run, tmp_path).read_bytes()
     assert bundle_of(run, tmp_path).read_bytes() == first
     out = tmp_path / "x.zip"
-    call_command("export_bundle", str(run.pk), str(out))
+    call_command("export_results", "bundle", str(run.pk), str(out))
     assert out.read_bytes() == first
     Run.objects.update(state="paused")
     with pytest.raises(CommandError, match="is paused, not finished"):
-        call_command("export_bundle", str(run.pk), str(tmp_path / "y.zip"))
+        call_command("export_results", "bundle", str(run.pk), str(tmp_path / "y.zip"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"run-{run.pk}.zip", "x.zip"]
 
 
@@ -126,7 +126,7 @@ def test_the_page_gives_public_runs_without_pictures_unless_asked(run, client, m
     monkeypatch.setattr(views, "MOST_PICTURES", 1000)
     answer = client.get(f"/runs/{run.pk}/bundle.zip?pictures=1")
     assert answer.status_code == 413
-    assert f"manage.py export_bundle {run.pk}" in answer.content.decode()
+    assert f"manage.py export_results bundle {run.pk}" in answer.content.decode()
     Run.objects.update(published=False)
     assert client.get(f"/runs/{run.pk}/bundle.zip").status_code == 404
 
@@ -330,7 +330,7 @@ def test_a_text_that_no_database_takes_is_refused_before_anything_is_made_of_it(
 
 def imported(path: Path, *options: str) -> str:
     out = io.StringIO()
-    call_command("import_bundle", str(path), *options, stdout=out, stderr=out)
+    call_command("import_results", "bundle", str(path), *options, stdout=out, stderr=out)
     return out.getvalue()
 
 

@@ -32,7 +32,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_path):
     out = tmp_path / "data"
-    call_command("export_dataset", str(out), "--suite", "tiny-v1", stdout=io.StringIO())
+    call_command("export_results", "dataset", str(out), "--suite", "tiny-v1", stdout=io.StringIO())
     degraded = rows(out / "degraded.jsonl")
     assert len(degraded) == 2 * 2  # two models, two trips
     for row in degraded:
@@ -54,12 +54,12 @@ def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_p
 def test_what_is_not_public_is_not_exported(runs, tmp_path):
     Run.objects.update(published=False)
     with pytest.raises(CommandError, match="no public run"):
-        call_command("export_dataset", str(tmp_path / "data"))
+        call_command("export_results", "dataset", str(tmp_path / "data"))
     with pytest.raises(CommandError, match="There is no suite other-v1; there are: tiny-v1"):
-        call_command("export_dataset", str(tmp_path / "data"), "--suite", "other-v1")
+        call_command("export_results", "dataset", str(tmp_path / "data"), "--suite", "other-v1")
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(CommandError, match="is not empty"):
-        call_command("export_dataset", str(tmp_path))
+        call_command("export_results", "dataset", str(tmp_path))

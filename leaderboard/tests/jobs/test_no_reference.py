@@ -56,17 +56,17 @@ def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> 
     rows = f"{source.sha256},,,,musiq,60,1\n,{chain.case.slug},0,1,musiq,70,1\n"
     file.write_text(f"{head}{rows},nowhere,0,1,musiq,1,1\n")
     with pytest.raises(CommandError, match=r"musiq.csv, line 4, case: the run has no picture"):
-        call_command("import_scores", file, run.pk)
+        call_command("import_results", "scores", file, run.pk)
     chain.refresh_from_db()
     assert "musiq" not in chain.quality
     file.write_text(head + rows)
-    call_command("import_scores", file, run.pk, verbosity=0)
+    call_command("import_results", "scores", file, run.pk, verbosity=0)
     chain.refresh_from_db()
     assert chain.quality["musiq"][:2] == [60.0, 70.0]
     told = NoReferenceResult.objects.get(run=run).numbers["musiq"]
     assert (told["imported"], told["label"]) == (True, "MUSIQ")
     with pytest.raises(CommandError, match="no run 99999"):
-        call_command("import_scores", file, 99999)
+        call_command("import_results", "scores", file, 99999)
 
 
 def test_all_values_can_be_taken_away(run: Run, client: Client) -> None:

@@ -268,22 +268,22 @@ def test_broken_chains_are_played_again_from_their_last_good_return(
 def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) -> None:
     run = started(server)
     out = io.StringIO()
-    call_command("pause_run", run.pk, reason="The owner asked", stdout=out)
+    call_command("runs", "pause", run.pk, "--reason", "The owner asked", stdout=out)
     run.refresh_from_db()
     assert run.reason_text == "The owner asked"
-    call_command("resume_run", run.pk, stdout=out)
-    call_command("cancel_run", run.pk, stdout=out)
+    call_command("runs", "resume", run.pk, stdout=out)
+    call_command("runs", "cancel", run.pk, stdout=out)
     assert out.getvalue().splitlines() == [
         f"Run {run.pk}: paused.",
         f"Run {run.pk}: goes on.",
         f"Run {run.pk}: cancelled.",
     ]
     with pytest.raises(CommandError, match="A cancelled run cannot be paused"):
-        call_command("pause_run", run.pk, stdout=out)
+        call_command("runs", "pause", run.pk, stdout=out)
     with pytest.raises(CommandError, match="There is no run 999"):
-        call_command("cancel_run", 999, stdout=out)
+        call_command("runs", "cancel", 999, stdout=out)
     with pytest.raises(CommandError, match="cannot be scored again"):
-        call_command("rescore", run.pk, stdout=out)
+        call_command("runs", "rescore", run.pk, stdout=out)
 
 
 def test_the_yardsticks_of_a_suite_are_those_that_belong_to_its_scale() -> None:

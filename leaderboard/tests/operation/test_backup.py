@@ -67,8 +67,8 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     assert everything() == before
     assert client.get(board).json() == shown
     assert "put back now" in said.getvalue()
-    call_command("verify_storage", stdout=StringIO())
-    call_command("storage", stdout=said)
+    call_command("storage", "verify", stdout=StringIO())
+    call_command("storage", "usage", stdout=said)
     for words in ("all pictures", f"run {run.pk}: {run}", "originals/"):
         assert words in said.getvalue()
 

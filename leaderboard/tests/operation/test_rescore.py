@@ -1,4 +1,4 @@
-"""`rescore --suite`: all that is outdated, and nothing twice."""
+"""`runs rescore --suite`: all that is outdated, and nothing twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 def rescore(*args: object, **options: object) -> str:
     out = StringIO()
-    call_command("rescore", *args, stdout=out, **options)
+    call_command("runs", "rescore", *args, stdout=out, **options)
     return out.getvalue()
 
 

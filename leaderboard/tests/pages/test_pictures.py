@@ -157,7 +157,7 @@ def test_a_run_under_way_sees_to_its_own_pictures(admin_client):
     with pytest.raises(jobs.CannotMove):
         jobs.recover(run)
     with pytest.raises(CommandError, match="sees to its own"):
-        call_command("recover_pictures", str(run.pk))
+        call_command("storage", "recover", str(run.pk))
     data = {"action": "recover", "_selected_action": [run.pk]}
     page = admin_client.post("/admin/leaderboard/run/", data, follow=True).content.decode()
     assert "sees to its own pictures" in page
@@ -165,13 +165,13 @@ def test_a_run_under_way_sees_to_its_own_pictures(admin_client):
 
 def test_lost_pictures_and_orphans_are_found(run, answer, capsys):
     default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
-    call_command("collect_garbage", hours=0)  # what other tests left
-    call_command("verify_storage")
+    call_command("storage", "clean", "--hours", "0")  # what other tests left
+    call_command("storage", "verify")
     assert "0 pictures are lost, 0 files have no row" in capsys.readouterr().out
     default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
     default_storage.delete(answer.name)
     with pytest.raises(CommandError):
-        call_command("verify_storage")
+        call_command("storage", "verify")
     said = capsys.readouterr().out
     assert f"lost: {answer.name} (needed by run {run.pk})" in said
     assert f"without a row: originals/ff/{'f' * 64}.png" in said

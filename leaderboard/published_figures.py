@@ -1,8 +1,9 @@
-"""The published rows of edit-converge-bench as a suite of its own: shown, sourced, never ranked.
+"""Numbers that others published: single figures for charts, and the table of edit-converge-bench.
 
-github.com/Qianli-ion/edit-converge-bench published a table of scores without the
-pictures. What is wrong with such a table is noticed, counted and said: in the output
-and in the suite's description.
+A figure is a context line in charts. The rows of github.com/Qianli-ion/edit-converge-bench,
+published without the images, become a suite of their own that is shown, sourced and never
+ranked. What is wrong with the table is counted and reported, in the output and in the suite's
+description.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from django import forms
 from django.db import transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
-from evaluation.metrics import metric_class
+from evaluation.metrics import full_reference_metrics, metric_class
 from leaderboard import standings
 from leaderboard.models import (
     Calibration,
@@ -28,6 +32,7 @@ from leaderboard.models import (
     Chain,
     EditingModel,
     MetricVersion,
+    PublishedFigure,
     Run,
     Score,
     Suite,
@@ -37,6 +42,100 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.models.suites import Category, Kind
 
+#: Columns of a table of figures, and the fields that they fill.
+COLUMNS = {
+    "model": "model_name",
+    "metric": "metric",
+    "trip": "trip",
+    "value": "value",
+    "source": "source",
+    "url": "source_url",
+    "date": "published_on",
+    "notes": "notes",
+}
+OPTIONAL = ("date", "notes")
+#: What makes two figures the same one; the later import replaces the earlier.
+KEY = ("model_name", "metric", "trip", "source")
+
+
+class FiguresError(ValueError):
+    """A table that is not imported: the lines and fields that do not fit."""
+
+
+class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
+    source_url = forms.URLField(max_length=500, assume_scheme="https")
+    trip = forms.IntegerField(min_value=1, max_value=1000)
+
+    class Meta:
+        model = PublishedFigure
+        fields = tuple(COLUMNS.values())
+
+    def clean_metric(self) -> str:
+        name: str = self.cleaned_data["metric"]
+        if name not in full_reference_metrics():
+            raise forms.ValidationError(f"{name} is none of {', '.join(full_reference_metrics())}.")
+        return name
+
+    def clean_value(self) -> float:
+        value: float = self.cleaned_data["value"]
+        if not math.isfinite(value):
+            raise forms.ValidationError("Enter a number.")
+        return value
+
+
+def import_figures(path: Path) -> tuple[int, int]:
+    """Import all figures of a table or none; return how many are new and how many replaced."""
+    seen: dict[tuple[Any, ...], int] = {}
+    wrong: list[str] = []
+    checked: list[FigureForm] = []
+    for line, row in _csv_rows(path, [name for name in COLUMNS if name not in OPTIONAL]):
+        values = {field: row.get(name) or "" for name, field in COLUMNS.items()}
+        form = FigureForm(values, instance=_stored_figure(values))
+        if not form.is_valid():
+            names = {field: column for column, field in COLUMNS.items()}
+            wrong += [
+                f"line {line}, {names.get(field, field)}: {message}"
+                for field, messages in form.errors.items()
+                for message in messages
+            ]
+            continue
+        key = tuple(form.cleaned_data[name] for name in KEY)
+        if key in seen:
+            wrong.append(f"line {line}, model: the same figure as in line {seen[key]}.")
+        seen[key] = line
+        checked.append(form)
+    if wrong:
+        raise FiguresError("\n".join(wrong))
+    replaced = sum(form.instance.pk is not None for form in checked)
+    with transaction.atomic():
+        for form in checked:
+            form.save()
+    return len(checked) - replaced, replaced
+
+
+def _stored_figure(values: dict[str, str]) -> PublishedFigure | None:
+    """Return the figure that a line replaces."""
+    if not values["trip"].isdecimal():
+        return None
+    same = {name: values[name].strip() for name in KEY}
+    return PublishedFigure.objects.filter(**same).first()
+
+
+def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows with their line numbers. Raises FiguresError if a column is missing."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            missing = [name for name in columns if name not in (table.fieldnames or ())]
+            if missing:
+                raise FiguresError(f"{path.name} lacks the columns {', '.join(missing)}")
+            return [(table.line_num, row) for row in table]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FiguresError(f"{path.name} is not a CSV table: {error}") from None
+
+
+# The table of edit-converge-bench.
+
 SLUG = "edit-converge-bench"
 SOURCE = "https://github.com/Qianli-ion/edit-converge-bench"
 PUBLISHED_ON = datetime.date(2026, 2, 1)
@@ -44,12 +143,9 @@ PUBLISHED_ON = datetime.date(2026, 2, 1)
 #: published, so there is no blank card of each.
 BLANK_SSIM = 0.59
 NOT_GIVEN = "The published rows do not give the wording."
-COLUMNS = (
-    *("model", "image", "edit_pair", "image_type", "edit_category", "round"),
-    *("psnr", "ssim", "lpips", "clip_similarity"),
-)
-SCORES = COLUMNS[6:]
-#: Their names of what we call otherwise.
+NAMES = ("model", "image", "edit_pair", "image_type", "edit_category", "round")
+SCORES = ("psnr", "ssim", "lpips", "clip_similarity")
+#: Their names of our categories.
 CATEGORIES: dict[str, str] = {
     **{name: name for name in Category.values},
     "scene_objects": Category.OBJECTS,
@@ -60,12 +156,8 @@ MOST_ROWS = 200_000
 Place = tuple[str, str, str]
 
 
-class TableError(ValueError):
-    """A table that is not imported; the message is written for people."""
-
-
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     model: str
     image: str
     pair: str
@@ -76,10 +168,10 @@ class Row:
 
 
 @dataclass
-class Published:
-    """The table without what should not count, and what was noticed on the way."""
+class PublishedTable:
+    """The rows that count, and remarks on the others."""
 
-    rows: list[Row]
+    rows: list[PublishedRow]
     #: SSIM by round of each (model, image, pair), a list for every time it was played.
     chains: dict[Place, list[dict[int, float]]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -94,27 +186,19 @@ class Published:
 
     @property
     def content_hash(self) -> str:
-        """Of the rows that count, in order."""
+        """Return the hash of the rows that count, in order."""
         return hashlib.sha256("\n".join(map(repr, self.rows)).encode()).hexdigest()
 
 
-def read(path: Path) -> Published:
-    """The published table; TableError names the line and the field that do not fit."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            table = csv.DictReader(file)
-            lacking = [name for name in COLUMNS if name not in (table.fieldnames or ())]
-            if lacking:
-                raise TableError(f"{path.name} lacks the columns {', '.join(lacking)}")
-            rows = [_row(line, table.line_num) for line in table]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path.name} is not a CSV table: {error}") from None
+def read_table(path: Path) -> PublishedTable:
+    """Read the table of edit-converge-bench. Raises FiguresError naming a line and field."""
+    rows = [_row(row, line) for line, row in _csv_rows(path, [*NAMES, *SCORES])]
     if not rows:
-        raise TableError(f"{path.name} has no rows")
+        raise FiguresError(f"{path.name} has no rows")
     if len(rows) > MOST_ROWS:
-        raise TableError(f"{path.name} has more than {MOST_ROWS:,} rows")
+        raise FiguresError(f"{path.name} has more than {MOST_ROWS:,} rows")
     once = list({repr(row): row for row in rows}.values())
-    published = Published(once)
+    published = PublishedTable(once)
     _note_duplicates(published, len(rows) - len(once), len(rows))
     _note_unrun(published)
     _gather(published)
@@ -122,9 +206,9 @@ def read(path: Path) -> Published:
     return published
 
 
-def _row(line: dict[str, str], number: int) -> Row:
-    def wrong(name: str, why: str) -> TableError:
-        return TableError(f"line {number}, {name}: {str(line.get(name))[:60]!r} {why}")
+def _row(line: dict[str, str], number: int) -> PublishedRow:
+    def wrong(name: str, why: str) -> FiguresError:
+        return FiguresError(f"line {number}, {name}: {str(line.get(name))[:60]!r} {why}")
 
     scores = {}
     for name in SCORES:
@@ -136,7 +220,7 @@ def _row(line: dict[str, str], number: int) -> Row:
             raise wrong(name, "is not a number")
     if not scores["ssim"] <= 1:
         raise wrong("ssim", "is more than 1")
-    for name in COLUMNS[:6]:
+    for name in NAMES:
         if not re.fullmatch(r"[\w.-]{1,60}", line[name] or ""):
             raise wrong(name, "is not a name")
     if line["image_type"] not in KINDS:
@@ -146,7 +230,7 @@ def _row(line: dict[str, str], number: int) -> Row:
         raise wrong("edit_category", f"is none of {', '.join(CATEGORIES)}")
     if not line["round"].isdecimal() or not 1 <= int(line["round"]) <= 100:
         raise wrong("round", "is not a round from 1 to 100")
-    return Row(
+    return PublishedRow(
         model=line["model"],
         image=line["image"],
         pair=line["edit_pair"],
@@ -157,15 +241,15 @@ def _row(line: dict[str, str], number: int) -> Row:
     )
 
 
-def _note_duplicates(published: Published, count: int, total: int) -> None:
+def _note_duplicates(published: PublishedTable, count: int, total: int) -> None:
     if count:
         published.remarks.append(
             f"{count:,} of {total:,} rows are verbatim duplicates and count once."
         )
 
 
-def _note_unrun(published: Published) -> None:
-    """A score that is the same number in every row was never computed."""
+def _note_unrun(published: PublishedTable) -> None:
+    """Note scores that are the same in every row: they were never computed."""
     for name in SCORES:
         values = {row.scores[name] for row in published.rows}
         if len(values) == 1 and len(published.rows) > 1:
@@ -174,11 +258,11 @@ def _note_unrun(published: Published) -> None:
                 f"{name} is {value:g} in every row: it was never run, and is left out."
             )
             if name == "ssim":
-                raise TableError("ssim was never run, and nothing else can be calibrated")
+                raise FiguresError("ssim was never run, and nothing else can be calibrated")
 
 
-def _gather(published: Published) -> None:
-    """Chains from rows: what comes a second time with other numbers is a repeat."""
+def _gather(published: PublishedTable) -> None:
+    """Make chains of rows: a second row with other numbers is of a repeat."""
     chains: dict[Place, list[dict[int, float]]] = defaultdict(list)
     for row in published.rows:
         played = chains[row.model, row.image, row.pair]
@@ -200,8 +284,8 @@ def _gather(published: Published) -> None:
         published.remarks.append(f"{gaps} chains have gaps; they count up to the first.")
 
 
-def _note_cases(published: Published) -> None:
-    """Repeats counted as cases, models with unequal cases, chains that stop early."""
+def _note_cases(published: PublishedTable) -> None:
+    """Note repeats counted as cases, unequal cases, and chains that stop early."""
     repeats = sum(len(played) - 1 for played in published.chains.values() if played)
     if repeats:
         published.remarks.append(
@@ -223,8 +307,8 @@ def _note_cases(published: Published) -> None:
         )
 
 
-def described(published: Published) -> str:
-    """The suite's description: whose numbers these are, and what is wrong with them."""
+def _described(published: PublishedTable) -> str:
+    """Describe the suite: the source of its numbers, and what is wrong with them."""
     return "\n\n".join(
         [
             "Scores that the authors of edit-converge-bench published, ranked nowhere and not "
@@ -238,10 +322,8 @@ def described(published: Published) -> str:
 
 
 @transaction.atomic
-def store(
-    published: Published, url: str = SOURCE, date: datetime.date = PUBLISHED_ON
-) -> tuple[Suite, bool]:
-    """The suite of these rows with its runs, and whether it is new."""
+def store_table(published: PublishedTable) -> tuple[Suite, bool]:
+    """Store the table as a suite with its runs; return it and if it is new."""
     versions = Suite.objects.filter(slug=SLUG).order_by("-version")
     same = versions.filter(content_hash=published.content_hash).first()
     if same:
@@ -251,18 +333,18 @@ def store(
         slug=SLUG,
         version=newest.version + 1 if newest else 1,
         title="edit-converge-bench (published elsewhere)",
-        description=described(published),
+        description=_described(published),
         trips=published.trips,
         published_elsewhere=True,
-        source_url=url,
-        source_date=date,
+        source_url=SOURCE,
+        source_date=PUBLISHED_ON,
         importance=-10,
         status=Suite.Status.FROZEN,
         content_hash=published.content_hash,
         frozen_at=timezone.now(),
     )
     metric = MetricVersion.objects.get_or_create(
-        name="ssim", version=f"published {date:%Y-%m}", weights_sha256=""
+        name="ssim", version=f"published {PUBLISHED_ON:%Y-%m}", weights_sha256=""
     )[0]
     cases = _cases(suite, published, metric)
     for model in published.models:
@@ -272,7 +354,7 @@ def store(
 
 
 def _cases(
-    suite: Suite, published: Published, metric: MetricVersion
+    suite: Suite, published: PublishedTable, metric: MetricVersion
 ) -> dict[tuple[str, str], Case]:
     pictures: dict[str, SuitePicture] = {}
     cases: dict[tuple[str, str], Case] = {}
@@ -312,26 +394,23 @@ def _cases(
 def _run(
     suite: Suite,
     name: str,
-    published: Published,
+    published: PublishedTable,
     cases: dict[tuple[str, str], Case],
     metric: MetricVersion,
 ) -> None:
-    """One model's published rows as a run that nobody here played."""
+    """Store one model's published rows as a run that was not played here."""
     played = {place: chains for place, chains in published.chains.items() if place[0] == name}
-    day = datetime.datetime.combine(
-        suite.source_date or PUBLISHED_ON, datetime.time(), datetime.UTC
-    )
     run = Run.objects.create(
-        editing_model=_model(name, suite.source_url),
+        editing_model=_model(name),
         suite=suite,
         state=RunState.FINISHED,
         source=Run.Source.PUBLISHED,
         published=True,
         metrics={"ssim": {"version": metric.version, "weights_sha256": ""}},
-        provenance={"published": {"url": suite.source_url, "date": f"{suite.source_date}"}},
+        provenance={"published": {"url": SOURCE, "date": f"{PUBLISHED_ON}"}},
         chains_total=len(cases),
         chains_done=len(played),
-        finished_at=day,
+        finished_at=datetime.datetime.combine(PUBLISHED_ON, datetime.time(), datetime.UTC),
     )
     for (_, image, pair), chains in played.items():
         for repeat, rounds in enumerate(chains):
@@ -339,14 +418,14 @@ def _run(
     standings.rebuild(run)
 
 
-def _model(name: str, url: str) -> EditingModel:
+def _model(name: str) -> EditingModel:
     label = metric_class("ssim").label
     return EditingModel.objects.get_or_create(
         slug=f"{SLUG}-{slugify(name.replace('_', '-'))}",
         defaults={
             "name": f"{name} (edit-converge-bench)",
             "editor": "",
-            "homepage": url,
+            "homepage": SOURCE,
             "notes": f"As named in the published table of {SLUG}; {label} as published there.",
         },
     )[0]
@@ -355,7 +434,7 @@ def _model(name: str, url: str) -> EditingModel:
 def _chain(
     run: Run, case: Case, repeat: int, rounds: dict[int, float], metric: MetricVersion
 ) -> None:
-    """One chain with its SSIM by round; one that ends early is censored there."""
+    """Store a chain with its SSIM by round; one that ends early is censored there."""
     complete = len(rounds) == run.suite.trips
     chain = Chain.objects.create(
         run=run,

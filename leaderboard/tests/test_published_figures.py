@@ -9,11 +9,11 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from leaderboard.exchange import edit_converge_bench
+from leaderboard import published_figures
 from leaderboard.models import Case, EditingModel, PublishedFigure, Run, Standing, Suite
 
 pytestmark = pytest.mark.django_db
-HEAD = ",".join(edit_converge_bench.COLUMNS)
+HEAD = ",".join([*published_figures.NAMES, *published_figures.SCORES])
 
 
 def table(folder: Path, *lines: str, head: str = HEAD) -> Path:
@@ -40,7 +40,7 @@ def line(model: str = "flux", image: str = "portrait_01.jpg", number: int = 1, *
 
 def imported(path: Path) -> str:
     out = io.StringIO()
-    call_command("import_edit_converge_bench", str(path), stdout=out)
+    call_command("import_results", "edit-converge-bench", str(path), stdout=out)
     return out.getvalue()
 
 
@@ -66,9 +66,9 @@ def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table,
     assert f"{twice:,} of {published_table.rows:,} rows are verbatim duplicates" in said
     suite = Suite.objects.get()
     assert (suite.slug, suite.trips, suite.source_url) == (
-        edit_converge_bench.SLUG,
+        published_figures.SLUG,
         10,
-        edit_converge_bench.SOURCE,
+        published_figures.SOURCE,
     )
     assert Run.objects.filter(published=True, current=True, source="published").count() == 6
     assert not Standing.objects.exclude(rank=None).exists()
@@ -97,7 +97,7 @@ def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table,
     ):
         assert client.get(path).status_code == 200, path
     assert client.get(f"/runs/{run.pk}/bundle.zip").status_code == 404
-    assert edit_converge_bench.SOURCE in client.get(suite.get_absolute_url()).content.decode()
+    assert published_figures.SOURCE in client.get(suite.get_absolute_url()).content.decode()
 
 
 def test_to_import_it_again_changes_nothing_and_another_table_is_a_new_version(tmp_path):
@@ -145,7 +145,7 @@ FIGURE = "Flux,ssim,10,0.41,A paper,https://example.org/paper,2026-02-01"
 
 def figures(folder: Path, *lines: str) -> str:
     out = io.StringIO()
-    call_command("import_figures", str(table(folder, *lines, head=FIGURES)), stdout=out)
+    call_command("import_results", "figures", str(table(folder, *lines, head=FIGURES)), stdout=out)
     return out.getvalue()
 
 

@@ -1,0 +1,130 @@
+"""Control runs: pause, resume, cancel, score again, rebuild standings."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from evaluation.metrics import METRICS, metric_class
+from leaderboard import jobs
+from leaderboard.models import Run, Suite
+from leaderboard.models.runs import RunState
+from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
+
+
+class Command(BaseCommand):
+    help = "Control runs by their numbers. One that cannot be moved does not stop the others."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+        pause = actions.add_parser("pause", help="Make no more calls; keep what is in flight.")
+        pause.add_argument("--reason", default="", help="Shown on the run's page.")
+        resume = actions.add_parser("resume", help="Continue where the run stopped.")
+        resume.add_argument(
+            "--broken",
+            action="store_true",
+            help="Play chains again that failed, were lost, refused or blank.",
+        )
+        cancel = actions.add_parser("cancel", help="End now; what is finished is kept.")
+        rescore = actions.add_parser(
+            "rescore", help="Score again; scores of other metric versions stay beside the new ones."
+        )
+        rescore.add_argument(
+            "--suite",
+            help="All runs of this suite that finished with other versions of their metrics than "
+            "today's. Stopped in between, it goes on when it is called again.",
+        )
+        standings = actions.add_parser(
+            "standings", help="Write standings and ranks anew from the stored scores."
+        )
+        for action in (pause, resume, cancel):
+            action.add_argument("runs", nargs="+", type=int, metavar="run")
+        for action in (rescore, standings):
+            action.add_argument("runs", nargs="*", type=int, metavar="run")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        runs, action = options["runs"], options["action"]
+        if action == "pause":
+            self._each(runs, lambda run: _pause(run, options["reason"]))
+        elif action == "resume":
+            self._each(runs, _play_again if options["broken"] else _resume)
+        elif action == "cancel":
+            self._each(runs, _cancel)
+        elif action == "rescore":
+            self._rescore(runs, options["suite"])
+        else:
+            self._rebuild(runs, quiet=options["verbosity"] == 0)
+
+    def _each(self, numbers: Iterable[int], act: Callable[[Run], str]) -> None:
+        runs = Run.objects.select_related("editing_model", "suite").in_bulk(list(numbers))
+        refused = [f"There is no run {pk}." for pk in numbers if pk not in runs]
+        for run in runs.values():
+            try:
+                self.stdout.write(f"Run {run.pk}: {act(run)}")
+            except jobs.CannotMove as error:
+                refused.append(f"Run {run.pk}: {error}")
+        if refused:
+            raise CommandError(" ".join(refused))
+
+    def _rescore(self, runs: list[int], suite: str | None) -> None:
+        if bool(runs) == bool(suite):
+            raise CommandError("Name runs by their numbers, or a suite with --suite.")
+        if suite:
+            finished = Run.objects.filter(
+                suite__slug=suite, state=RunState.FINISHED, source=Run.Source.OURS
+            )
+            rows = finished.order_by("pk").values_list("pk", "metrics")
+            runs = [pk for pk, metrics in rows.iterator() if _outdated(metrics)]
+            if not runs:
+                self.stdout.write(f"No finished run of {suite} needs it.")
+        self._each(runs, _score_again)
+
+    def _rebuild(self, numbers: list[int], *, quiet: bool) -> None:
+        """Rebuild the standings of these runs, or of all finished ones; refresh all ranks."""
+        runs = Run.objects.filter(state=RunState.FINISHED).select_related("suite")
+        if numbers:
+            runs = runs.filter(pk__in=numbers)
+        for run in tqdm(runs, desc="runs", unit="run", disable=quiet or None):
+            rebuild(run)
+        for suite in Suite.objects.startable().filter(runs__isnull=False).distinct():
+            refresh_ranks(suite)
+        for run in runs.filter(experiment_arms__isnull=False).distinct():
+            refresh_experiments(run)
+
+
+def _pause(run: Run, reason: str) -> str:
+    if not jobs.pause(run, "person", reason):
+        raise jobs.CannotMove(f"A {run.get_state_display().lower()} run cannot be paused.")
+    return "paused."
+
+
+def _resume(run: Run) -> str:
+    jobs.resume(run)
+    return "goes on."
+
+
+def _play_again(run: Run) -> str:
+    return f"{jobs.play_again(run)} chains are played again."
+
+
+def _cancel(run: Run) -> str:
+    jobs.cancel(run)
+    return "cancelled."
+
+
+def _score_again(run: Run) -> str:
+    jobs.score_again(run)
+    return "is scored again."
+
+
+def _outdated(metrics: dict[str, dict[str, Any]]) -> bool:
+    """Tell if any of a run's metrics has another version by now."""
+    return any(
+        pinned.get("version", metric_class(name).version) != metric_class(name).version
+        for name, pinned in metrics.items()
+        if name in METRICS
+    )
