@@ -1,4 +1,4 @@
-"""All settings, read from the environment. Unset, the site runs embedded.
+"""All settings; nothing else of the site reads the environment. Unset, it runs embedded.
 
 Embedded means one machine and one folder (DATA_DIR): SQLite, a Valkey on a unix
 socket, files, and secrets that were made here and stay here. docs/deploy.md
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import environ
 from cryptography.fernet import Fernet
@@ -82,14 +83,15 @@ SECRET_KEY = env("SECRET_KEY", default="") or _kept("secret_key", get_random_sec
 FIELD_KEYS = env.list("FIELD_KEYS", default=[]) or [
     _kept("field_key", lambda: Fernet.generate_key().decode())
 ]
-HTTPS = env.bool("HTTPS", default=False)
 HOST = env("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
     ALLOWED_HOSTS.append(HOST)
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
+HTTPS = SITE_URL.startswith("https://")
+# A proxy may end TLS: the origin of a form is then not the scheme that the web server sees.
+CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(SITE_URL).netloc}"] if HTTPS else []
 WEB_WORKERS = env.int("WEB_WORKERS", default=2)
 #: Processes that score pictures: one keeps no more than one processor busy.
 SCORE_WORKERS = env.int("SCORE_WORKERS", default=min(2, os.cpu_count() or 1))
@@ -119,7 +121,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "convergebench_site.request_limits.RequestLimits",
+    "convergebench_site.middleware.RequestLimits",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.gzip.GZipMiddleware",
@@ -127,7 +129,7 @@ MIDDLEWARE = [
     # Keeps pages with the headers that all below add to them, the content policy among them.
     "leaderboard.page_cache.KeptPages",
     "csp.middleware.CSPMiddleware",
-    "convergebench_site.queue_pages.WithoutInlineBlocks",
+    "convergebench_site.middleware.WithoutInlineBlocks",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -205,15 +207,13 @@ if S3_BUCKET:
     _media = {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
+            # Endpoint, region and credentials come by AWS's own variables.
             "bucket_name": S3_BUCKET,
-            "endpoint_url": env("S3_ENDPOINT_URL", default=None),
-            "region_name": env("S3_REGION", default=None),
-            "location": env("S3_PREFIX", default=""),
             "file_overwrite": True,
             "default_acl": None,
         },
     }
-_static = "convergebench_site.static_files.StaticFiles"
+_static = "convergebench_site.storage.StaticFiles"
 if DEBUG or TESTING:
     _static = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {"default": _media, "staticfiles": {"BACKEND": _static}}
@@ -224,7 +224,7 @@ WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "ma
 # What a request's body may have, before anything reads it; longer where files are sent.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 #: The largest bundle that the form takes, in bytes; operators import larger ones from a file.
-CONTRIBUTED_BYTES = env.int("CONTRIBUTED_BYTES", default=256 * 2**20)
+CONTRIBUTED_BYTES = 256 * 2**20
 LONG_BODY_LIMITS = {
     "/try/": 122 * 2**20,
     "/contribute/": CONTRIBUTED_BYTES + 2**20,
@@ -301,7 +301,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 if HTTPS:
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
-    SECURE_HSTS_SECONDS = env.int("HSTS_SECONDS", default=31_536_000)
+    SECURE_HSTS_SECONDS = 31_536_000
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
     if TRUSTED_PROXIES:
@@ -328,33 +328,30 @@ JUDGE_MODEL = env("JUDGE_MODEL", default="")
 JUDGE_KIND = env("JUDGE_KIND", default="chat")
 JUDGE_URL = env("JUDGE_URL", default="")
 JUDGE_KEY = env("JUDGE_KEY", default="")
-JUDGE_TIMEOUT = env.float("JUDGE_TIMEOUT", default=60)
-#: What it takes, in USD per million tokens; what one run may spend on it, and how often ask.
+#: What it takes, in USD per million tokens, and what one run may spend on it.
 JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
 JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
 JUDGE_USD = env("JUDGE_USD", default="")
-JUDGE_CALLS = env("JUDGE_CALLS", default="")
-JUDGE_SECONDS = env("JUDGE_SECONDS", default="")
 # Cases of a run that are audited, at least (or one in ten); 0 audits none.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
 #: Tests of one endpoint, however often it is submitted.
-PROBES_PER_DAY = env.int("PROBES_PER_DAY", default=20)
+PROBES_PER_DAY = 20
 #: Chains of their own that one address can have scored.
-UPLOADED_CHAINS_PER_DAY = env.int("UPLOADED_CHAINS_PER_DAY", default=60)
+UPLOADED_CHAINS_PER_DAY = 60
 #: Runs played elsewhere that one address can contribute, and how many may wait to be checked at once.
-CONTRIBUTED_RUNS_PER_DAY = env.int("CONTRIBUTED_RUNS_PER_DAY", default=5)
-CONTRIBUTED_RUNS_WAITING = env.int("CONTRIBUTED_RUNS_WAITING", default=10)
+CONTRIBUTED_RUNS_PER_DAY = 5
+CONTRIBUTED_RUNS_WAITING = 10
 #: Sessions of ten blind votes that one network or one voter can have.
-VOTE_SESSIONS_PER_DAY = env.int("VOTE_SESSIONS_PER_DAY", default=200)
+VOTE_SESSIONS_PER_DAY = 200
 #: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker that gave no sign of life for so long has lost its chains.
-LEASE_SECONDS = env.float("LEASE_SECONDS", default=30)
+LEASE_SECONDS = 30.0
 #: After so long a job makes room for other runs that wait in its queue.
-TURN_SECONDS = env.float("TURN_SECONDS", default=60)
+TURN_SECONDS = 60.0
 #: How often each worker looks for work that no job waits for.
-SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
+SWEEP_SECONDS = 30.0
 # A file that `manage.py up` names to what it starts: how far scoring is made ready.
 SCORING_STATE = env("SCORING_STATE", default="")
 
@@ -372,9 +369,8 @@ ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
 CONTACT_EMAIL = env("CONTACT_EMAIL", default="")
 
 LOG_LEVEL = env("LOG_LEVEL", default="INFO").upper()
-LOG_JSON = env.bool("LOG_JSON", default=not sys.stderr.isatty() and HTTPS)
 LOGGING_CONFIG = "convergebench_site.logs.configure"
-LOGGING = {"level": LOG_LEVEL, "json": LOG_JSON}
+LOGGING = {"level": LOG_LEVEL, "json": HTTPS and not sys.stderr.isatty()}
 DJANGO_STRUCTLOG_CELERY_ENABLED = False
 
 SENTRY_DSN = env("SENTRY_DSN", default="")
@@ -388,7 +384,8 @@ if SENTRY_DSN:
         # Local variables of a frame may hold a submitter's key.
         include_local_variables=False,
     )
-if env.bool("PROMETHEUS", default=False):
+PROMETHEUS = env.bool("PROMETHEUS", default=False)
+if PROMETHEUS:
     INSTALLED_APPS.append("django_prometheus")
     MIDDLEWARE = [
         "django_prometheus.middleware.PrometheusBeforeMiddleware",

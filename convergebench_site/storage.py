@@ -1,4 +1,4 @@
-"""Files whose names their content decides: written whole or not at all, and never twice."""
+"""Storage of images and static files, both under names that their content decides."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from django.core.files.base import File
 from django.core.files.storage import FileSystemStorage
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class WholeFileStorage(FileSystemStorage):
@@ -44,3 +45,9 @@ class WholeFileStorage(FileSystemStorage):
             attempt.unlink(missing_ok=True)
             raise
         return name
+
+
+class StaticFiles(CompressedManifestStaticFilesStorage):
+    """Static files by hashed names, also in the imports of scripts."""
+
+    support_js_module_import_aggregation = True

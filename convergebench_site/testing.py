@@ -22,7 +22,7 @@ for _name in (
     "S3_BUCKET",
     "SENTRY_DSN",
     "EMAIL_URL",
-    "HTTPS",
+    "SITE_URL",
 ):
     os.environ.pop(_name, None)
 

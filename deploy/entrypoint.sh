@@ -4,9 +4,7 @@ set -eu
 case "${1:-web}" in
 web)
 	exec gunicorn convergebench_site.wsgi --bind 0.0.0.0:8000 --workers "${WEB_WORKERS:-2}" \
-		--threads 4 --preload --no-control-socket --worker-tmp-dir /tmp \
-		--worker-class convergebench_site.web_worker.DeadlineWorker \
-		--config python:convergebench_site.gunicorn_hooks
+		--worker-tmp-dir /tmp --config python:convergebench_site.web_server
 	;;
 prepare)
 	# Once per release, before web and workers: safe to repeat, and to run twice at once.

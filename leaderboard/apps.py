@@ -1,5 +1,46 @@
+"""The Django app, and the groups of its admin: curators, operators, owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
 from django.apps import AppConfig
+from django.apps import apps as django_apps
 from django.db.models.signals import post_migrate
+
+#: Group → model → allowed actions. Owners may do everything a curator and an operator may.
+CURATOR = {
+    "sourceimage": ("view", "add", "change", "delete"),
+    "editpair": ("view", "add", "change", "delete"),
+    "suite": ("view", "add", "change", "delete"),
+    "suitepicture": ("view",),
+    "case": ("view",),
+    "editingmodel": ("view",),
+    "run": ("view",),
+    "publishedfigure": ("view", "add", "change", "delete"),
+}
+OPERATOR = {
+    "editingmodel": ("view", "add", "change"),
+    "submission": ("view", "change"),
+    "contributedrun": ("view", "change"),
+    "apitoken": ("view", "add", "change"),
+    "experiment": ("view", "add", "change", "delete"),
+    "experimentarm": ("view", "add", "change", "delete"),
+    "run": ("view", "add", "change"),
+    "chain": ("view",),
+    "call": ("view",),
+    "securityevent": ("view",),
+    "vote": ("view",),
+    "voter": ("view",),
+    "suite": ("view",),
+    "sourceimage": ("view",),
+    "editpair": ("view",),
+}
+ROLES: dict[str, tuple[dict[str, tuple[str, ...]], ...]] = {
+    "curator": (CURATOR,),
+    "operator": (OPERATOR,),
+    "owner": (CURATOR, OPERATOR, {"editingmodel": ("delete",), "submission": ("delete",)}),
+}
 
 
 class LeaderboardConfig(AppConfig):
@@ -7,6 +48,27 @@ class LeaderboardConfig(AppConfig):
     verbose_name = "ConvergeBench"
 
     def ready(self) -> None:
-        from leaderboard.roles import sync
+        post_migrate.connect(sync_groups, sender=self, dispatch_uid="leaderboard.roles")
 
-        post_migrate.connect(sync, sender=self, dispatch_uid="leaderboard.roles")
+
+def sync_groups(sender: AppConfig, **_: Any) -> None:
+    """Make the groups and give them exactly these permissions; runs after every migration."""
+    from django.contrib.auth.management import create_permissions
+
+    # Django makes permissions in a receiver of the same signal, perhaps after this one.
+    create_permissions(sender, verbosity=0)
+    group_model = django_apps.get_model("auth", "Group")
+    permission_model = django_apps.get_model("auth", "Permission")
+    for name, grants in ROLES.items():
+        codes = {
+            f"{action}_{model}"
+            for grant in grants
+            for model, actions in grant.items()
+            for action in actions
+        }
+        group, _made = group_model.objects.get_or_create(name=name)
+        group.permissions.set(
+            permission_model.objects.filter(
+                content_type__app_label="leaderboard", codename__in=codes
+            )
+        )

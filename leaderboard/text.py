@@ -1,4 +1,4 @@
-"""Text that strangers type: cleaned, and told apart by what it looks like."""
+"""Text of strangers, cleaned and compared by its looks; addresses and cells for other programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import unicodedata
 from typing import Any
 
 from django import forms
+from django.conf import settings
 
 #: Cyrillic and Greek letters that pass for Latin ones.
 LOOKALIKES = str.maketrans(
@@ -62,3 +63,8 @@ def safe_cell(value: Any) -> Any:
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}" if _FORMULA.match(value) else value
+
+
+def absolute(path: str) -> str:
+    """Return the whole address of a page of this site."""
+    return settings.SITE_URL.rstrip("/") + path

@@ -32,10 +32,9 @@ class WebServer:
         }
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--preload"),
-                *("--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "4"),
-                *("--worker-class", "convergebench_site.web_worker.DeadlineWorker"),
-                "--no-control-socket",
+                *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi"),
+                *("--config", "python:convergebench_site.web_server"),
+                *("--bind", f"127.0.0.1:{self.port}", "--workers", "1"),
             ],
             env=self.environment,
             cwd=settings.BASE_DIR,

@@ -121,7 +121,7 @@ def test_production_settings_pass_djangos_own_deployment_check():
         cwd=ROOT,
         env=os.environ
         | {
-            "HTTPS": "on",
+            "SITE_URL": "https://bench.example",
             "SECRET_KEY": "x7" * 40 + "äöü-!?",
             "FIELD_KEYS": "bm90LWEtcmVhbC1rZXktanVzdC1mb3ItdGhlLXRlc3Q=",
             "ALLOWED_HOSTS": "bench.example",

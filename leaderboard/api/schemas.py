@@ -16,11 +16,11 @@ from evaluation.records import TripMeasures
 from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
-from leaderboard.links import absolute
 from leaderboard.models import Run, Standing, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_status
 from leaderboard.pages.progress import progress
+from leaderboard.text import absolute
 
 #: A path of this site, shown with its host.
 Url = Annotated[str, AfterValidator(absolute)]

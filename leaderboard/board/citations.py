@@ -13,9 +13,8 @@ from evaluation.analysis.levels import life
 from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
-from leaderboard.links import absolute
 from leaderboard.models import Standing
-from leaderboard.text import safe_cell
+from leaderboard.text import absolute, safe_cell
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leaderboard import garbage
 from leaderboard.contributions.checking import check as check_contributed_run
 from leaderboard.exports import scores
 from leaderboard.jobs.control import (
@@ -29,6 +28,7 @@ from leaderboard.jobs.recovery import recover_pictures, sweep
 from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
 from leaderboard.models import Suite
+from leaderboard.operation import storage
 from leaderboard.people import ballot_pictures, counting
 from leaderboard.standings import reports
 
@@ -57,7 +57,7 @@ __all__ = [
 
 def collect_garbage(_: int) -> None:
     """Remove pictures without a reference and files without a row, once they are a day old."""
-    garbage.collect(timedelta(days=1))
+    storage.collect(timedelta(days=1))
     ballot_pictures.forget()
 
 

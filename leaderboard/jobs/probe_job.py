@@ -15,7 +15,7 @@ from leaderboard.jobs.job_errors import DATABASE_AWAY
 from leaderboard.jobs.leases import renewed
 from leaderboard.models import SecurityEvent, StoredImage, Submission
 from leaderboard.models.runs import after
-from leaderboard.notifications import notify_submitter
+from leaderboard.operation.notifications import notify_submitter
 
 log = structlog.get_logger(__name__)
 #: For one edit, and for all of a test.

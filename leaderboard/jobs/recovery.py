@@ -15,7 +15,7 @@ from evaluation.editors import Editor
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError
-from leaderboard import garbage, job_queue
+from leaderboard import job_queue
 from leaderboard.exports import scores
 from leaderboard.jobs import control
 from leaderboard.models import (
@@ -32,6 +32,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.pictures import write
 from leaderboard.models.runs import RunState
+from leaderboard.operation import storage
 from leaderboard.people import counting
 from leaderboard.standings import reports
 
@@ -45,7 +46,7 @@ def _forget_uploads() -> None:
         pictures = UploadedPicture.objects.filter(chain__in=expired)
         keys = set(pictures.values_list("stored_id", flat=True))
         UploadedChain.objects.filter(pk__in=expired).delete()
-        removed = garbage.collect_pictures(keys)
+        removed = storage.collect_pictures(keys)
         log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
     ContributedRun.objects.expired().delete()
 

@@ -4,7 +4,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import evaluation.run_secret
-import leaderboard.encryption
+import leaderboard.models.encryption
 import leaderboard.models.entries
 import leaderboard.models.people.votes
 import simple_history.models
@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
                 ('organisation', models.CharField(blank=True, max_length=120)),
                 ('editor', models.CharField(help_text='Name in the registry of editors.', max_length=60)),
                 ('options', models.JSONField(blank=True, default=dict)),
-                ('api_key', leaderboard.encryption.EncryptedTextField(blank=True, default='', editable=False)),
+                ('api_key', leaderboard.models.encryption.EncryptedTextField(blank=True, default='', editable=False)),
                 ('access', models.CharField(choices=[('api', 'API'), ('local', 'Local weights'), ('endpoint', 'Submitted endpoint'), ('reference', 'Reference editor'), ('elsewhere', 'Played elsewhere')], default='api', max_length=12)),
                 ('open_weights', models.BooleanField(null=True)),
                 ('licence', models.CharField(blank=True, max_length=120)),
@@ -676,7 +676,7 @@ class Migration(migrations.Migration):
                 ('endpoint_url', models.CharField(max_length=2000)),
                 ('contract', models.CharField(max_length=40)),
                 ('model_id', models.CharField(blank=True, max_length=200, verbose_name='model id')),
-                ('api_key', leaderboard.encryption.EncryptedTextField(blank=True, default='', editable=False)),
+                ('api_key', leaderboard.models.encryption.EncryptedTextField(blank=True, default='', editable=False)),
                 ('options', models.JSONField(blank=True, default=dict)),
                 ('price_per_edit', models.DecimalField(blank=True, decimal_places=5, max_digits=10, null=True)),
                 ('max_in_flight', models.PositiveSmallIntegerField(default=4, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(64)])),

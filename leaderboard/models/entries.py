@@ -21,7 +21,7 @@ from simple_history.models import HistoricalRecords
 
 from evaluation.audits.plan import audit_count
 from evaluation.estimate import Estimate, estimate
-from leaderboard.encryption import EncryptedTextField
+from leaderboard.models.encryption import EncryptedTextField
 from leaderboard.models.pictures import StoredImage
 from leaderboard.models.suites import SlugManager, Suite
 from leaderboard.models.tokens import ApiToken

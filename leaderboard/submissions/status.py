@@ -12,7 +12,7 @@ from evaluation.estimate import Estimate, duration
 from leaderboard import formatting
 from leaderboard.models import EditingModel, Run, StoredImage, Submission, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
-from leaderboard.notifications import NEXT
+from leaderboard.operation.notifications import NEXT
 from leaderboard.pages.progress import progress
 from leaderboard.submissions import workflow
 

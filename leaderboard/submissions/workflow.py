@@ -17,7 +17,7 @@ from django.utils import timezone
 from leaderboard import endpoints, job_queue, jobs
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
 from leaderboard.models.entries import SUBMISSION_MOVES, free_slug
-from leaderboard.notifications import notify_submitter
+from leaderboard.operation.notifications import notify_submitter
 from leaderboard.visitors import network_of
 
 log = structlog.get_logger(__name__)

@@ -20,6 +20,7 @@ MANAGE = settings.BASE_DIR / "manage.py"
 def environment(**extra: Any) -> dict[str, str]:
     """For a process that works on the database and files of this test."""
     return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "leaderboard.testing.worker_settings",
         "DATABASE_URL": database_url(),
         "DATA_DIR": str(settings.DATA_DIR),
         "ALLOW_LOCAL_ENDPOINTS": "1",

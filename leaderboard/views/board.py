@@ -20,7 +20,6 @@ from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
-from leaderboard.links import absolute
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
@@ -33,6 +32,7 @@ from leaderboard.pages.charts import (
     retention_table,
 )
 from leaderboard.pages.endings import telling
+from leaderboard.text import absolute
 from leaderboard.views.crawlers import noindex_variants
 
 #: Rows before "show all": the page stays light however many models there are.

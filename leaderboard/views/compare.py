@@ -17,7 +17,6 @@ from leaderboard.board import breakdowns, comparing
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, semantic_of
 from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
-from leaderboard.links import absolute
 from leaderboard.models import Case, StoredImage, Trip
 from leaderboard.pages.charts import (
     Chart,
@@ -26,6 +25,7 @@ from leaderboard.pages.charts import (
     retention_finding,
     retention_table,
 )
+from leaderboard.text import absolute
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.visitors import limited
 

@@ -17,12 +17,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.images import ImageError
-from leaderboard.links import absolute
 from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import actions, private_result, workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
 from leaderboard.submissions.status import cost, state, step
+from leaderboard.text import absolute
 from leaderboard.views import pictures
 from leaderboard.views.crawlers import noindex
 from leaderboard.visitors import client_address, limited

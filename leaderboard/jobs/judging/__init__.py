@@ -21,8 +21,13 @@ from leaderboard.models import Chain, Run, Trip
 
 log = structlog.get_logger(__name__)
 SETTINGS = (
-    *("JUDGE_MODEL", "JUDGE_KIND", "JUDGE_URL", "JUDGE_KEY", "JUDGE_TIMEOUT"),
-    *("JUDGE_PRICE_IN", "JUDGE_PRICE_OUT", "JUDGE_USD", "JUDGE_CALLS", "JUDGE_SECONDS"),
+    "JUDGE_MODEL",
+    "JUDGE_KIND",
+    "JUDGE_URL",
+    "JUDGE_KEY",
+    "JUDGE_PRICE_IN",
+    "JUDGE_PRICE_OUT",
+    "JUDGE_USD",
 )
 
 

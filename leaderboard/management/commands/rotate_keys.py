@@ -8,7 +8,7 @@ from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from leaderboard.encryption import EncryptedTextField, Unreadable, rotate
+from leaderboard.models.encryption import EncryptedTextField, Unreadable, rotate
 
 
 class Command(BaseCommand):

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 from django.template.defaultfilters import filesizeformat
 
-from leaderboard import garbage, jobs
+from leaderboard import jobs
 from leaderboard.models import Run, StoredImage, Trip, TripStep
-from leaderboard.operation import usage
+from leaderboard.operation import storage
 
 
 class Command(BaseCommand):
@@ -55,9 +55,9 @@ class Command(BaseCommand):
 
     def _usage(self) -> None:
         for title, lines in (
-            ("Pictures", usage.pictures()),
-            ("Files", usage.files()),
-            ("Database", usage.tables()),
+            ("Pictures", storage.pictures()),
+            ("Files", storage.files()),
+            ("Database", storage.tables()),
         ):
             self.stdout.write(title)
             for line in lines:
@@ -66,13 +66,13 @@ class Command(BaseCommand):
 
     def _verify(self) -> None:
         lost = 0
-        for image in garbage.lost():
+        for image in storage.lost():
             lost += 1
             runs = ", ".join(map(str, _runs_with(image)))
             needed = f"needed by run {runs}" if runs else "of no run"
             self.stdout.write(f"lost: {image.name} ({needed})")
         orphans = 0
-        for name in garbage.orphans():
+        for name in storage.orphans():
             orphans += 1
             self.stdout.write(f"without a row: {name}")
         self.stdout.write(f"{lost} pictures are lost, {orphans} files have no row.")
@@ -83,7 +83,7 @@ class Command(BaseCommand):
             )
 
     def _clean(self, hours: float, *, dry_run: bool) -> None:
-        removed = garbage.collect(timedelta(hours=hours), dry_run=dry_run)
+        removed = storage.collect(timedelta(hours=hours), dry_run=dry_run)
         verb = "would be removed" if dry_run else "removed"
         self.stdout.write(f"{removed.rows} pictures and {removed.files} files {verb}.")
 
@@ -98,10 +98,10 @@ class Command(BaseCommand):
         self.stdout.write(f"Run {number}: a worker sees to its pictures.")
 
     def _make_bucket(self) -> None:
-        storage: Any = storages["default"]
-        if not hasattr(storage, "bucket_name"):
+        backend: Any = storages["default"]
+        if not hasattr(backend, "bucket_name"):
             return  # pictures are files
-        client, name = storage.connection.meta.client, storage.bucket_name
+        client, name = backend.connection.meta.client, backend.bucket_name
         if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
             client.create_bucket(Bucket=name)
             self.stdout.write(f"Made the bucket {name}.")

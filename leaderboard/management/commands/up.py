@@ -171,9 +171,7 @@ class Command(BaseCommand):
             "web": [
                 *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--bind", bind),
                 *("--workers", str(settings.WEB_WORKERS)),
-                *("--worker-class", "convergebench_site.web_worker.DeadlineWorker"),
-                *("--config", "python:convergebench_site.gunicorn_hooks"),
-                *("--threads", "4", "--preload", "--no-control-socket"),
+                *("--config", "python:convergebench_site.web_server"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ],
             "worker-edits": [*NEXT, *MANAGE, "work", "edits"],

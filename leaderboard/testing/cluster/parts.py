@@ -55,13 +55,13 @@ class Cluster:
         """What every process of the cluster has: nothing but settings tells it where it is."""
         return {
             **os.environ,
-            "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
+            "DJANGO_SETTINGS_MODULE": "leaderboard.testing.worker_settings",
             "DATABASE_URL": self._postgres.get_uri(),
             "REDIS_URL": f"redis://127.0.0.1:{self.ports['valkey']}/0",
             "CACHE_URL": f"redis://127.0.0.1:{self.ports['valkey']}/1",
             "S3_BUCKET": BUCKET,
-            "S3_ENDPOINT_URL": f"http://127.0.0.1:{self.ports['s3']}",
-            "S3_REGION": "local",
+            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.ports['s3']}",
+            "AWS_DEFAULT_REGION": "local",
             "AWS_ACCESS_KEY_ID": "cluster",
             "AWS_SECRET_ACCESS_KEY": "cluster",
             "SITE_URL": self.address,
@@ -143,10 +143,9 @@ class Cluster:
 
     def _web(self, name: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--preload"),
-            *("--bind", f"127.0.0.1:{self.ports[name]}", "--workers", "1", "--threads", "4"),
-            *("--worker-class", "convergebench_site.web_worker.DeadlineWorker"),
-            "--no-control-socket",
+            *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi"),
+            *("--config", "python:convergebench_site.web_server"),
+            *("--bind", f"127.0.0.1:{self.ports[name]}", "--workers", "1"),
         ]
 
     def tend(self) -> None:

@@ -10,8 +10,8 @@ from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from leaderboard.encryption import Unreadable
 from leaderboard.models import EditingModel
+from leaderboard.models.encryption import Unreadable
 
 CANARY = "sk-canary-1234567890"
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from evaluation.__main__ import main as convergebench
 from evaluation.bundle import format as bundles
 from evaluation.bundle.verification import Verification
 from evaluation.images import encode_png
-from leaderboard import garbage, job_queue, jobs
+from leaderboard import job_queue, jobs
 from leaderboard.exports import bundles as site_bundles
 from leaderboard.models import (
     ContributedRun,
@@ -32,6 +32,7 @@ from leaderboard.models import (
     Suite,
     Trip,
 )
+from leaderboard.operation import storage
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import altered, rewritten
 from leaderboard.testing.played import play
@@ -480,7 +481,7 @@ def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
     contribute(client, packed)
     kept = ContributedRun.objects.get().file_name
     default_storage.save("contributed/left.zip", SimpleUploadedFile("x", b"x"))
-    garbage.collect(timedelta(seconds=-1))
+    storage.collect(timedelta(seconds=-1))
     assert default_storage.exists(kept)
     assert not default_storage.exists("contributed/left.zip")
 

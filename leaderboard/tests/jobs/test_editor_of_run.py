@@ -8,9 +8,9 @@ import pytest
 
 from evaluation.editors.endpoint import Endpoint
 from evaluation.net.addresses import AddressRefused
-from leaderboard.encryption import Secret, encrypt
 from leaderboard.jobs.control import editor_of
 from leaderboard.models import EditingModel, Run
+from leaderboard.models.encryption import Secret, encrypt
 
 KEY = "sk-canary-0123456789abcdef"
 

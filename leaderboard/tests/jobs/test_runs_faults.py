@@ -21,12 +21,13 @@ from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
-from leaderboard import garbage, jobs
+from leaderboard import jobs
 from leaderboard.jobs import control, database_store, job_errors, leases, pacing, score_job
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.jobs.job_errors import retry_database
 from leaderboard.models import Call, Chain, Pace, Run, RunProgress, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
+from leaderboard.operation import storage
 from leaderboard.testing import factories
 from leaderboard.testing.fake_s3 import FakeS3
 from leaderboard.testing.served_runs import interfere, played, scored, started
@@ -64,7 +65,7 @@ def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
     thumbnails = [name for name in s3.puts if name.startswith("thumbnails/")]
     assert len(thumbnails) == len(set(thumbnails))  # each is drawn once
     orphan = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(77)))
-    assert garbage.collect(timedelta(seconds=-5)).rows == 1
+    assert storage.collect(timedelta(seconds=-5)).rows == 1
     assert orphan.name not in s3.objects
     assert originals < set(s3.objects)
 
@@ -145,7 +146,7 @@ def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: Editin
     def collect() -> None:
         while not ended.is_set():
             try:
-                garbage.collect(timedelta(days=1))
+                storage.collect(timedelta(days=1))
             except Exception as error:
                 failures.append(error)
         connection.close()
@@ -177,7 +178,7 @@ def test_garbage_collection_cannot_come_between_a_picture_and_its_trip(
     collectors: list[threading.Thread] = []
 
     def collect() -> None:
-        garbage.collect(timedelta(days=1))
+        storage.collect(timedelta(days=1))
         connection.close()
 
     keep = database_store._keep_answer
@@ -364,13 +365,13 @@ def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> 
     orphan = StoredImage.objects.get_or_store(factories_picture(50))
     young = StoredImage.objects.get_or_store(factories_picture(51))
     StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
-    counted = garbage.collect(timedelta(days=1), dry_run=True)
+    counted = storage.collect(timedelta(days=1), dry_run=True)
     assert counted.rows == 1
     assert StoredImage.objects.filter(pk=orphan.pk).exists()
-    garbage.collect(timedelta(days=1))
+    storage.collect(timedelta(days=1))
     assert not StoredImage.objects.filter(pk=orphan.pk).exists()
     assert orphan.read()  # its file is young yet
-    garbage.collect(timedelta(0))
+    storage.collect(timedelta(0))
     with pytest.raises(FileNotFoundError):
         orphan.read()
     for trip in Trip.objects.select_related("edited", "restored"):

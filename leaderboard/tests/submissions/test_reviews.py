@@ -14,7 +14,7 @@ from django.utils import timezone
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, RunReview, Submission, Trip
 from leaderboard.models.runs import RunState
-from leaderboard.notifications import notify_submitter
+from leaderboard.operation.notifications import notify_submitter
 from leaderboard.submissions import actions, workflow
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.submission_fields import CANARY, form_fields

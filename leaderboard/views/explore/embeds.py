@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
-from leaderboard.links import absolute
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.text import absolute
 from leaderboard.views import board as board_page
 from leaderboard.views.crawlers import noindex
 from leaderboard.views.explore import value

@@ -17,10 +17,9 @@ from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE
 from leaderboard.board import news
 from leaderboard.board.rows import stamp, suites
-from leaderboard.links import absolute
 from leaderboard.models import EditingModel, Suite
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.text import plain_text
+from leaderboard.text import absolute, plain_text
 from leaderboard.views.crawlers import noindex_variants
 from leaderboard.visitors import limited
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.core.mail import send_mail
 from django.db import transaction
 
-from leaderboard.links import absolute
 from leaderboard.models import Submission
+from leaderboard.text import absolute
 
 State = Submission.State
 

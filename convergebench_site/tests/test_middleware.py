@@ -11,7 +11,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from convergebench_site.request_limits import RequestLimits
+from convergebench_site.middleware import RequestLimits
 from convergebench_site.tests.conftest import WebServer
 
 MB = 2**20

@@ -1,7 +1,8 @@
-"""What a request may be, looked at before anything reads it: its length, and its letters."""
+"""Middleware: limits on requests, and django-rq's pages under our content policy."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
@@ -9,13 +10,20 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
+#: Pages of django-rq. Its templates carry inline styles, and a script for an admin that Django no
+#: longer has: the policy blocks them, and without them nothing is missing.
+QUEUE_PAGES = ("/admin/queues/", "/admin/django_rq/")
+INLINE = re.compile(
+    rb"<style>.*?</style>|<script type=\"text/javascript\">.*?</script>| style=\"[^\"]*\"",
+    re.DOTALL,
+)
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 View = Callable[[HttpRequest], HttpResponseBase]
 
 
 class RequestLimits:
-    """Middleware: refuses bodies that are too long or of no stated length, and zero bytes.
+    """Refuses bodies that are too long or of no stated length, and zero bytes.
 
     A zero byte is in no address, cookie or field of ours, and PostgreSQL takes none: every
     query that meets one would fail in its own way.
@@ -48,6 +56,20 @@ class RequestLimits:
             self._long.release()
 
 
+class WithoutInlineBlocks:
+    """Takes inline styles and scripts out of the queue pages."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        html = response.get("Content-Type", "").startswith("text/html")
+        if html and request.path.startswith(QUEUE_PAGES) and not response.streaming:
+            response.content = INLINE.sub(b"", response.content)
+        return response
+
+
 def _has_zero_byte(request: HttpRequest) -> bool:
     query = request.META.get("QUERY_STRING", "")
     return (
@@ -58,7 +80,7 @@ def _has_zero_byte(request: HttpRequest) -> bool:
 
 
 def _length(request: HttpRequest) -> int | None:
-    """How long the body is; None where nobody knows before it was read."""
+    """Return the length of the body, or None if it is not stated."""
     if request.META.get("HTTP_TRANSFER_ENCODING"):
         return None
     stated = request.META.get("CONTENT_LENGTH") or "0"

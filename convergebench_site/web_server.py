@@ -1,19 +1,28 @@
-"""gunicorn's threads, where a request that does not arrive is ended.
+"""gunicorn's configuration: `--config python:convergebench_site.web_server`.
 
 A thread reads a request from its first byte to its last; a few dozen that were sent by half
-would keep all threads for ever. A proxy that buffers is the better answer (docs/deploy.md);
-this is for a site without one.
+would keep all threads for ever, so requests have a deadline. A proxy that buffers is the better
+answer (docs/deploy.md); this is for a site without one.
+
+Web processes count requests into files that each of them can sum up (PROMETHEUS=1): any of them
+can answer Prometheus. The folder is made here, before anything counts, and anew with every
+start: what an earlier one left would be counted twice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import socket
 import struct
+import tempfile
 import time
 from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
+
+from convergebench_site import settings
 
 #: From the first byte to the end of the head; a body has this and its share on top.
 HEAD_SECONDS = 10.0
@@ -60,3 +69,27 @@ class DeadlineWorker(ThreadWorker):
                 self._arriving.pop(conn, None)
                 with contextlib.suppress(OSError):
                     conn.sock.shutdown(socket.SHUT_RD)
+
+
+worker_class = DeadlineWorker
+threads = 4
+preload_app = True
+control_socket_disable = True
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+if settings.PROMETHEUS:
+    os.environ[FOLDER] = tempfile.mkdtemp(prefix="convergebench-prometheus-")
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Drop the gauges of a web process that ended; its counters stay, or they would fall."""
+    if FOLDER in os.environ:
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)
+
+
+def on_exit(server: Any) -> None:
+    """Remove the folder when all web processes ended."""
+    if folder := os.environ.get(FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,176 @@
+"""Stored images and files: sizes by use, lost files, and what nothing refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from pathlib import Path
+
+from django.core.files.storage import FileSystemStorage, default_storage
+from django.db import connection
+from django.db.models import (
+    Count,
+    Exists,
+    ForeignKey,
+    ForeignObjectRel,
+    OuterRef,
+    Q,
+    QuerySet,
+    Sum,
+)
+from django.utils import timezone
+
+from leaderboard.models import ContributedRun, Run, StoredImage, Trip, TripStep
+
+#: What is younger may be on its way to a row.
+MOMENT = timedelta(hours=1)
+FOLDERS = ("originals", "thumbnails", "copies")
+
+
+@dataclass
+class Collected:
+    rows: int = 0
+    files: int = 0
+
+
+def unreferenced(before: datetime) -> QuerySet[StoredImage]:
+    """Return images made before then to which no foreign key leads."""
+    rows = StoredImage.objects.filter(created_at__lt=before)
+    for relation in StoredImage._meta.get_fields(include_hidden=True):
+        if isinstance(relation, ForeignObjectRel) and isinstance(relation.field, ForeignKey):
+            using = {relation.field.attname: OuterRef("pk")}
+            rows = rows.exclude(Exists(relation.field.model._base_manager.filter(**using)))
+    return rows
+
+
+def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
+    """Remove what is older than `age`; younger things may still be on their way to a row."""
+    before = timezone.now() - age
+    collected = Collected(rows=unreferenced(before).count())
+    if not dry_run:
+        # One statement, so that no reference can come between the look and the deed.
+        unreferenced(before)._raw_delete(StoredImage.objects.db)
+    for name in chain(orphans(), unclaimed_bundles()):
+        # The time is asked last: a picture that is stored once more is touched, and so spared.
+        if _modified(name) < before:
+            collected.files += 1
+            if not dry_run:
+                default_storage.delete(name)
+    return collected
+
+
+def lost() -> Iterator[StoredImage]:
+    """Yield images whose bytes are gone from storage."""
+    for row in StoredImage.objects.order_by("pk").iterator():
+        if not default_storage.exists(row.name):
+            yield row
+
+
+def orphans() -> Iterator[str]:
+    """Yield files that no row names."""
+    names = _files()
+    while batch := list(islice(names, 500)):
+        hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
+        rows = StoredImage.objects.filter(pk__in=set(hashes.values()))
+        stored = set(rows.values_list("pk", flat=True))
+        yield from (name for name, sha256 in hashes.items() if sha256 not in stored)
+
+
+def unclaimed_bundles() -> Iterator[str]:
+    """Yield files of contributed runs that no longer wait for a check."""
+    waiting = {contribution.file_name for contribution in ContributedRun.objects.waiting()}
+    yield from (
+        n for file in _listed("contributed")[1] if (n := f"contributed/{file}") not in waiting
+    )
+
+
+def collect_pictures(keys: Iterable[str]) -> Collected:
+    """Remove those of these images that nothing refers to, with their files."""
+    collected = Collected()
+    before = timezone.now() - MOMENT
+    for row in unreferenced(before).filter(pk__in=list(keys)):
+        # Asked once more in the same statement: what was stored again meanwhile is spared.
+        if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
+            collected.rows += 1
+            for name in (row.name, row.thumbnail_name, row.copy_name):
+                collected.files += default_storage.exists(name)
+                default_storage.delete(name)
+    return collected
+
+
+def _files() -> Iterator[str]:
+    for folder in FOLDERS:
+        for shard in _listed(folder)[0]:
+            for name in _listed(f"{folder}/{shard}")[1]:
+                yield f"{folder}/{shard}/{name}"
+
+
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """Return the folders and files in a folder."""
+    try:
+        return default_storage.listdir(folder)
+    except FileNotFoundError:
+        return [], []
+
+
+def _modified(name: str) -> datetime:
+    try:
+        return default_storage.get_modified_time(name)
+    except FileNotFoundError:
+        return timezone.now()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """So many things of one kind, and the bytes they take."""
+
+    what: str
+    count: int
+    bytes: int
+
+
+def pictures() -> Iterator[Taken]:
+    """Yield sizes of images by use; one with several uses counts with each."""
+    rows = StoredImage.objects
+    yield _taken("all pictures", rows.all())
+    yield _taken("source images", rows.filter(source_images__isnull=False).distinct())
+    yield _taken("prepared for suites", rows.filter(suite_pictures__isnull=False).distinct())
+    yield _taken("uploads at /try/", rows.filter(uploads__isnull=False).distinct())
+    yield _taken("nothing refers to", unreferenced(timezone.now()))
+    for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
+        trips = Trip.objects.filter(chain__run=run)
+        answers = Q(pk__in=trips.values("edited")) | Q(pk__in=trips.values("restored"))
+        answers |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("picture"))
+        if (taken := _taken(f"run {run.pk}: {run}", rows.filter(answers))).count:
+            yield taken
+
+
+def files() -> Iterator[Taken]:
+    """Yield sizes of files by folder if they are on this machine's disk."""
+    if not isinstance(default_storage, FileSystemStorage):
+        return
+    root = Path(default_storage.location)
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        yield Taken(f"{folder.name}/", len(sizes), sum(sizes))
+
+
+def tables() -> Iterator[Taken]:
+    """Yield sizes of the largest tables with their indexes; of SQLite, of the whole file."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT relname, n_live_tup, pg_total_relation_size(relid) "
+                "FROM pg_stat_user_tables ORDER BY 3 DESC LIMIT 12"
+            )
+            yield from (Taken(*row) for row in cursor.fetchall())
+        else:
+            cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+            yield Taken("the database", 1, cursor.fetchone()[0])
+
+
+def _taken(what: str, rows: QuerySet[StoredImage]) -> Taken:
+    sums = rows.aggregate(count=Count("pk", distinct=True), bytes=Sum("bytes"))
+    return Taken(what, sums["count"], sums["bytes"] or 0)
