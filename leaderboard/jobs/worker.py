@@ -88,7 +88,7 @@ class RunWorker(Worker):
             [django_rq.get_queue(queue_name, connection=job_queue.connect(queue_name))],
             worker_ttl=30,
             job_monitoring_interval=5,
-            maintenance_interval=min(15, settings.SWEEP_SECONDS),
+            maintenance_interval=min(15, int(settings.SWEEP_SECONDS)),
             serializer=settings.RQ_QUEUES[queue_name]["SERIALIZER"],
             queue_class=django_rq.queues.DjangoRQ,
             job_class=KnownJob,
