@@ -13,7 +13,7 @@ from evaluation.editors import editor_class
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import Rules, for_strangers
-from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.client import HttpClient
 from leaderboard.models import SecurityEvent, Submission
 
 #: For a look at an address; one that cannot be told about always takes as long.
@@ -44,7 +44,7 @@ def check_address(url: str, **about: Any) -> str | None:
         SecurityEvent.record(kind, detail, **about)
 
     start = time.monotonic()
-    client = GuardedClient(rules(), on_security_event=record)
+    client = HttpClient(rules(), on_security_event=record)
     try:
         client.check(url, timeout=LOOKUP_SECONDS)
     except EditorError as error:

@@ -18,7 +18,7 @@ from evaluation.editors.payloads import type_note
 from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import MAX_BYTES, ImageError, Picture
 from evaluation.net.addresses import Rules
-from evaluation.net.guarded_client import MAX_BODY_BYTES, GuardedClient, SecurityEvent
+from evaluation.net.client import MAX_BODY_BYTES, HttpClient, SecurityEvent
 from evaluation.net.large_answers import LARGE, LARGE_PIXELS
 
 #: 4096 x 4096 and a little: the largest that editing models answer with today.
@@ -45,20 +45,18 @@ class Endpoint(Settings, Editor):
     deny: tuple[str, ...] = ()
     group: str = field(default_factory=lambda: secrets.token_hex(8), repr=False)
     on_security_event: SecurityEvent | None = field(default=None, repr=False)
-    client: GuardedClient | None = field(default=None, repr=False)
+    client: HttpClient | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.protocol.check(self)
         self.http.parse(self.protocol.address(self))
 
     @cached_property
-    def http(self) -> GuardedClient:
+    def http(self) -> HttpClient:
         if self.client is not None:
             return self.client
         rules = Rules(self.allow_local, frozenset(self.ports), tuple(self.deny))
-        return GuardedClient(
-            rules, on_security_event=self.on_security_event, max_bytes=self.max_bytes
-        )
+        return HttpClient(rules, on_security_event=self.on_security_event, max_bytes=self.max_bytes)
 
     @cached_property
     def protocol(self) -> Contract:

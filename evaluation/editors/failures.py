@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,3 @@ def hide(key: str, error: EditorError | Refused) -> None:
         error.reason = text
     error.__cause__ = None
     error.__suppress_context__ = True
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it; ends even where SDKs raise an error from itself."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

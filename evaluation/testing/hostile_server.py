@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from evaluation.errors import EditorError
-from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.client import HttpClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
 
@@ -161,9 +161,7 @@ def _read_request(reader: Any) -> Received | None:
     return Received(line[0], line[1], headers, body)
 
 
-def failure(
-    client: GuardedClient, url: str, *, timeout: float = 10.0, **options: Any
-) -> EditorError:
+def failure(client: HttpClient, url: str, *, timeout: float = 10.0, **options: Any) -> EditorError:
     """The error that a call ends with."""
     try:
         client.send("POST", url, content=b"x", timeout=timeout, **options)

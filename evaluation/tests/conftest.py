@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evaluation.net.addresses import Rules
-from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.client import HttpClient
 from evaluation.testing.hostile_server import HostileServer
 
 
@@ -34,8 +34,8 @@ def events() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def client(events: list[tuple[str, str]]) -> Iterator[GuardedClient]:
-    client = GuardedClient(
+def client(events: list[tuple[str, str]]) -> Iterator[HttpClient]:
+    client = HttpClient(
         Rules(allow_local=True),
         max_bytes=200_000,
         on_security_event=lambda kind, detail: events.append((kind, detail)),

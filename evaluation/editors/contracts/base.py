@@ -19,11 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-import httpx2
-
 from evaluation.errors import EditorError, Fault
-from evaluation.net.guarded_client import GuardedClient
-from evaluation.net.reply import Reply
+from evaluation.net.client import HttpClient, Reply, multipart
 
 # Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
 PICTURE = f"picture-{secrets.token_hex(16)}"
@@ -81,10 +78,7 @@ class Request:
         """The content type and the body, with the picture in it."""
         if self.json is None:
             file = (f"{self.image_field}.png", png, "image/png")
-            multipart = httpx2.Request(
-                "POST", self.url, data=dict(self.form or {}), files={self.image_field: file}
-            )
-            return multipart.headers["Content-Type"], multipart.read()
+            return multipart(self.url, {self.image_field: file}, self.form)
         # Two megabytes of base64 need no JSON escaping: they are put between the halves.
         before, after = json.dumps(self.json).encode().split(PICTURE.encode())
         return "application/json", b"".join((before, base64.b64encode(png), after))
@@ -110,7 +104,7 @@ class Request:
 class Call:
     """One edit in progress: sends requests, all within one deadline."""
 
-    def __init__(self, client: GuardedClient, settings: Settings) -> None:
+    def __init__(self, client: HttpClient, settings: Settings) -> None:
         self._client = client
         self.settings = settings
         self._deadline = time.monotonic() + settings.timeout

@@ -16,7 +16,7 @@ from evaluation.editors.contracts.replies import (
 )
 from evaluation.editors.failures import bad_answer
 from evaluation.errors import EditorError, Fault
-from evaluation.net.reply import Reply
+from evaluation.net.client import Reply
 
 MAX_POLLS = 600
 FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import check_status, read_json, read_picture
-from evaluation.net.reply import Reply
+from evaluation.net.client import Reply
 
 
 class HuggingFaceImageToImage(Contract):

@@ -18,7 +18,7 @@ from evaluation.editors.contracts.replies import (
     read_json,
 )
 from evaluation.editors.failures import bad_answer
-from evaluation.net.reply import Reply
+from evaluation.net.client import Reply
 
 
 class _OpenAI(Contract):

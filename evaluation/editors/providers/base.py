@@ -9,7 +9,6 @@ import ipaddress
 import math
 import os
 import re
-import ssl
 import threading
 import time
 from abc import abstractmethod
@@ -25,7 +24,6 @@ from evaluation.editors.base import AS_USUAL, Answer, Editor, EditSettings, Refu
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
-    causes,
     configuration,
     failure,
     hide,
@@ -38,10 +36,12 @@ from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, fit
 from evaluation.net.addresses import is_private
-from evaluation.net.hosted_client import Limits, Wire
-from evaluation.net.reply import Reply
+from evaluation.net.client import HttpClient, Reply
 from evaluation.outside_json import parse_json
 from evaluation.packages import package_version
+
+#: A base64 picture of the largest size we accept, with room for its envelope.
+MAX_BODY = 96 * 2**20
 
 # GETs cost nothing: a paid picture is not given up for one bad poll.
 PATIENCE = 4
@@ -108,14 +108,14 @@ class HostedEditor(Editor):
 
     def __post_init__(self) -> None:
         self.size_rule = SizeRule.from_row(self.size)
-        self.wire = Wire()
+        self.http = HttpClient(None, name=self.provider, max_bytes=MAX_BODY)
         self.lock = threading.Lock()
 
     # What an adapter writes.
 
     @abstractmethod
     def _ask(self, request: Request) -> Edited:
-        """The answered picture; raises Refused, EditorError or httpx2.HTTPError."""
+        """Return the answered picture. Raises Refused or EditorError."""
 
     # What it gets.
 
@@ -134,16 +134,10 @@ class HostedEditor(Editor):
         picture, notes = self._acceptable(picture)
         request = Request(picture, prompt, seed, self._key(), settings)
         started = time.monotonic()
-        with self.wire.call(self.timeout) as limits:
+        with self.http.call(self.timeout):
             try:
                 edited = self._ask(request)
                 answered = decoded(edited.data)
-            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
-                raise self._network_error(error, limits) from error
-            except RuntimeError as error:
-                if self.wire.closed:  # "client has been closed"
-                    raise self._network_error(error, limits) from error
-                raise
             except (EditorError, Refused) as error:
                 hide(request.key, error)
                 raise
@@ -190,7 +184,7 @@ class HostedEditor(Editor):
         return described
 
     def close(self) -> None:
-        self.wire.close()
+        self.http.close()
 
     @cached_property
     def url(self) -> str:
@@ -216,7 +210,7 @@ class HostedEditor(Editor):
     def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
         """The JSON answer to a POST; failures by status are raised."""
         headers |= self._authorisation(request.key)
-        reply = self.wire.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
+        reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
         answer = self._checked(reply)
         if named := reply.headers.get("x-request-id"):  # where the body does not name it
             answer.setdefault("request_id", named)
@@ -234,7 +228,7 @@ class HostedEditor(Editor):
             )
 
         def look() -> dict[str, Any]:
-            reply = self.wire.send("GET", url, headers=self._authorisation(request.key))
+            reply = self.http.send("GET", url, headers=self._authorisation(request.key))
             if reply.status in (404, 410):
                 raise bad_answer(f"{self.provider} does not know the edit it accepted")
             return self._checked(reply)
@@ -255,11 +249,8 @@ class HostedEditor(Editor):
 
     def fetch_again(self, url: str) -> bytes:
         """A picture that was fetched before, where the provider still keeps it; or EditorError."""
-        with self.wire.call(self.timeout) as limits:
-            try:
-                return self._fetch(url).body
-            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
-                raise self._network_error(error, limits) from error
+        with self.http.call(self.timeout):
+            return self._fetch(url).body
 
     def _fetch(self, url: Any) -> Reply:
         """What is at an answered address; sends no credentials."""
@@ -272,7 +263,7 @@ class HostedEditor(Editor):
         return self._patiently(lambda: self._picture_at(url))
 
     def wait(self) -> None:
-        self.wire.sleep(self.poll_every)
+        self.http.sleep(self.poll_every)
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
         """Refused or the EditorError an error answer stands for; 200 = the error was inside."""
@@ -334,12 +325,12 @@ class HostedEditor(Editor):
             body = response.read()
             self._checked(Reply(response.status_code, response.headers, body))
 
-        client = self.wire.client
+        client = self.http.sdk_client
         client.event_hooks = {"response": [check]}
         return client
 
     def _picture_at(self, url: str) -> Reply:
-        reply = self.wire.send("GET", url)
+        reply = self.http.send("GET", url)
         where = f"the picture at {origin(url)}"
         if 300 <= reply.status < 400:
             raise bad_answer(f"{where} is a redirect, which we do not follow")
@@ -354,10 +345,7 @@ class HostedEditor(Editor):
         """What `get` gives, asked again after faults that pass."""
 
         def passes(error: BaseException) -> bool:
-            if isinstance(error, EditorError):
-                return not error.permanent
-            late = isinstance(error, httpx2.TimeoutException)
-            return isinstance(error, httpx2.TransportError) and not (late or self.wire.closed)
+            return isinstance(error, EditorError) and not error.permanent
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
@@ -368,39 +356,9 @@ class HostedEditor(Editor):
             retry=tenacity.retry_if_exception(passes),
             stop=tenacity.stop_after_attempt(PATIENCE),
             wait=pause,
-            sleep=self.wire.sleep,
+            sleep=self.http.sleep,
             reraise=True,
         )(get)
-
-    def _network_error(self, error: Exception, limits: Limits) -> EditorError:
-        name, text = self.provider, shorten(str(error)) or type(error).__name__
-        chain = list(causes(error))
-        if self.wire.closed:
-            return EditorError(
-                f"{name}: the call was ended from our side",
-                fault=Fault.UNREACHABLE,
-                permanent=True,
-                billed=limits.sent,
-            )
-        if limits.overflow:
-            return bad_answer(f"the answer is larger than {self.wire.max_body // 2**20} MB")
-        for cause in chain:
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                reason = f"{name}'s TLS certificate is not valid: {cause.verify_message}"
-                return EditorError(reason, fault=Fault.TLS, permanent=True)
-            if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
-                return configuration(f"{name}: {text}")
-        if limits.seconds_left <= 0 and limits.sent:
-            return EditorError(
-                f"{name} did not answer within {self.timeout:g} s",
-                fault=Fault.TIMEOUT,
-                billed=True,
-            )
-        if limits.sent:
-            return EditorError(
-                f"{name} broke off its answer: {text}", fault=Fault.SERVER_ERROR, billed=True
-            )
-        return EditorError(f"{name} cannot be reached: {text}", fault=Fault.UNREACHABLE)
 
 
 def meanings(

@@ -20,8 +20,8 @@ from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Re
 from evaluation.editors.sizes import TIERS
 from evaluation.errors import EditorError
 from evaluation.images import Picture
-from evaluation.net.guarded_sockets import trusted_authorities
-from evaluation.net.reply import Reply
+from evaluation.net.backend import trusted_authorities
+from evaluation.net.client import Reply
 
 #: An inline request holds 20 MB, of which base64 leaves three quarters; the oldest turns go first.
 MAX_HISTORY_BYTES = 12 * 2**20

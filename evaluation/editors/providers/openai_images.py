@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import httpx2
-
 from evaluation.editors.failures import configuration
 from evaluation.editors.payloads import from_base64
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
@@ -66,8 +64,8 @@ class OpenAIImages(HostedEditor):
                 **options,
             )
         except openai.APIConnectionError as error:
-            # The SDK wraps whatever came up underneath: the network's errors and our own.
-            wrapped = error.__cause__ or httpx2.ReadError(str(error))
+            # The SDK wraps the errors of our client and of our check.
+            wrapped = error.__cause__ or error
         except TypeError as error:
             raise configuration(f"the row's params do not fit: {error}") from error
         else:

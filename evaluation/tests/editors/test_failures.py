@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.editors import EditorError, Fault, Refused
-from evaluation.editors.failures import ErrorBody, causes, failure, hide, retry_after, shorten
+from evaluation.editors.failures import ErrorBody, failure, hide, retry_after, shorten
 from evaluation.editors.payloads import from_base64
 
 json = st.recursive(
@@ -74,12 +74,6 @@ def test_an_echoed_key_is_taken_out_with_what_led_to_it(kind: type[Exception]) -
     hide("sekrit", error)  # type: ignore[arg-type]
     assert str(error) == "Incorrect key: ***."
     assert error.__cause__ is None
-
-
-def test_a_circle_of_causes_ends() -> None:
-    one, two = ValueError(), KeyError()
-    one.__cause__, two.__cause__ = two, one
-    assert list(causes(one)) == [one, two]
 
 
 @given(st.binary(), st.sampled_from(["", "data:image/png;base64,"]))

@@ -137,11 +137,11 @@ def test_a_slow_answer_ends_at_the_wall_clock(
 
 def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, picture: Picture) -> None:
     editor = load()
-    editor.wire.max_body = 3000  # type: ignore[attr-defined]
+    editor.http.max_bytes = 3000  # type: ignore[attr-defined]
     fake.next("drip")
     fake.misbehave = lambda case: None  # type: ignore[method-assign]
     big = Picture.from_image(picture.image.resize((96, 96)))
-    with pytest.raises(EditorError, match="larger than") as caught:
+    with pytest.raises(EditorError, match="too large") as caught:
         editor.edit(big, PROMPT)
     assert caught.value.fault is Fault.BAD_ANSWER
 

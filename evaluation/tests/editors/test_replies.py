@@ -13,8 +13,7 @@ from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog
 from evaluation.errors import EditorError
 from evaluation.net.addresses import Rules
-from evaluation.net.guarded_client import GuardedClient
-from evaluation.net.reply import Reply
+from evaluation.net.client import HttpClient, Reply
 
 KEY = "sk-canary-0123456789abcdef"
 WORDS = st.sampled_from(
@@ -46,7 +45,7 @@ def no_resolver(*_: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def call() -> Call:
-    client = GuardedClient(Rules(resolver=no_resolver))
+    client = HttpClient(Rules(resolver=no_resolver))
     return Call(client, Settings(url="https://example.com/v1", api_key=KEY, timeout=1))
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
-import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
-
-import httpx2
 
 from evaluation.editors.failures import (
     ErrorBody,
@@ -25,10 +21,8 @@ from evaluation.editors.failures import (
 )
 from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import Rules
-from evaluation.net.guarded_client import GuardedClient
-from evaluation.net.guarded_sockets import trusted_authorities
-from evaluation.net.hosted_client import Wire
-from evaluation.net.reply import Reply
+from evaluation.net.backend import trusted_authorities
+from evaluation.net.client import HttpClient, Reply
 from evaluation.outside_json import bounded, parse_json
 from evaluation.packages import package_version
 
@@ -67,7 +61,7 @@ class Client(ABC):
 
     @abstractmethod
     def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
-        """The answer; raises EditorError or httpx2.HTTPError."""
+        """Return the answer. Raises EditorError."""
 
     def missing(self) -> list[str]:
         """What must be supplied before it can be asked, in words."""
@@ -76,14 +70,8 @@ class Client(ABC):
     def ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
         """What it says of these pictures (PNG), at temperature 0; EditorError says why nothing."""
         began = time.monotonic()
-        with self.wire.call(self.timeout) as limits:
-            try:
-                said = self._ask(text, pictures, schema)
-            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError) as error:
-                late = limits.seconds_left <= 0
-                fault = Fault.TIMEOUT if late else Fault.UNREACHABLE
-                why = f"within {self.timeout:g} s" if late else f"({shorten(str(error))})"
-                raise EditorError(f"the judge did not answer {why}", fault=fault) from error
+        with self.http.call(self.timeout):
+            said = self._ask(text, pictures, schema)
         cost = said.cost
         if cost is None and any(self.prices):
             # It does not say what it counted: more than it can have been, so that budgets hold.
@@ -91,15 +79,16 @@ class Client(ABC):
         return Said(said.text, said.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
-        self.wire.close()
+        self.http.close()
 
     @property
     def address(self) -> str:
         return (self.url or self.default_url).rstrip("/")
 
     @cached_property
-    def wire(self) -> Wire:
-        return Wire(max_body=MAX_BODY)
+    def http(self) -> HttpClient:
+        rules = (self.rules or Rules()) if self.stranger else None
+        return HttpClient(rules, name="the judge", max_bytes=MAX_BODY)
 
     def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
         """By the tokens it states; None where it states none, or no price is known."""
@@ -155,22 +144,7 @@ class ChatClient(Client):
     def _post(self, payload: Mapping[str, Any]) -> Reply:
         url = f"{self.address}/chat/completions"
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        if not self.stranger:
-            return self.wire.send("POST", url, headers=headers, json=payload)
-        headers["Content-Type"] = "application/json"
-        content = json.dumps(payload).encode()
-        return self._guarded.send(
-            "POST", url, headers=headers, content=content, timeout=self.timeout
-        )
-
-    @cached_property
-    def _guarded(self) -> GuardedClient:
-        return GuardedClient(self.rules or Rules(), max_bytes=MAX_BODY)
-
-    def close(self) -> None:
-        super().close()
-        if "_guarded" in vars(self):
-            self._guarded.close()
+        return self.http.send("POST", url, headers=headers, json=payload)
 
     def _read(self, reply: Reply) -> Said:
         try:
@@ -251,7 +225,7 @@ class GeminiClient(Client):
             http_options=types.HttpOptions(
                 base_url=self.address,
                 timeout=int(self.timeout * 1000),
-                httpx_client=self.wire.client,
+                httpx_client=self.http.sdk_client,
                 client_args={"verify": trusted_authorities()},
                 async_client_args={"ssl": trusted_authorities()},
             ),

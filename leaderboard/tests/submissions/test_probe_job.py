@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evaluation.measuring.probe import probe_steps
 from evaluation.net.addresses import Rules
-from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.client import HttpClient
 from evaluation.testing.hostile_server import HostileServer, response
 from evaluation.testing.resolvers import resolver
 from leaderboard import endpoints, job_queue, jobs
@@ -262,7 +262,7 @@ def test_an_unknown_name_and_one_of_our_network_are_told_alike(suite, monkeypatc
     assert "10.0.0.5" in SecurityEvent.objects.get(kind="address").detail
     found = []
     for name in names:
-        client = GuardedClient(rules)
+        client = HttpClient(rules)
         steps = list(probe_steps({"url": f"https://{name}/v1", "client": client}))
         found.append((steps[-1].detail, steps[-1].advice, steps[-1].data))
     assert found[0] == found[1]

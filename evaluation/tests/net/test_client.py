@@ -1,4 +1,4 @@
-"""The guarded client against a hostile server and a hostile resolver (faults.md 1-12, 19-24, 47)."""
+"""The HTTP client against a hostile server and a hostile resolver (faults.md 1-12, 19-24, 47)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from evaluation.editors import load_editor
 from evaluation.errors import EditorError, Fault
-from evaluation.net import guarded_sockets, http_connection
+from evaluation.images import Picture
+from evaluation.net import backend
+from evaluation.net import client as client_module
 from evaluation.net.addresses import AddressRefused, Rules
-from evaluation.net.guarded_client import GuardedClient
+from evaluation.net.client import HttpClient
 from evaluation.testing.certificates import Authority
 from evaluation.testing.hostile_server import HEAD, HostileServer, failure, response
 from evaluation.testing.resolvers import PUBLIC, resolver
 from evaluation.testing.waiting import wait_until
 
 
-def test_a_reply_has_status_headers_and_body(client: GuardedClient, server: HostileServer) -> None:
+def test_a_reply_has_status_headers_and_body(client: HttpClient, server: HostileServer) -> None:
     url = server.answers("/ok", response(201, b"body", "Image/PNG; x=1", X_Some="thing"))
     reply = client.send("POST", url + "?a=b", headers={"X-Mine": "1"}, content=b"hi", timeout=10)
     assert (reply.status, reply.body, reply.media_type) == (201, b"body", "image/png")
@@ -37,7 +41,7 @@ def test_a_reply_has_status_headers_and_body(client: GuardedClient, server: Host
 
 
 def test_connections_are_kept_and_shared_by_threads(
-    client: GuardedClient, server: HostileServer
+    client: HttpClient, server: HostileServer
 ) -> None:
     url = server.answers("/ok", response(200, b"x" * 1000))
     with ThreadPoolExecutor(8) as pool:
@@ -46,10 +50,11 @@ def test_connections_are_kept_and_shared_by_threads(
     assert server.connections <= 8
 
 
-def test_connections_that_nobody_uses_are_closed(
-    client: GuardedClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
+def test_idle_connections_are_closed(
+    client: HttpClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger whose every answer lies at another host must not use up our descriptors."""
+    monkeypatch.setattr(client_module, "KEEPALIVE_SECONDS", 0.05)
     url = server.answers("/ok", response(200, b"x"))
     together = threading.Barrier(8)
 
@@ -59,15 +64,46 @@ def test_connections_that_nobody_uses_are_closed(
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(call, range(8)))
-    kept = len(client._network._sockets)
-    assert kept > 1
-    monkeypatch.setattr(http_connection, "KEEPALIVE_SECONDS", -1.0)
+    assert len(client._backend._sockets) > 1
+    time.sleep(0.1)
     client.send("GET", url, timeout=5)
-    assert len(client._network._sockets) == 1
+    assert len(client._backend._sockets) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "connections"),
+    [
+        (response(200, b"hello"), 1),
+        (response(200, b"", Connection="close"), 3),
+        (response(200, b"").replace(b"HTTP/1.1", b"HTTP/1.0"), 3),
+    ],
+)
+def test_a_connection_is_kept_when_the_server_keeps_it(
+    client: HttpClient, server: HostileServer, answer: bytes, connections: int
+) -> None:
+    url = server.answers("/", answer)
+    for _ in range(3):
+        client.send("GET", url, timeout=5)
+    assert server.connections == connections
+
+
+def test_a_kept_connection_is_given_up_when_the_server_speaks(
+    client: HttpClient, server: HostileServer
+) -> None:
+    def speak_on(connection: socket.socket, _: Any) -> None:
+        connection.sendall(response(200, b"x"))
+        time.sleep(0.1)
+        connection.sendall(response(408))
+
+    url = server.does("/", speak_on)
+    assert client.send("GET", url, timeout=5).status == 200
+    time.sleep(0.3)
+    assert client.send("GET", url, timeout=5).status == 200
+    assert server.connections == 2
 
 
 def test_nothing_is_taken_from_the_environment(
-    client: GuardedClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    client: HttpClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1/")
@@ -79,7 +115,7 @@ def test_nothing_is_taken_from_the_environment(
     assert not {"authorization", "cookie", "proxy-authorization"} & set(server.received[1].headers)
 
 
-def test_a_refused_connection_can_be_tried_again(client: GuardedClient) -> None:
+def test_a_refused_connection_can_be_tried_again(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = failure(client, f"http://127.0.0.1:{port}/")
@@ -90,7 +126,7 @@ def test_a_refused_connection_can_be_tried_again(client: GuardedClient) -> None:
 
 
 def test_a_private_address_is_blocked_and_reported(events: list[tuple[str, str]]) -> None:
-    client = GuardedClient(on_security_event=lambda *event: events.append(event))
+    client = HttpClient(Rules(), on_security_event=lambda *event: events.append(event))
     for call in (client.check, client.parse, lambda url: failure(client, url)):
         events.clear()
         try:
@@ -103,7 +139,7 @@ def test_a_private_address_is_blocked_and_reported(events: list[tuple[str, str]]
 
 
 def test_a_typing_error_is_no_security_event(events: list[tuple[str, str]]) -> None:
-    client = GuardedClient(on_security_event=lambda *event: events.append(event))
+    client = HttpClient(Rules(), on_security_event=lambda *event: events.append(event))
     with pytest.raises(AddressRefused):
         client.check("htps://example.com")
     assert events == []
@@ -114,7 +150,7 @@ def test_a_name_that_turns_private_after_the_check_is_blocked_at_connect(
 ) -> None:
     """Rebinding: public at submission, loopback at the call. The server must see nothing."""
     rules = Rules(resolver=resolver(PUBLIC, "127.0.0.1"), ports=frozenset({server.port}))
-    client = GuardedClient(rules, on_security_event=lambda *event: events.append(event))
+    client = HttpClient(rules, on_security_event=lambda *event: events.append(event))
     url = f"https://rebind.example:{server.port}/"
     assert client.check(url).host == "rebind.example"
     error = failure(client, url)
@@ -134,8 +170,8 @@ def test_the_socket_is_opened_to_the_address_that_was_checked(
         dialled.append(address)
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(guarded_sockets.socket.socket, "connect", connect)
-    client = GuardedClient(Rules(resolver=resolver([PUBLIC, "93.184.216.35"], "127.0.0.1")))
+    monkeypatch.setattr(backend.socket.socket, "connect", connect)
+    client = HttpClient(Rules(resolver=resolver([PUBLIC, "93.184.216.35"], "127.0.0.1")))
     assert failure(client, "https://rebind.example/").fault is Fault.UNREACHABLE
     assert dialled == [(PUBLIC, 443), ("93.184.216.35", 443)]
 
@@ -149,9 +185,9 @@ def test_a_name_with_hundreds_of_addresses_costs_four_attempts(
         attempts.append(address)
         raise TimeoutError
 
-    monkeypatch.setattr(guarded_sockets.socket.socket, "connect", connect)
+    monkeypatch.setattr(backend.socket.socket, "connect", connect)
     many = [f"93.184.{n}.1" for n in range(200)]
-    client = GuardedClient(Rules(resolver=resolver(many)))
+    client = HttpClient(Rules(resolver=resolver(many)))
     assert failure(client, "https://many.example/").fault is Fault.TIMEOUT
     assert len(attempts) == 4
 
@@ -162,11 +198,11 @@ def test_our_own_address_is_recognised_by_where_the_connection_comes_from(
     """A public address of this very machine, which nobody put on the deny list."""
     real = socket.socket.connect
     monkeypatch.setattr(
-        guarded_sockets.socket.socket,
+        backend.socket.socket,
         "connect",
         lambda sock, _: real(sock, ("127.0.0.1", server.port)),
     )
-    client = GuardedClient(Rules(resolver=resolver(PUBLIC)))
+    client = HttpClient(Rules(resolver=resolver(PUBLIC)))
     error = failure(client, "https://own.example/")
     assert (error.fault, error.message) == (Fault.BLOCKED, "cannot benchmark this server")
     assert server.received == []
@@ -179,7 +215,7 @@ def test_a_stalling_name_server_does_not_hold_the_call() -> None:
         release.wait(5)
         raise socket.gaierror
 
-    client = GuardedClient(Rules(resolver=stalls))
+    client = HttpClient(Rules(resolver=stalls))
     start = time.monotonic()
     error = failure(client, "https://slow.example/", timeout=0.2)
     assert time.monotonic() - start < 2.5
@@ -199,7 +235,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def test_tls_verifies_the_name_and_not_the_address(authority: Authority) -> None:
     with HostileServer(authority.server_context()) as server:
         url = server.answers("/ok", response(200, b"secure"))
-        client = GuardedClient(Rules(allow_local=True), ssl_context=authority.client_context())
+        client = HttpClient(Rules(allow_local=True), ssl_context=authority.client_context())
         assert client.send("GET", url, timeout=10).body == b"secure"
         assert client.send("GET", url, timeout=10).body == b"secure"
         assert server.connections == 1
@@ -219,7 +255,7 @@ def test_a_bad_certificate_is_permanent_and_says_why(
 ) -> None:
     with HostileServer(authority.server_context(**options)) as server:
         url = server.answers("/ok", response(200, b"secret"))
-        client = GuardedClient(Rules(allow_local=True), ssl_context=authority.client_context())
+        client = HttpClient(Rules(allow_local=True), ssl_context=authority.client_context())
         error = failure(client, url)
     assert (error.fault, error.permanent) == (Fault.TLS, True)
     assert reason in error.message
@@ -228,11 +264,11 @@ def test_a_bad_certificate_is_permanent_and_says_why(
 
 def test_an_unknown_authority_is_not_trusted(authority: Authority) -> None:
     with HostileServer(authority.server_context()) as server:
-        error = failure(GuardedClient(Rules(allow_local=True)), server.url("/"))
+        error = failure(HttpClient(Rules(allow_local=True)), server.url("/"))
     assert (error.fault, error.permanent) == (Fault.TLS, True)
 
 
-def test_plain_http_behind_an_https_address_is_a_tls_error(client: GuardedClient) -> None:
+def test_plain_http_behind_an_https_address_is_a_tls_error(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as plain, ThreadPoolExecutor(1) as pool:
         url = f"https://127.0.0.1:{plain.getsockname()[1]}/"
         call = pool.submit(failure, client, url)
@@ -246,7 +282,7 @@ def test_plain_http_behind_an_https_address_is_a_tls_error(client: GuardedClient
 
 def test_a_tls_handshake_that_never_ends_meets_the_deadline(authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = GuardedClient(Rules(allow_local=True), ssl_context=authority.client_context())
+        client = HttpClient(Rules(allow_local=True), ssl_context=authority.client_context())
         start = time.monotonic()
         error = failure(client, f"https://localhost:{silent.getsockname()[1]}/", timeout=0.3)
     assert error.fault is Fault.TIMEOUT
@@ -258,7 +294,7 @@ def test_a_tls_handshake_that_never_ends_meets_the_deadline(authority: Authority
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_a_fault_and_is_not_followed(
-    client: GuardedClient, server: HostileServer, events: list[tuple[str, str]], status: int
+    client: HttpClient, server: HostileServer, events: list[tuple[str, str]], status: int
 ) -> None:
     server.answers("/there", response(200, b"followed"))
     error = failure(client, server.answers("/", response(status, Location="/there")))
@@ -278,16 +314,16 @@ def test_a_redirect_is_a_fault_and_is_not_followed(
     ],
 )
 def test_a_redirect_to_a_private_host_is_a_security_event(
-    client: GuardedClient, server: HostileServer, events: list[tuple[str, str]], location: str
+    client: HttpClient, server: HostileServer, events: list[tuple[str, str]], location: str
 ) -> None:
     error = failure(client, server.answers("/", response(302, Location=location)))
     assert (error.fault, error.permanent) == (Fault.BLOCKED, True)
     assert [kind for kind, _ in events] == ["redirect"]
 
 
-@pytest.mark.parametrize("location", ["", "file:///etc/passwd", "http://[", "javascript:1"])
+@pytest.mark.parametrize("location", ["", "file:///etc/passwd", "http://[", "javascript:1", "\x01"])
 def test_a_redirect_to_nowhere_is_a_fault(
-    client: GuardedClient, server: HostileServer, location: str
+    client: HttpClient, server: HostileServer, location: str
 ) -> None:
     error = failure(client, server.answers("/", response(302, Location=location)))
     assert error.permanent
@@ -312,7 +348,7 @@ SLOW: dict[str, Callable[[HostileServer], str]] = {
 
 @pytest.mark.parametrize("how", SLOW)
 def test_the_deadline_is_wall_time_for_the_whole_call(
-    client: GuardedClient, server: HostileServer, how: str
+    client: HttpClient, server: HostileServer, how: str
 ) -> None:
     start = time.monotonic()
     error = failure(client, SLOW[how](server), timeout=0.3)
@@ -321,7 +357,7 @@ def test_the_deadline_is_wall_time_for_the_whole_call(
     assert "0.3 s" in error.message
 
 
-def test_a_server_that_does_not_read_meets_the_deadline(client: GuardedClient) -> None:
+def test_a_server_that_does_not_read_meets_the_deadline(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         start = time.monotonic()
@@ -332,7 +368,7 @@ def test_a_server_that_does_not_read_meets_the_deadline(client: GuardedClient) -
 
 
 def test_closing_ends_the_calls_in_flight_at_once(
-    client: GuardedClient, server: HostileServer, authority: Authority
+    client: HttpClient, server: HostileServer, authority: Authority
 ) -> None:
     url = server.does("/", lambda *_: server.stop.wait(5) and None)
     with ThreadPoolExecutor(4) as pool:
@@ -343,12 +379,12 @@ def test_closing_ends_the_calls_in_flight_at_once(
         errors = [call.result(timeout=10) for call in calls]
     assert time.monotonic() - start < 2
     assert {error.fault for error in errors} == {Fault.UNREACHABLE}
-    assert not any(error.permanent for error in errors)
+    assert all(error.permanent for error in errors)
     assert "our side" in failure(client, url).message
 
 
 def test_closing_ends_a_tls_handshake(authority: Authority) -> None:
-    client = GuardedClient(Rules(allow_local=True), ssl_context=authority.client_context())
+    client = HttpClient(Rules(allow_local=True), ssl_context=authority.client_context())
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         ThreadPoolExecutor(1) as pool,
@@ -370,12 +406,105 @@ def test_an_address_stays_blocked_when_the_event_cannot_be_recorded(
     def broken(*_: str) -> None:
         raise RuntimeError("database is locked")
 
-    client = GuardedClient(on_security_event=broken)
+    client = HttpClient(Rules(), on_security_event=broken)
     assert failure(client, "https://10.0.0.1/").fault is Fault.BLOCKED
     assert "not recorded" in caplog.text
 
 
 def test_tls_contexts_verify_by_default() -> None:
-    context = GuardedClient()._ssl_context
-    assert context is not None
+    context = backend.trusted_authorities()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+# --- addresses of the operator -----------------------------------------------------------
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpClient]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    client = HttpClient(None, name="The provider")
+    yield client
+    client.close()
+
+
+def test_the_clock_runs_over_all_requests_of_a_call(
+    trusted: HttpClient, server: HostileServer
+) -> None:
+    def slowly(connection: socket.socket, _: Any) -> None:
+        time.sleep(0.4)
+        connection.sendall(response(200, b"{}"))
+
+    url = server.does("/", slowly)
+    with trusted.call(1.1) as budget:
+        assert trusted.send("GET", url).body == b"{}"
+        assert trusted.send("GET", url).body == b"{}"
+        with pytest.raises(EditorError, match=r"The provider: no complete answer within 1\.1 s"):
+            trusted.send("GET", url)
+    assert budget.sent
+
+
+def test_sleep_ends_with_the_call_and_with_the_client(trusted: HttpClient) -> None:
+    started = time.monotonic()
+    with trusted.call(0.1), pytest.raises(EditorError) as late:
+        trusted.sleep(30)
+    assert late.value.fault is Fault.TIMEOUT
+    threading.Timer(0.1, trusted.close).start()
+    with trusted.call(30), pytest.raises(EditorError, match="our side"):
+        trusted.sleep(30)
+    assert time.monotonic() - started < 2
+
+
+def test_a_proxy_of_the_environment_is_used_and_kept_to_the_clock(
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", server.url(""))
+    server.answers("http://api.example.org:80/x", response(200, b"{}"))
+    server.does("http://api.example.org:80/slow", lambda *_: server.stop.wait(5) and None)
+    client = HttpClient(None)
+    assert client.send("GET", "http://api.example.org/x", timeout=5).body == b"{}"
+    assert server.received[0].headers["host"] == "api.example.org"
+    with pytest.raises(EditorError) as caught:
+        client.send("GET", "http://api.example.org/slow", timeout=0.2)
+    assert caught.value.fault is Fault.TIMEOUT
+    client.close()
+
+
+@pytest.mark.parametrize("url", ["ftp://example.org/", "http://[::1", "/path", "https://"])
+def test_an_address_that_is_no_http_url_is_a_fault_of_the_configuration(
+    trusted: HttpClient, url: str
+) -> None:
+    with pytest.raises(EditorError) as caught:
+        trusted.send("GET", url, timeout=1)
+    assert caught.value.fault is Fault.CONFIGURATION
+
+
+def test_close_ends_a_call_inside_tls(authority: Authority) -> None:
+    client = HttpClient(None, ssl_context=authority.client_context())
+    with HostileServer(authority.server_context()) as server, ThreadPoolExecutor(1) as pool:
+        url = server.does("/", lambda *_: server.stop.wait(5) and None)
+        call = pool.submit(failure, client, url, timeout=30)
+        wait_until(lambda: len(server.received) == 1)
+        start = time.monotonic()
+        client.close()
+        error = call.result(timeout=10)
+    assert time.monotonic() - start < 2
+    assert (error.fault, error.billed) == (Fault.UNREACHABLE, True)
+
+
+@pytest.mark.parametrize("name", ["gemini", "openai-images", "bfl"])
+def test_an_unknown_authority_is_not_trusted_with_a_key(
+    name: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("GOOGLE_API_KEY", "OPENAI_API_KEY", "BFL_API_KEY"):
+        monkeypatch.setenv(variable, "a-key")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    with HostileServer(authority.server_context()) as server:
+        editor = load_editor(name, model="m", base_url=server.url("").rstrip("/"))
+        with pytest.raises(EditorError, match="certificate") as caught:
+            editor.edit(Picture.from_image(Image.new("RGB", (64, 64))), "x")
+        editor.close()
+    assert (caught.value.fault, caught.value.permanent) == (Fault.TLS, True)
+    assert not caught.value.billed
+    assert server.received == [], "the key was not sent"
