@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,8 +39,7 @@ def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
 
 
 def _parameters(editor: str) -> Mapping[str, Any]:
-    path = EDITORS.get(editor)
-    return inspect.signature(pkgutil.resolve_name(path)).parameters if path else {}
+    return inspect.signature(EDITORS.find(editor)).parameters if editor in EDITORS else {}
 
 
 def _plain(name: str) -> str:

@@ -1,10 +1,8 @@
-"""The witnesses by name: dotted paths, not classes, so that nothing heavy loads early."""
+"""Registry of the witnesses."""
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
-
+from evaluation.registry import Registry
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 
 __all__ = [
@@ -21,18 +19,26 @@ __all__ = [
 ]
 
 #: In the order in which they are told of.
-WITNESSES: dict[str, str] = {
-    "parsing": "evaluation.witnesses.parsing:FaceParsing",
-    "geometry": "evaluation.witnesses.geometry:Geometry",
-    "hue": "evaluation.witnesses.hue:Hue",
-    "reader": "evaluation.witnesses.reader:Reader",
-    "imagenet": "evaluation.witnesses.imagenet:ImageNetClasses",
-    "detector": "evaluation.witnesses.detector:CocoDetector",
-    "clip": "evaluation.witnesses.clip_direction:ClipDirection",
-    "identity": "evaluation.witnesses.same_person:SamePerson",
-    "rest": "evaluation.witnesses.rest:Rest",
-    "judge": "evaluation.witnesses.judge.judge:Judge",
-}
+WITNESSES: Registry[Witness] = Registry(
+    "witness",
+    WitnessError,
+    {
+        "parsing": "evaluation.witnesses.parsing:FaceParsing",
+        "geometry": "evaluation.witnesses.geometry:Geometry",
+        "hue": "evaluation.witnesses.hue:Hue",
+        "reader": "evaluation.witnesses.reader:Reader",
+        "imagenet": "evaluation.witnesses.imagenet:ImageNetClasses",
+        "detector": "evaluation.witnesses.detector:CocoDetector",
+        "clip": "evaluation.witnesses.clip_direction:ClipDirection",
+        "identity": "evaluation.witnesses.same_person:SamePerson",
+        "rest": "evaluation.witnesses.rest:Rest",
+        "judge": "evaluation.witnesses.judge.judge:Judge",
+    },
+)
+#: Return the class with its label, licence and needs, without loading torch.
+witness_class = WITNESSES.find
+#: Return a witness; its weights load when it first looks.
+load_witness = WITNESSES.load
 #: Those that look by themselves whenever a trip is scored; a judge is asked apart, at a price.
 LOOKING = tuple(name for name in WITNESSES if name != "judge")
 #: Those heard on reference editors, which edit by rule: that one drew a ball is known, so only
@@ -40,23 +46,6 @@ LOOKING = tuple(name for name in WITNESSES if name != "judge")
 OF_YARDSTICKS = ("parsing", "geometry", "hue", "identity")
 
 
-@cache
-def witness_class(name: str) -> type[Witness]:
-    """The witness's class: its label, licence and what it can see, without loading torch."""
-    try:
-        path = WITNESSES[name]
-    except KeyError:
-        known = ", ".join(WITNESSES)
-        raise WitnessError(f"there is no witness called {name!r}; known are {known}") from None
-    found: type[Witness] = pkgutil.resolve_name(path)
-    return found
-
-
 def witness_label(name: str) -> str:
     """As people read it; the name itself of one that we no longer know."""
     return witness_class(name).label if name in WITNESSES else name
-
-
-def load_witness(name: str) -> Witness:
-    """The witness registered under `name`; its weights load when it first looks."""
-    return witness_class(name)()

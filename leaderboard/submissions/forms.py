@@ -49,7 +49,9 @@ SIZES = (
 class EndpointForm(forms.ModelForm):
     """How an endpoint is called; `extra` and the switches end up in the submission's options."""
 
-    contract = forms.ChoiceField(choices=[(name, c.label) for name, c in CONTRACTS.items()])
+    contract = forms.ChoiceField(
+        choices=[(name, c.label) for name, c in CONTRACTS.classes().items()]
+    )
     endpoint_url = forms.CharField(
         label="Endpoint address",
         max_length=2000,

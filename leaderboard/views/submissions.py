@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from evaluation.editors.contracts import CONTRACTS
+from evaluation.editors.contracts import CONTRACTS, find_contract
 from evaluation.images import ImageError
 from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
@@ -55,7 +55,7 @@ def submit(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "curl": curl_line(form.data if form.is_bound else {**form.initial, **DEFAULTS}),
-        "contracts": CONTRACTS.values(),
+        "contracts": [find_contract(name) for name in CONTRACTS],
         "examples": [(name, path.name, path.read_text()) for name, path in EXAMPLES.items()],
         "suites": Suite.objects.playable().defer("definition"),
         "local": settings.ALLOW_LOCAL_ENDPOINTS,

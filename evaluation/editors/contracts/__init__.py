@@ -1,36 +1,24 @@
-"""The contracts a submitted endpoint can speak, by name."""
+"""Registry of the contracts that a submitted endpoint can speak."""
 
 from __future__ import annotations
 
 from evaluation.editors.contracts.base import Call, Contract, Request, Settings
-from evaluation.editors.contracts.cog import CogPredictions
-from evaluation.editors.contracts.huggingface import HuggingFaceImageToImage
-from evaluation.editors.contracts.openai import OpenAIEdits, OpenAIGenerations
-from evaluation.errors import EditorError, Fault
+from evaluation.editors.failures import configuration
+from evaluation.registry import Registry
 
 __all__ = ["CONTRACTS", "Call", "Contract", "Request", "Settings", "as_curl", "find_contract"]
 
-CONTRACTS: dict[str, Contract] = {
-    contract.name: contract
-    for contract in (
-        OpenAIEdits(),
-        OpenAIGenerations(),
-        HuggingFaceImageToImage(),
-        CogPredictions(),
-    )
-}
-
-
-def find_contract(name: str) -> Contract:
-    """The contract of this name; EditorError lists the known ones."""
-    try:
-        return CONTRACTS[name]
-    except KeyError:
-        raise EditorError(
-            f"there is no contract called {name!r}; known are {', '.join(CONTRACTS)}",
-            fault=Fault.CONFIGURATION,
-            permanent=True,
-        ) from None
+CONTRACTS: Registry[Contract] = Registry(
+    "contract",
+    configuration,
+    {
+        "openai-edits": "evaluation.editors.contracts.openai:OpenAIEdits",
+        "openai-generations": "evaluation.editors.contracts.openai:OpenAIGenerations",
+        "huggingface": "evaluation.editors.contracts.huggingface:HuggingFaceImageToImage",
+        "cog": "evaluation.editors.contracts.cog:CogPredictions",
+    },
+)
+find_contract = CONTRACTS.load
 
 
 def as_curl(
