@@ -1,6 +1,11 @@
-"""Registry of the editors."""
+"""Registry of the editors, and the editor of a row of fixtures/editing_models.json."""
 
 from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.failures import configuration
@@ -15,7 +20,9 @@ __all__ = [
     "Fault",
     "Refused",
     "editor_class",
+    "find_row",
     "load_editor",
+    "load_row",
 ]
 
 EDITORS: Registry[Editor] = Registry(
@@ -33,8 +40,8 @@ EDITORS: Registry[Editor] = Registry(
         "resample": "evaluation.editors.reference:Resample",
         "colour-drift": "evaluation.editors.reference:ColourDrift",
         "latent": "evaluation.editors.latent:Latent",
-        "restorer": "evaluation.editors.restorers.classical:Restorer",
-        "super-resolver": "evaluation.editors.restorers.super_resolution:SuperResolver",
+        "restorer": "evaluation.editors.restorers:Restorer",
+        "super-resolver": "evaluation.editors.restorers:SuperResolver",
         "neural-eraser": "evaluation.editors.neural_eraser:NeuralEraser",
         "ark": "evaluation.editors.providers.ark:Ark",
         "bfl": "evaluation.editors.providers.bfl:BlackForestLabs",
@@ -56,3 +63,38 @@ def editor_class(name: str) -> type[Editor] | None:
         return EDITORS.find(name)
     except (EditorError, ImportError, AttributeError):
         return None
+
+
+def load_row(row: Mapping[str, Any]) -> Editor:
+    """Return the editor that plays this row, with the row's price."""
+    name, options = row["editor"], dict(row.get("options") or {})
+    if row.get("price_per_edit") is not None and "price" in _parameters(name):
+        options.setdefault("price", float(row["price_per_edit"]))
+        options.setdefault("price_date", str(row.get("price_date") or ""))
+    try:
+        return load_editor(name, **options)
+    except (TypeError, ValueError) as error:
+        raise configuration(f"the options of {row.get('slug', name)} do not fit: {error}") from None
+
+
+def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """Return the row of this slug, or of the model's own id ("gemini-3.1-flash-image")."""
+    for row in rows:
+        if row["slug"] == name:
+            return row
+    wanted = _plain(name)
+    for row in rows:
+        options = row.get("options") or {}
+        ids = (row["slug"], row["name"], options.get("model"), options.get("checkpoint"))
+        if wanted in {_plain(known) for known in ids if known}:
+            return row
+    known = ", ".join(str(row["slug"]) for row in rows)
+    raise configuration(f"there is no editing model {name!r}; there are {known}")
+
+
+def _parameters(editor: str) -> Mapping[str, Any]:
+    return inspect.signature(EDITORS.find(editor)).parameters if editor in EDITORS else {}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())

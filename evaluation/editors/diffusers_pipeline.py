@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from evaluation.editors.autoencoder.passing import load_autoencoder, passed
 from evaluation.editors.base import Answer, Editor, EditSettings, Refused
 from evaluation.editors.failures import configuration, shorten
+from evaluation.editors.latent import load_autoencoder, passed
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture

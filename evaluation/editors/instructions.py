@@ -1,17 +1,44 @@
-"""What the reference editors understand of a prompt, by rule."""
+"""Instructions of the reference editors: read out of a prompt, and carried out on pixels.
+
+Both go by the rules of evaluation.content.rules. Where the picture is annotated, things go
+where its annotations say they belong. A drawing is located again by the same rule, so that
+taking it away needs no look at it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import TypeAlias
 
-from evaluation.content import catalog
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from evaluation.content import catalog, operators, placement
+from evaluation.content.annotations import UNANNOTATED, Annotations, Box
 from evaluation.content.operators import INVERSES
-from evaluation.content.rules import Rule
+from evaluation.content.rules import LINES, TINTS, Rule
+from evaluation.editors import drawings
 from evaluation.editors.drawings import DRAWINGS
 from evaluation.errors import EditorError, Fault
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+#: Gives the image with the masked pixels filled in, all others as they were.
+FillIn: TypeAlias = Callable[[Image.Image, Mask], Image.Image]
+
+INPAINT_RADIUS = 5
+BAND_PIXELS = 2_000_000
+# Redder than bluer by this much, of 255: a thing that people call red.
+CLEARLY_RED = 40
+# Words fill this share of their box.
+FILLED = 0.9
+BOLD = 0.04  # of the letters' size, on every side
+# The pixels furthest from the ground are letters, the rest may be their blurred edges.
+INK_SHARE = 0.04
 
 
 class Action(StrEnum):
@@ -219,3 +246,225 @@ def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
         case "scale":
             return Instruction(Action.SHRINK, f"{rule.factor:g}", rule)
     return Instruction(Action.KEEP)
+
+
+def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
+    """The image with the masked pixels filled in from around them (Telea's inpainting)."""
+    import cv2
+
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not rows.size:
+        return image
+    around = 4 * rim(image) + INPAINT_RADIUS
+    left, top = max(int(columns[0]) - around, 0), max(int(rows[0]) - around, 0)
+    right = min(int(columns[-1]) + 1 + around, image.width)
+    bottom = min(int(rows[-1]) + 1 + around, image.height)
+    hole = widened(mask[top:bottom, left:right], rim(image))
+    pixels = np.ascontiguousarray(np.asarray(image.crop((left, top, right, bottom))))
+    filled = np.asarray(
+        cv2.inpaint(pixels, hole.astype(np.uint8), INPAINT_RADIUS, cv2.INPAINT_TELEA)
+    )
+    result = image.copy()
+    result.paste(Image.fromarray(filled), (left, top))
+    return result
+
+
+def rim(image: Image.Image) -> int:
+    """So many pixels more than the drawing are filled in: an editor's own damage has smeared
+    its edge."""
+    return max(2, min(image.size) // 128)
+
+
+def widened(mask: Mask, pixels: int) -> Mask:
+    """The mask with a rim of so many pixels around it."""
+    import cv2
+
+    side = 2 * pixels + 1
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((side, side), np.uint8))) > 0
+
+
+def follow(
+    instruction: Instruction,
+    image: Image.Image,
+    places: Annotations = UNANNOTATED,
+    fill: FillIn = fill_in,
+) -> Image.Image:
+    """The image edited by rule, nothing else of it touched; `fill` closes what is erased."""
+    rule, back = instruction.rule, instruction.back
+    match instruction.action:
+        case Action.TURN:
+            return operators.apply(instruction.subject, image)
+        case Action.DRAW:
+            return drawings.draw(instruction.subject, image, places)
+        case Action.ERASE:
+            return fill(image, drawings.mask(instruction.subject, image.size, places))
+        case Action.TINT | Action.UNTINT:
+            where = region(rule.region, image, places)
+            return _tinted(image, instruction.subject, where, back)
+        case Action.SWAP | Action.UNSWAP:
+            return _swapped(image, rule, back)
+        case Action.WRITE:
+            return _written(image, rule)
+        case Action.UNWRITE:
+            return fill(image, _letters(image.size, rule))
+        case Action.REWRITE | Action.UNREWRITE:
+            return _rewritten(image, rule, places, back)
+        case Action.SHRINK:
+            return _shrunk(image, rule)
+        case Action.ENLARGE:
+            return _enlarged(image, rule)
+    return image
+
+
+def region(name: str, image: Image.Image, places: Annotations) -> Mask:
+    """The pixels of a region of the picture; all of them where it is not annotated."""
+    shape = (image.height, image.width)
+    if name == "whole":
+        return np.ones(shape, bool)
+    if name == "wall":
+        boxes = places.wall
+    else:
+        box = placement.region(name, places)
+        boxes = (box,) if box else ()
+    mask = Image.new("1", image.size)
+    pen = ImageDraw.Draw(mask)
+    for box in boxes:
+        (pen.ellipse if name in ("face", "mouth") else pen.rectangle)(_corners(box, image), 1)
+    if name == "hair" and places.face:
+        pen.ellipse(_corners(places.face, image), 0)
+    return np.asarray(mask) if boxes else np.ones(shape, bool)
+
+
+def _corners(box: Box, image: Image.Image) -> tuple[int, int, int, int]:
+    """The first and the last pixel of a box."""
+    left, top, right, bottom = (
+        round(v * side) for v, side in zip(box, image.size * 2, strict=True)
+    )
+    return left, top, max(right - 1, left), max(bottom - 1, top)
+
+
+def _tinted(image: Image.Image, tint: str, where: Mask, back: bool) -> Image.Image:
+    matrix, offset = TINTS[tint]
+    inverse = np.linalg.inv(matrix)
+    result = np.array(image)
+    # The values in between of a large picture are too much to hold.
+    rows = max(1, BAND_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        band, here = result[top : top + rows], where[top : top + rows]
+        values = band[here].astype(np.float64) / 255
+        changed = (values - offset) @ inverse.T if back else values @ matrix.T + offset
+        band[here] = np.rint(np.clip(changed, 0, 1) * 255)
+    return Image.fromarray(result)
+
+
+def _swapped(image: Image.Image, rule: Rule, back: bool) -> Image.Image:
+    pixels = np.asarray(image)
+    one, two = ("rgb".index(channel) for channel in rule.channels)
+    result = pixels.copy()
+    result[..., [one, two]] = result[..., [two, one]]
+    if rule.region != "red":
+        return Image.fromarray(result)
+    red, blue = pixels[..., 0].astype(int), pixels[..., 2].astype(int)
+    stay = (blue - red if back else red - blue) < CLEARLY_RED
+    result[stay] = pixels[stay]
+    return Image.fromarray(result)
+
+
+def _written(image: Image.Image, rule: Rule) -> Image.Image:
+    result = image.copy()
+    result.paste(rule.colour, mask=Image.fromarray(_line(image.size, rule)))
+    return result
+
+
+def _letters(size: tuple[int, int], rule: Rule) -> Mask:
+    return _line(size, rule) > 0
+
+
+def _line(size: tuple[int, int], rule: Rule) -> npt.NDArray[np.uint8]:
+    """How much of each pixel the letters of a rule cover, 0..255."""
+    x, y, high = LINES[rule.line]
+    half = 0.46 if x == 0.5 else 1 - x - 0.02
+    box = (x - half, y - high / 2, x + half, y + high / 2)
+    return _lettering(size, box, rule.words)
+
+
+def _rewritten(image: Image.Image, rule: Rule, places: Annotations, back: bool) -> Image.Image:
+    new = rule.was if back else rule.words
+    box = next((words.box for words in places.text if words.text == rule.was), None)
+    if box is None:
+        box = placement.region("text", places) or (0.1, 0.8, 0.9, 0.95)
+    left, top, right, bottom = _corners(box, image)
+    part = np.asarray(image.crop((left, top, right + 1, bottom + 1))).astype(np.float64)
+    ground, ink = _ground_and_ink(part)
+    result = image.copy()
+    result.paste(Image.fromarray(np.rint(np.clip(ground, 0, 255)).astype(np.uint8)), (left, top))
+    result.paste(tuple(ink), mask=Image.fromarray(_lettering(image.size, box, new)))
+    return result
+
+
+def _ground_and_ink(
+    part: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], tuple[int, int, int]]:
+    """What words are written on, as a plane of colour, and the colour of their letters."""
+    high, wide = part.shape[:2]
+    y, x = np.mgrid[0:high, 0:wide]
+    terms = np.stack([np.ones_like(x), x / wide, y / high], axis=-1).reshape(-1, 3).astype(float)
+    colours = part.reshape(-1, 3)
+    rim = ((x < 2) | (y < 2) | (x >= wide - 2) | (y >= high - 2)).ravel()
+    away = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
+    # Letters are the lesser part of their box: the nearer half of the pixels is ground.
+    near = away <= np.median(away)
+    plane = terms @ np.linalg.lstsq(terms[near], colours[near], rcond=None)[0]
+    apart = np.abs(colours - plane).sum(axis=1)
+    ink = np.median(colours[apart >= np.quantile(apart, 1 - INK_SHARE)], axis=0)
+    return plane.reshape(part.shape), (round(ink[0]), round(ink[1]), round(ink[2]))
+
+
+def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.uint8]:
+    """Words as large as they fit their box, in one line or several; 0..255 per pixel."""
+    mask = Image.new("L", size)
+    pen = ImageDraw.Draw(mask)
+    wide, high = (box[2] - box[0]) * size[0] * FILLED, (box[3] - box[1]) * size[1] * FILLED
+    best, lines = 0.0, words
+    for text in _broken(words):
+        left, top, right, bottom = pen.multiline_textbbox((0, 0), text, _font(100), align="center")
+        if (scale := min(wide / (right - left), high / (bottom - top))) > best:
+            best, lines = scale, text
+    centre = ((box[0] + box[2]) / 2 * size[0], (box[1] + box[3]) / 2 * size[1])
+    size_of_letters = max(4.0, 100 * best)
+    # Bold, so that it is seen: the font that comes with Pillow is thin.
+    stroke = size_of_letters * BOLD
+    font = _font(size_of_letters)
+    pen.multiline_text(centre, lines, 255, font, anchor="mm", align="center", stroke_width=stroke)
+    return np.asarray(mask)
+
+
+def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _broken(words: str) -> list[str]:
+    """The words in one line, and in two broken at each space."""
+    spaces = [at for at, letter in enumerate(words) if letter == " "]
+    return [words, *(f"{words[:at]}\n{words[at + 1 :]}" for at in spaces)]
+
+
+def _shrunk(image: Image.Image, rule: Rule) -> Image.Image:
+    left, top, wide, high = _middle(image.size, rule.factor)
+    small = image.resize((wide, high), Image.Resampling.LANCZOS)
+    right, bottom = image.width - left - wide, image.height - top - high
+    if rule.rim == "white":
+        return ImageOps.expand(small, (left, top, right, bottom), "white")
+    rim = ((top, bottom), (left, right), (0, 0))
+    return Image.fromarray(np.pad(np.asarray(small), rim, mode="reflect"))
+
+
+def _enlarged(image: Image.Image, rule: Rule) -> Image.Image:
+    left, top, wide, high = _middle(image.size, rule.factor)
+    middle = image.crop((left, top, left + wide, top + high))
+    return middle.resize(image.size, Image.Resampling.LANCZOS)
+
+
+def _middle(size: tuple[int, int], factor: float) -> tuple[int, int, int, int]:
+    wide, high = round(size[0] * factor), round(size[1] * factor)
+    return (size[0] - wide) // 2, (size[1] - high) // 2, wide, high

@@ -16,12 +16,10 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.editors.base import Beside
-from evaluation.editors.following import Mask, follow, rim, widened
-from evaluation.editors.instructions import Instruction
+from evaluation.editors.instructions import Instruction, Mask, follow, rim, widened
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import Picture
 
-WEIGHTS = "neural-eraser"
 #: Of a larger picture the network is shown the part around the hole: it looks at no more of it
 #: than that, but holds all it is given several times.
 LARGE_PIXELS = 2_000_000
@@ -34,6 +32,7 @@ MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
 class NeuralEraser(RuleEditor):
     """Draws, tints and turns like every yardstick; erases with MI-GAN. It needs no torch."""
 
+    weights = "neural-eraser"
     queue = "gpu"  # a second of a processor for each edit: calls in flight would wait for it
 
     def __init__(self) -> None:
@@ -82,19 +81,8 @@ class NeuralEraser(RuleEditor):
     def _network(self) -> Any:
         import cv2
 
-        file, _ = weights.locate(WEIGHTS)
+        file, _ = weights.locate(self.weights)
         return cv2.dnn.readNetFromONNX(np.frombuffer(file.read_bytes()[8:], np.uint8))
-
-    def missing(self) -> list[str]:
-        lacking = super().missing()
-        try:
-            weights.locate(WEIGHTS)
-        except weights.WeightsError as error:
-            lacking.append(str(error))
-        return lacking
-
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | {"weights_sha256": weights.locate(WEIGHTS)[1]}
 
 
 def _around(mask: Mask) -> tuple[int, int, int, int]:

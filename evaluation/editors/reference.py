@@ -18,10 +18,10 @@ import numpy as np
 from annotated_types import Interval
 from PIL import Image
 
+from evaluation import weights
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.failures import configuration
-from evaluation.editors.following import follow
-from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.instructions import Action, Instruction, follow, parse
 from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
 
@@ -37,6 +37,8 @@ class RuleEditor(Editor):
         "cv2": "opencv-python-headless",
         "resvg_py": "resvg-py",
     }
+    #: Name of the weights of the network that it runs; "" for none.
+    weights: ClassVar[str] = ""
 
     def send(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
@@ -79,16 +81,21 @@ class RuleEditor(Editor):
         return Picture.from_image(image)
 
     def missing(self) -> list[str]:
-        return [
+        missing = [
             f"the Python package {package} is not installed: pip install 'convergebench[worker]'"
             for module, package in self.modules.items()
             if importlib.util.find_spec(module) is None
         ]
+        if self.weights and (problem := weights.problem(self.weights)):
+            missing.append(problem)
+        return missing
 
     def describe(self) -> dict[str, Any]:
         options: dict[str, Any] = (
             asdict(self) if is_dataclass(self) and not isinstance(self, type) else {}
         )
+        if self.weights:
+            options["weights_sha256"] = weights.locate(self.weights)[1]
         return {"rules": VERSION, **options}
 
 

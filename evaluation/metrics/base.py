@@ -98,7 +98,7 @@ class Requirements:
     @property
     def weights_sha256(self) -> str | None:
         """The hash of the weights in use; None without any."""
-        return WEIGHTS[self.weights].status().sha256 if self.weights else None
+        return WEIGHTS.load(self.weights).status().sha256 if self.weights else None
 
     def missing(self) -> list[str]:
         """Return what must be installed first, in words; empty when ready."""
@@ -107,7 +107,7 @@ class Requirements:
             for module, package in self.modules.items()
             if importlib.util.find_spec(module) is None
         ]
-        problem = WEIGHTS[self.weights].status().problem if self.weights else ""
+        problem = WEIGHTS.load(self.weights).status().problem if self.weights else ""
         return [*problems, problem] if problem else problems
 
 

@@ -11,7 +11,7 @@ from evaluation import weights
 from evaluation.metrics.base import Features, MetricError
 from evaluation.metrics.networks.base import NetworkMetric, cosine_distances
 from evaluation.torch_compat import ready_torchvision
-from evaluation.weights.download import UNREADABLE
+from evaluation.weights.base import UNREADABLE
 
 # OpenAI's own file is a TorchScript archive, which loads as code; this one is known.
 OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"

@@ -21,8 +21,7 @@ from scipy import fft
 
 from evaluation.content import operators
 from evaluation.editors.base import Answer, Beside, Editor
-from evaluation.editors.following import follow
-from evaluation.editors.instructions import Action, Instruction, parse
+from evaluation.editors.instructions import Action, Instruction, follow, parse
 from evaluation.editors.latent import Latent
 from evaluation.editors.neural_eraser import NeuralEraser
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor

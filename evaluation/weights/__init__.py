@@ -8,74 +8,60 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.weights.base import Status, Weights, WeightsError, folder, only_one
-from evaluation.weights.clip import Clip
-from evaluation.weights.download import Progress
-from evaluation.weights.lpips import Lpips
-from evaluation.weights.packages import (
-    BrisqueModel,
-    CocoDetector,
-    DlibFaces,
-    EsrganSlim,
-    FaceParsing,
-    ImageNet,
-    NaturalPatches,
-    NeuralEraser,
-    TextReader,
+from evaluation.registry import Registry
+from evaluation.weights.base import Progress, Status, Weights, WeightsError, folder
+
+__all__ = [
+    "WEIGHTS",
+    "Progress",
+    "Status",
+    "WeightsError",
+    "fetch",
+    "folder",
+    "locate",
+    "problem",
+    "status",
+]
+
+WEIGHTS: Registry[Weights] = Registry(
+    "set of weights",
+    WeightsError,
+    {
+        "lpips-alex": "evaluation.weights.lpips:Lpips",
+        "imagenet": "evaluation.weights.packages:ImageNet",
+        "dlib-faces": "evaluation.weights.packages:DlibFaces",
+        "face-parsing": "evaluation.weights.packages:FaceParsing",
+        "text-reader": "evaluation.weights.packages:TextReader",
+        "coco-detector": "evaluation.weights.packages:CocoDetector",
+        "neural-eraser": "evaluation.weights.packages:NeuralEraser",
+        "esrgan-slim": "evaluation.weights.packages:EsrganSlim",
+        "brisque": "evaluation.weights.packages:BrisqueModel",
+        "niqe": "evaluation.weights.packages:NaturalPatches",
+        "clip": "evaluation.weights.packages:Clip",
+    },
 )
-
-__all__ = ["WEIGHTS", "Progress", "Status", "WeightsError", "fetch", "folder", "locate", "status"]
-
-WEIGHTS: dict[str, Weights] = {
-    weights.name: weights
-    for weights in (
-        Lpips(),
-        ImageNet(),
-        DlibFaces(),
-        FaceParsing(),
-        TextReader(),
-        CocoDetector(),
-        NeuralEraser(),
-        EsrganSlim(),
-        BrisqueModel(),
-        NaturalPatches(),
-        Clip(),
-    )
-}
 
 
 def status() -> list[Status]:
-    """How each set of weights stands on this machine; verifies files, downloads nothing."""
-    return [weights.status() for weights in WEIGHTS.values()]
+    """Return the state of each set of weights on this machine; downloads nothing."""
+    return [WEIGHTS.load(name).status() for name in WEIGHTS]
+
+
+def problem(name: str) -> str:
+    """Return what is wrong with these weights and what to do; "" when they are ready."""
+    return WEIGHTS.load(name).status().problem
 
 
 def locate(name: str) -> tuple[Path, str]:
-    """The verified file and its SHA-256; WeightsError names what is missing and the ways to it."""
-    return _named(name).locate()
+    """Return the verified file and its SHA-256. Raises WeightsError, which names the ways to it."""
+    return WEIGHTS.load(name).locate()
 
 
 def fetch(name: str, *, file: Path | None = None, progress: Progress | None = None) -> Path:
-    """The verified file of these weights, fetched if it is not here yet.
+    """Return the verified file of these weights, fetched if it is not here yet.
 
     `file` is a local copy, or any file they can be made of. `progress(stage, done, total)`
-    is told of the bytes as they arrive; total is None where it is not known. Safe to call
-    from several processes at once. WeightsError says what was tried and what else can be done.
+    is called as the bytes arrive; total is None if unknown. Safe to call from several
+    processes at once. Raises WeightsError with the ways that are left.
     """
-    weights = _named(name)
-    try:
-        return weights.locate()[0]
-    except WeightsError:
-        pass
-    try:
-        with only_one(name):
-            return weights.fetch(file, progress or (lambda stage, done, total: None))
-    except OSError as error:
-        raise WeightsError(f"{weights.file} cannot be written: {error}") from error
-
-
-def _named(name: str) -> Weights:
-    try:
-        return WEIGHTS[name]
-    except KeyError:
-        known = ", ".join(WEIGHTS)
-        raise WeightsError(f"there are no weights called {name!r}; known are {known}") from None
+    return WEIGHTS.load(name).fetch(file, progress or (lambda stage, done, total: None))

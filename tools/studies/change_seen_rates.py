@@ -15,8 +15,7 @@ from PIL import Image, ImageFilter
 from evaluation.content import operators, sources
 from evaluation.content.annotations import Annotations
 from evaluation.content.suites import EditPair, Suite
-from evaluation.editors.following import follow
-from evaluation.editors.instructions import parse
+from evaluation.editors.instructions import follow, parse
 from evaluation.images import fit
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.error_rates import ErrorRate

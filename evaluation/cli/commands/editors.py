@@ -17,10 +17,9 @@ from evaluation.cli.editor_options import check_options, options_of
 from evaluation.cli.own_editors import find_own, is_place, load_own, recorded
 from evaluation.cli.printing import CommandError, say, say_json, table
 from evaluation.content import catalog
-from evaluation.editors import EDITORS, Editor, editor_class, load_editor
+from evaluation.editors import EDITORS, Editor, editor_class, find_row, load_editor, load_row
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.editors.reference import RuleEditor
-from evaluation.editors.rows import find_row, load_row
 from evaluation.errors import EditorError
 
 HELP = "list the editors, and what is missing to run each; or one editor's options"

@@ -14,8 +14,7 @@ from PIL import Image, ImageDraw
 from evaluation.content import sources
 from evaluation.content.annotations import AREAS, Annotations, Box
 from evaluation.content.suites import EditPair, SourcePicture, Suite
-from evaluation.editors.following import follow
-from evaluation.editors.instructions import Action, parse
+from evaluation.editors.instructions import Action, follow, parse
 from evaluation.errors import EditorError
 
 CELL, COLUMNS, CAPTION = 240, 10, 26

@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from evaluation.content.catalog import editing_models
-from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor
+from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor, load_row
 from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _place, _shelf, placement
-from evaluation.editors.rows import load_row
 from evaluation.images import Picture
 from evaluation.testing import tiny_pipelines as tiny
 
@@ -386,7 +385,7 @@ def test_naming_a_local_editor_and_what_it_misses_loads_no_torch() -> None:
     code = (
         "import sys\n"
         "from evaluation.content.catalog import editing_models\n"
-        "from evaluation.editors.rows import load_row\n"
+        "from evaluation.editors import load_row\n"
         "rows = [row for row in editing_models() if row['access'] != 'reference']\n"
         "assert all(isinstance(load_row(row).missing(), list) for row in rows)\n"
         "loaded = {'torch', 'diffusers', 'transformers', 'openai', 'google.genai', 'django'}\n"

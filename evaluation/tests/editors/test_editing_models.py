@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from evaluation.content.catalog import editing_models
-from evaluation.editors import EDITORS, EditorError, Fault
+from evaluation.editors import EDITORS, EditorError, Fault, find_row, load_row
 from evaluation.editors.providers.base import HostedEditor
-from evaluation.editors.rows import find_row, load_row
 from evaluation.editors.sizes import SizeRule
 from evaluation.images import is_reframed
 

@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 
 from evaluation.content.catalog import editing_models
-from evaluation.editors import load_editor
+from evaluation.editors import find_row, load_editor, load_row
 from evaluation.editors.base import EditSettings, Turn
-from evaluation.editors.rows import find_row, load_row
 from evaluation.images import Picture, clean_wire
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider
 from evaluation.testing.fake_providers.inline import FakeOpenAI

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from evaluation.content import catalog, sources
-from evaluation.editors import EditorError, Fault, load_editor
-from evaluation.editors.autoencoder import passing
+from evaluation.editors import EditorError, Fault, latent, load_editor
 from evaluation.editors.latent import OWN
 from evaluation.images import Picture
 from evaluation.measuring.change_seen import change_seen
@@ -123,13 +122,13 @@ def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
 def test_a_large_picture_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
     picture = busy(430, 230)
     autoencoder = load_editor("latent").autoencoder
-    whole = np.asarray(passing.passed(autoencoder, picture), dtype=int)
-    monkeypatch.setattr(passing, "LARGE_PIXELS", 0)
-    monkeypatch.setattr(passing, "TILE", 4 * passing.sight(autoencoder))
+    whole = np.asarray(latent.passed(autoencoder, picture), dtype=int)
+    monkeypatch.setattr(latent, "LARGE_PIXELS", 0)
+    monkeypatch.setattr(latent, "TILE", 4 * latent.sight(autoencoder))
     seen = []
-    one = passing._passed
-    monkeypatch.setattr(passing, "_passed", lambda a, i: seen.append(i.size) or one(a, i))
-    tiled = np.asarray(passing.passed(autoencoder, picture), dtype=int)
+    one = latent._passed
+    monkeypatch.setattr(latent, "_passed", lambda a, i: seen.append(i.size) or one(a, i))
+    tiled = np.asarray(latent.passed(autoencoder, picture), dtype=int)
     assert len(seen) == 6
     # To the bit on the machines that it was tried on; another may add up in another order.
     assert np.abs(tiled - whole).max() <= 1
@@ -137,6 +136,6 @@ def test_a_large_picture_goes_through_by_tiles_and_comes_out_the_same(monkeypatc
 
 def test_what_looks_at_all_of_a_picture_is_shown_all_of_it(kl_folder, monkeypatch):
     autoencoder = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae").autoencoder
-    assert passing.sight(autoencoder) is None
-    monkeypatch.setattr(passing, "LARGE_PIXELS", 0)
-    assert passing.passed(autoencoder, busy(70, 40)).size == (70, 40)
+    assert latent.sight(autoencoder) is None
+    monkeypatch.setattr(latent, "LARGE_PIXELS", 0)
+    assert latent.passed(autoencoder, busy(70, 40)).size == (70, 40)

@@ -9,14 +9,13 @@ from evaluation import weights
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor, neural_eraser
 from evaluation.editors.base import Beside
-from evaluation.editors.neural_eraser import WEIGHTS
 from evaluation.images import Picture
 
 
 @pytest.fixture(scope="module")
 def eraser():
     try:
-        weights.fetch(WEIGHTS)
+        weights.fetch("neural-eraser")
     except weights.WeightsError as error:
         pytest.skip(f"MI-GAN's weights cannot be had here: {error}")
     return load_editor("neural-eraser")

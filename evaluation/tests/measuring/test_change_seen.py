@@ -10,8 +10,7 @@ from evaluation.content import catalog, operators, sources
 from evaluation.content.suites import EditPair
 from evaluation.editors import load_editor
 from evaluation.editors.drawings import draw
-from evaluation.editors.following import follow
-from evaluation.editors.instructions import parse
+from evaluation.editors.instructions import follow, parse
 from evaluation.images import Picture, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift

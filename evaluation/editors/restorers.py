@@ -1,0 +1,229 @@
+"""Baselines for restoration that a CPU can run: classical filters by rule, and a small network.
+
+Asked for anything else, they do what every yardstick does. The network is ESRGAN-slim, 24 layers
+that draw detail into a picture of half size; the weights are UpscalerJS's (MIT), a Keras model of
+TensorFlow.js, of whose kinds of layers a few occur. Its larger siblings for denoising and
+deblurring, MAXIM, are graphs of 45,000 nodes in 83 MB each: too much for a baseline that every
+machine should play.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from evaluation import weights
+from evaluation.editors.base import Answer, Beside
+from evaluation.editors.instructions import widened
+from evaluation.editors.reference import RuleEditor
+from evaluation.images import Picture
+
+Pixels = npt.NDArray[np.uint8]
+#: Below this the grain is the picture's own; `sigma` of 255.
+CLEAN = 2.5
+#: A scratch stands out so far from its surroundings, in grey levels and in grains.
+SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
+#: More than this share is no scratch but texture.
+MOST_SCRATCHED = 0.04
+#: Light that fills less than this share of the scale is stretched; its ends are these percentiles.
+FULL, ENDS = 0.8, (0.5, 99.5)
+#: A cast is taken away by gains no stronger than this.
+STRONGEST_GAIN = 1.35
+#: How much of what a blur takes away is added again, and the blur's sigma in parts of the side.
+SHARPEN, SHARPEN_SIGMA = 0.9, 1 / 400
+
+#: Prompts that ask for a better picture of the same thing.
+_RESTORE = re.compile(
+    r"\b(restor\w*|enhanc\w*|denois\w*|deblur\w*)\b|\bimprove\b.*\b(clarity|quality)\b"
+    r"|\bbring it back to how it should look\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class RestoringEditor(RuleEditor):
+    """Restores the picture where that is asked for; a subclass says how."""
+
+    made_for: ClassVar[str | None] = "operator"
+
+    def edit(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
+        if not _RESTORE.search(prompt):
+            return super().edit(picture, prompt, seed, beside)
+        started = time.perf_counter()
+        answer = Picture.from_image(self.restored(picture.image))
+        return Answer(answer, time.perf_counter() - started, 0.0, {"understood": "restore"})
+
+    @abstractmethod
+    def restored(self, image: Image.Image) -> Image.Image:
+        """The image as it may have been."""
+
+
+class Restorer(RestoringEditor):
+    """Scratches are inpainted, grain is smoothed by non-local means, light and colours are
+    stretched, edges sharpened: each as far as the picture seems to need it."""
+
+    def restored(self, image: Image.Image) -> Image.Image:
+        pixels: Pixels = np.asarray(image)
+        pixels = _without_scratches(pixels)
+        pixels = _without_grain(pixels)
+        pixels = _stretched(pixels)
+        return Image.fromarray(_sharpened(pixels))
+
+
+def grain(pixels: Pixels) -> float:
+    """The sigma of the noise, of 255, by Immerkær's mask: it sees neither planes nor edges."""
+    import cv2
+
+    mask = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float64)
+    light = _light(pixels).astype(np.float64)
+    found = np.abs(cv2.filter2D(light, -1, mask))
+    # The quieter half of the picture tells of grain, the other of texture.
+    return float(math.sqrt(math.pi / 2) / 6 * found[found <= np.median(found)].mean() * 2.5)
+
+
+def _light(pixels: Pixels) -> Pixels:
+    import cv2
+
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
+
+
+def _without_scratches(pixels: Pixels) -> Pixels:
+    import cv2
+
+    light = _light(pixels)
+    apart = np.abs(light.astype(np.int16) - cv2.medianBlur(light, 5))
+    mask = apart > max(SCRATCH_LEVELS, SCRATCH_GRAINS * grain(pixels))
+    if not mask.any() or mask.mean() > MOST_SCRATCHED:
+        return pixels
+    hole = widened(mask, 1).astype(np.uint8)
+    return np.asarray(cv2.inpaint(np.ascontiguousarray(pixels), hole, 3, cv2.INPAINT_TELEA))
+
+
+def _without_grain(pixels: Pixels) -> Pixels:
+    import cv2
+
+    sigma = grain(pixels)
+    if sigma < CLEAN:
+        return pixels
+    # OpenCV's colours are the other way round, and the filter weighs light and colour apart.
+    swapped = np.ascontiguousarray(pixels[:, :, ::-1])
+    smooth: Any = cv2.fastNlMeansDenoisingColored(swapped, None, 0.9 * sigma, 0.9 * sigma, 5, 15)
+    return np.ascontiguousarray(smooth[:, :, ::-1])
+
+
+def _stretched(pixels: Pixels) -> Pixels:
+    """Light over the whole scale where it fills too little of it, and colours without a cast."""
+    values = pixels.astype(np.float64)
+    low, high = np.percentile(_light(pixels), ENDS)
+    if (high - low) / 255 < FULL and high > low:
+        means = values.mean(axis=(0, 1))
+        gains = np.clip(means.mean() / np.maximum(means, 1), 1 / STRONGEST_GAIN, STRONGEST_GAIN)
+        values = values * gains
+        low, high = np.percentile(values.mean(axis=-1), ENDS)
+        values = (values - low) * 255 / max(high - low, 1)
+    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+
+
+def _sharpened(pixels: Pixels) -> Pixels:
+    import cv2
+
+    soft = cv2.GaussianBlur(pixels, (0, 0), max(0.6, max(pixels.shape) * SHARPEN_SIGMA))
+    values = pixels.astype(np.float64)
+    return np.rint(np.clip(values + SHARPEN * (values - soft), 0, 255)).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: what it does, of which others, and its numbers."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    kernel: Any = None
+    bias: Any = None
+    factor: int = 1
+
+
+class SuperResolver(RestoringEditor):
+    """Shrinks the picture to half, where blur and blocks are small, and has the network enlarge it."""
+
+    queue = "gpu"  # computes with torch
+    weights = "esrgan-slim"
+    modules: ClassVar[dict[str, str]] = {**RestoringEditor.modules, "torch": "torch"}
+
+    def restored(self, image: Image.Image) -> Image.Image:
+        import torch
+
+        half = (max(1, image.width // 2), max(1, image.height // 2))
+        small = np.asarray(image.resize(half, Image.Resampling.BOX), dtype=np.float32)
+        with torch.inference_mode():
+            answer = self._run(torch.from_numpy(small.transpose(2, 0, 1).copy())[None])
+        pixels = np.rint(np.clip(answer[0].numpy().transpose(1, 2, 0), 0, 255)).astype(np.uint8)
+        return Image.fromarray(pixels).resize(image.size, Image.Resampling.LANCZOS)
+
+    def _run(self, picture: Any) -> Any:
+        import torch
+        from torch.nn import functional
+
+        known: dict[str, Any] = {}
+        answer = picture
+        for layer in self._layers:
+            given = [known[name] for name in layer.inputs]
+            match layer.kind:
+                case "InputLayer":
+                    answer = picture
+                case "Conv2D":
+                    answer = functional.conv2d(given[0], layer.kernel, layer.bias, padding="same")
+                case "Activation":
+                    answer = torch.relu(given[0])
+                case "Concatenate":
+                    answer = torch.cat(given, dim=1)
+                case "Add":
+                    answer = given[0] + given[1]
+                case "UpSampling2D":
+                    answer = functional.interpolate(given[0], scale_factor=layer.factor)
+                case _:
+                    raise weights.WeightsError(f"{self.weights} has a layer {layer.kind}")
+            known[layer.name] = answer
+        return answer
+
+    @cached_property
+    def _layers(self) -> list[Layer]:
+        """The layers in order, their numbers turned from TensorFlow's way to torch's."""
+        import torch
+
+        data = weights.locate(self.weights)[0].read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        model = json.loads(data[8 : 8 + length])
+        numbers: dict[str, Any] = {}
+        at = 8 + length
+        for row in model["weightsManifest"][0]["weights"]:
+            count = int(np.prod(row["shape"]))
+            values = np.frombuffer(data, np.float32, count, at).reshape(row["shape"])
+            at += 4 * count
+            if values.ndim == 4:
+                values = values.transpose(3, 2, 0, 1)
+            numbers[row["name"]] = torch.from_numpy(values.copy())
+        rows = model["modelTopology"]["model_config"]["config"]["layers"]
+        return [
+            Layer(
+                row["name"],
+                row["class_name"],
+                tuple(one[0] for one in row["inbound_nodes"][0]) if row["inbound_nodes"] else (),
+                numbers.get(f"{row['name']}/kernel"),
+                numbers.get(f"{row['name']}/bias"),
+                (row["config"].get("size") or [1])[0],
+            )
+            for row in rows
+        ]
