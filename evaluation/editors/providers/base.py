@@ -9,7 +9,6 @@ import ipaddress
 import math
 import os
 import re
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -109,7 +108,6 @@ class HostedEditor(Editor):
     def __post_init__(self) -> None:
         self.size_rule = SizeRule.from_row(self.size)
         self.http = HttpClient(None, name=self.provider, max_bytes=MAX_BODY)
-        self.lock = threading.Lock()
 
     # What an adapter writes.
 
@@ -359,6 +357,35 @@ class HostedEditor(Editor):
             sleep=self.http.sleep,
             reraise=True,
         )(get)
+
+
+@dataclass(kw_only=True, eq=False)
+class MarketplaceEditor(HostedEditor):
+    """A model on a marketplace: input names differ per model, and the row says them."""
+
+    image_field: str = "image"
+    image_list: bool = True
+    seed_field: str = "seed"  # "" = the model takes none
+    ratio_field: str = "aspect_ratio"
+
+    @abstractmethod
+    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
+        """Return the inputs that ask for a size by a word or in pixels."""
+
+    def inputs(self, request: Request, image: str) -> dict[str, Any]:
+        """Return the model's inputs; `image` is the address or data URI of the picture."""
+        inputs: dict[str, Any] = {
+            "prompt": request.prompt,
+            self.image_field: [image] if self.image_list else image,
+        }
+        if request.seed is not None and self.seed_field:
+            inputs[self.seed_field] = request.seed
+        rule = self.size_rule
+        if rule and rule.ratios:
+            inputs[self.ratio_field] = rule.nearest_ratio(request.picture.size)
+        elif rule:
+            inputs |= self._size(rule, request)
+        return inputs | dict(self.params)
 
 
 def meanings(

@@ -9,18 +9,22 @@ from typing import Any, ClassVar
 from evaluation.editors.base import Refused
 from evaluation.editors.failures import ErrorBody, bad_answer
 from evaluation.editors.payloads import data_uri
-from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.providers.base import (
+    Edited,
+    MarketplaceEditor,
+    Meanings,
+    Request,
+    meanings,
+)
+from evaluation.editors.sizes import SizeRule
 
 
 @dataclass(kw_only=True, eq=False)
-class Fal(HostedEditor):
-    """Input names differ per model; the row says them."""
+class Fal(MarketplaceEditor):
+    """A model in fal's queue."""
 
     image_field: str = "image_urls"
-    image_list: bool = True
-    seed_field: str = "seed"  # "" = the model takes none
     size_field: str = "image_size"
-    ratio_field: str = "aspect_ratio"
 
     provider: ClassVar[str] = "fal"
     key_variables: ClassVar[tuple[str, ...]] = ("FAL_KEY",)
@@ -35,7 +39,7 @@ class Fal(HostedEditor):
         return {"Authorization": f"Key {key}"}
 
     def _ask(self, request: Request) -> Edited:
-        queued = self.post(self.model, request, self._payload(request))
+        queued = self.post(self.model, request, self.inputs(request, data_uri(request.picture)))
         if not queued.get("status_url") or not queued.get("response_url"):
             self.raise_error(200, ErrorBody.read(queued, "no status_url in the answer"))
         notes: dict[str, Any] = {"request_id": queued.get("request_id")}
@@ -61,22 +65,11 @@ class Fal(HostedEditor):
         types += [d.get("type") for d in details or [] if isinstance(d, dict)]
         return ErrorBody(" ".join(str(kind) for kind in types if kind), error.message)
 
-    def _payload(self, request: Request) -> dict[str, Any]:
-        uri = data_uri(request.picture)
-        payload: dict[str, Any] = {
-            "prompt": request.prompt,
-            self.image_field: [uri] if self.image_list else uri,
-        }
-        if request.seed is not None and self.seed_field:
-            payload[self.seed_field] = request.seed
-        if self.size_rule and self.size_rule.ratios:
-            payload[self.ratio_field] = self.size_rule.nearest_ratio(request.picture.size)
-        elif self.size_rule and self.size_rule.word:
-            payload[self.size_field] = self.size_rule.word
-        elif self.size_rule:
-            width, height = self.size_rule.nearest(request.wanted)
-            payload[self.size_field] = {"width": width, "height": height}
-        return payload | dict(self.params)
+    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
+        if rule.word:
+            return {self.size_field: rule.word}
+        width, height = rule.nearest(request.wanted)
+        return {self.size_field: {"width": width, "height": height}}
 
 
 def _first_url(result: Mapping[str, Any]) -> Any:

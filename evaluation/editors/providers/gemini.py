@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from evaluation.editors.base import Refused
@@ -54,41 +55,36 @@ class Gemini(HostedEditor):
         setup=r"FAILED_PRECONDITION|User location is not supported|(?i:thinking)",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._sdk: Any = None
-
     @property
     def tiers(self) -> Collection[str]:
         return self.image_sizes
 
-    def _client(self, key: str) -> Any:
+    @cached_property
+    def _sdk(self) -> Any:
         from google import genai
         from google.genai import types
 
-        with self.lock:
-            if self._sdk is None:
-                self._sdk = genai.Client(
-                    api_key=key,
-                    vertexai=False,  # whatever GOOGLE_GENAI_USE_VERTEXAI says
-                    http_options=types.HttpOptions(
-                        base_url=self.url,
-                        timeout=math.ceil(self.timeout * 1000),
-                        httpx_client=self.sdk_client(),
-                        # Clients we do not use; they would read the authorities twice more.
-                        client_args={"verify": trusted_authorities()},
-                        async_client_args={"ssl": trusted_authorities()},
-                    ),
-                )
-            return self._sdk
+        return genai.Client(
+            api_key=self._key(),
+            vertexai=False,  # whatever GOOGLE_GENAI_USE_VERTEXAI says
+            http_options=types.HttpOptions(
+                base_url=self.url,
+                timeout=math.ceil(self.timeout * 1000),
+                httpx_client=self.sdk_client(),
+                # Clients we do not use; they would read the authorities twice more.
+                client_args={"verify": trusted_authorities()},
+                async_client_args={"ssl": trusted_authorities()},
+            ),
+        )
 
     def _ask(self, request: Request) -> Edited:
         from google.genai import errors
 
         config, contents = self._config(request), _contents(request)
-        models = self._client(request.key).models
         try:
-            response = models.generate_content(model=self.model, contents=contents, config=config)
+            response = self._sdk.models.generate_content(
+                model=self.model, contents=contents, config=config
+            )
         # The SDK's words for an answer that is not of the shape it knows.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from evaluation.editors.failures import configuration
@@ -31,23 +32,17 @@ class OpenAIImages(HostedEditor):
         setup=r"model_not_found|country_not_supported|unsupported_country",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._sdk: Any = None
-
-    def _client(self, key: str) -> Any:
+    @cached_property
+    def _sdk(self) -> Any:
         from openai import OpenAI
 
-        with self.lock:
-            if self._sdk is None:
-                self._sdk = OpenAI(
-                    api_key=key,
-                    base_url=self.url,
-                    timeout=self.timeout,
-                    max_retries=0,
-                    http_client=self.sdk_client(),
-                )
-            return self._sdk
+        return OpenAI(
+            api_key=self._key(),
+            base_url=self.url,
+            timeout=self.timeout,
+            max_retries=0,
+            http_client=self.sdk_client(),
+        )
 
     def _ask(self, request: Request) -> Edited:
         import openai
@@ -56,7 +51,7 @@ class OpenAIImages(HostedEditor):
         if self.size_rule:
             options["size"] = "{}x{}".format(*self.size_rule.nearest(request.wanted))
         try:
-            response = self._client(request.key).images.edit(
+            response = self._sdk.images.edit(
                 model=self.model,
                 image=("picture.png", request.picture.png(), "image/png"),
                 prompt=request.prompt,

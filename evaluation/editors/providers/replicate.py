@@ -7,7 +7,14 @@ from typing import Any, ClassVar
 
 from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
 from evaluation.editors.payloads import data_uri
-from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
+from evaluation.editors.providers.base import (
+    Edited,
+    MarketplaceEditor,
+    Meanings,
+    Request,
+    meanings,
+)
+from evaluation.editors.sizes import SizeRule
 from evaluation.net.client import Reply, multipart
 
 # Replicate asks for an upload above this size.
@@ -15,13 +22,10 @@ INLINE_BYTES = 256 * 1024
 
 
 @dataclass(kw_only=True, eq=False)
-class Replicate(HostedEditor):
-    """Input names differ per model; the row says them. `model` is owner/name."""
+class Replicate(MarketplaceEditor):
+    """A model on Replicate; `model` is owner/name."""
 
     image_field: str = "input_images"
-    image_list: bool = True
-    seed_field: str = "seed"  # "" = the model takes none
-    ratio_field: str = "aspect_ratio"
 
     provider: ClassVar[str] = "Replicate"
     key_variables: ClassVar[tuple[str, ...]] = ("REPLICATE_API_TOKEN",)
@@ -37,7 +41,7 @@ class Replicate(HostedEditor):
         prediction = self.post(
             f"v1/models/{self.model}/predictions",
             request,
-            {"input": self._input(request)},
+            {"input": self.inputs(request, self._address(request))},
             Prefer="wait",
         )
         url = (prediction.get("urls") or {}).get("get")
@@ -59,21 +63,11 @@ class Replicate(HostedEditor):
             output = output[0] if output else None
         return self.fetched(output, notes)
 
-    def _input(self, request: Request) -> dict[str, Any]:
-        address = self._address(request)
-        payload: dict[str, Any] = {
-            "prompt": request.prompt,
-            self.image_field: [address] if self.image_list else address,
-        }
-        if request.seed is not None and self.seed_field:
-            payload[self.seed_field] = request.seed
-        if self.size_rule and self.size_rule.ratios:
-            payload[self.ratio_field] = self.size_rule.nearest_ratio(request.picture.size)
-        elif self.size_rule and self.size_rule.word:
-            payload[self.ratio_field] = self.size_rule.word
-        elif self.size_rule:
-            payload["width"], payload["height"] = self.size_rule.nearest(request.wanted)
-        return payload | dict(self.params)
+    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
+        if rule.word:
+            return {self.ratio_field: rule.word}
+        width, height = rule.nearest(request.wanted)
+        return {"width": width, "height": height}
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
         stated = body.get("retry_after") if isinstance(body, dict) else None
