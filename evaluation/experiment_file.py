@@ -25,7 +25,7 @@ from evaluation.arms import Arm, ArmError, Worded
 from evaluation.content import catalog
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
-from evaluation.outside_json import can_be_stored
+from evaluation.untrusted_json import can_be_stored
 
 MAX_BYTES = 100_000
 MAX_ARMS = 12

@@ -35,8 +35,8 @@ from evaluation.errors import EditorError
 from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
-from evaluation.outside_json import parse_json
 from evaluation.testing.made_up import JSON, Corpus
+from evaluation.untrusted_json import parse_json
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain

@@ -24,7 +24,7 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.metrics.score_file import ChainPictures, parsed, place
-from evaluation.outside_json import can_be_stored
+from evaluation.untrusted_json import can_be_stored
 from evaluation.play.own_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import read_scores

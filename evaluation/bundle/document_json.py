@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from evaluation.outside_json import can_be_stored
+from evaluation.untrusted_json import can_be_stored
 
 #: Each object, list and member takes up to a few hundred bytes of memory; ours have 20 bytes of text.
 BYTES_PER_ITEM = 12

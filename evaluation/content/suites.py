@@ -20,7 +20,7 @@ from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.operators import INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
-from evaluation.outside_json import read_json_file
+from evaluation.untrusted_json import read_json_file
 
 T = TypeVar("T")
 FORMAT = 1

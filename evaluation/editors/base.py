@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, clean_wire
-from evaluation.outside_json import storable, storable_value
+from evaluation.untrusted_json import storable, storable_value
 
 
 class Refused(Exception):

@@ -24,7 +24,7 @@ from typing import Any
 from evaluation.errors import UserFacingError
 from evaluation.metrics import METRICS
 from evaluation.metrics.no_reference import WORN, value_scale
-from evaluation.outside_json import can_be_stored, parse_strictly
+from evaluation.untrusted_json import can_be_stored, parse_strictly
 
 MAX_BYTES = 64 * 2**20
 MAX_ROWS = 500_000

@@ -42,11 +42,11 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, Suit
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
-from evaluation.outside_json import parse_strictly, read_json_file, storable
 from evaluation.play.plan import Plan, Position
 from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep, history
 from evaluation.run_secret import chain_seeds, new_secret
+from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
 FORMAT = 3
 #: A picture of a chain lies in the chain's own folder: folders come from others, too.

@@ -13,7 +13,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
-from evaluation.outside_json import can_be_stored
+from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.admin.base import NoticesConflicts
 from leaderboard.models import EditingModel, SecurityEvent, Suite

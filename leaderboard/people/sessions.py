@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
-from evaluation.outside_json import bounded
+from evaluation.untrusted_json import bounded
 from leaderboard.models import Question, Vote, Voter
 from leaderboard.models.people.questions import Kind
 from leaderboard.models.people.votes import new_ticket

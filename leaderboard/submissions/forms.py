@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
-from evaluation.outside_json import parse_strictly
+from evaluation.untrusted_json import parse_strictly
 from leaderboard import endpoints
 from leaderboard.models import ApiToken, Submission, Suite
 from leaderboard.models.entries import taken_name

@@ -18,7 +18,7 @@ from evaluation.editors.contracts.base import Call
 from evaluation.editors.failures import bad_answer, shorten
 from evaluation.errors import EditorError, Fault
 from evaluation.net.client import Reply
-from evaluation.outside_json import bounded, parse_json
+from evaluation.untrusted_json import bounded, parse_json
 
 MAX_RETRY_AFTER = 24 * 3600.0
 

@@ -36,8 +36,8 @@ from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, fit
 from evaluation.net.addresses import is_private
 from evaluation.net.client import HttpClient, Reply
-from evaluation.outside_json import parse_json
 from evaluation.packages import package_version
+from evaluation.untrusted_json import parse_json
 
 #: A base64 picture of the largest size we accept, with room for its envelope.
 MAX_BODY = 96 * 2**20

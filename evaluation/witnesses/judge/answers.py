@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from evaluation.outside_json import parse_strictly
+from evaluation.untrusted_json import parse_strictly
 
 ANSWERED, REFUSED, UNREADABLE = "answered", "refused", "unreadable"
 

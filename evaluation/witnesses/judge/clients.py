@@ -23,8 +23,8 @@ from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import Rules
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import HttpClient, Reply
-from evaluation.outside_json import bounded, parse_json
 from evaluation.packages import package_version
+from evaluation.untrusted_json import bounded, parse_json
 
 # An answer is a few words.
 MAX_BODY = 2**20

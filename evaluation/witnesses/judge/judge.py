@@ -18,7 +18,7 @@ from evaluation.content.suites import EditPair
 from evaluation.editors.failures import shorten
 from evaluation.errors import EditorError
 from evaluation.images import Picture, encode_png
-from evaluation.outside_json import storable
+from evaluation.untrusted_json import storable
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 from evaluation.witnesses.judge import questions
 from evaluation.witnesses.judge.answers import (

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evaluation.content.suites import EditPair
-from evaluation.outside_json import can_be_stored, parse_json
+from evaluation.untrusted_json import can_be_stored, parse_json
 
 Told = Literal["yes", "no", "unsure"]
 #: A chatty answer is read on so far; as much of it is kept.

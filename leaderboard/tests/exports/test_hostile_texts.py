@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evaluation.bundle.format import ModelLine
 from evaluation.errors import EditorError
-from evaluation.outside_json import can_be_stored
+from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
 from leaderboard.board.citations import board_csv

@@ -1,4 +1,4 @@
-"""JSON and numbers that strangers write: bounded before they cost anything."""
+"""Untrusted JSON and numbers: bounded before they cost anything."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAX_ITEMS = 100_000
 #: Beyond this a text must be ASCII, as base64 is: Python takes four bytes for every letter of a
 #: text with one rare letter in it.
 MAX_WIDE = 2**20
-#: Zero bytes and halves of characters: JSON can write them, no file and no database takes them.
+#: NUL bytes and lone surrogates: JSON can write them, no file and no database takes them.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-#: Of a file that somebody hands on; the record of our largest run has a tenth of it.
+#: Of an untrusted file; the record of our largest run has a tenth of it.
 MAX_FILE_BYTES = 64 * 2**20
 #: Objects, lists and members in such a file: ours have 20 bytes of text for each.
 BYTES_PER_ITEM = 8
@@ -28,7 +28,7 @@ MAX_DIGITS = 20
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a text that is not larger in memory than it looks; ValueError otherwise."""
+    """Parse untrusted JSON that is not larger in memory than it looks. Raises ValueError."""
     if len(body) > MAX_WIDE and not body.isascii():
         raise ValueError("long JSON with letters that base64 does not have")
     if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_ITEMS:
@@ -40,9 +40,9 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_strictly(text: str) -> Any:
-    """The value of a text as our own writers write it; ValueError says what is not.
+    """Parse untrusted JSON strictly: reject NUL bytes, lone surrogates, NaN and infinities.
 
-    No zero bytes, no halves of characters, no number that is none or beyond every number.
+    Raises ValueError.
     """
     if sum(map(text.count, "{[,")) > MAX_ITEMS + len(text) // BYTES_PER_ITEM:
         raise ValueError("JSON of more items than its length explains")
@@ -57,7 +57,7 @@ def parse_strictly(text: str) -> Any:
 
 
 def read_json_file(file: Path) -> Any:
-    """The value in a file that somebody hands on; ValueError or OSError where there is none."""
+    """Parse an untrusted file strictly. Raises ValueError or OSError."""
     if (size := file.stat().st_size) > MAX_FILE_BYTES:
         raise ValueError(f"{size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
     return parse_strictly(file.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def _whole(digits: str) -> int:
 
 
 def _number(digits: str) -> float:
-    """Also of the words NaN and Infinity, which JSON does not have."""
+    """Parse a number, or one of the words NaN and Infinity, which are refused."""
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError(f"{digits[:40]} is not a number")
@@ -78,15 +78,17 @@ def _number(digits: str) -> float:
 
 
 def bounded(value: Any, most: float) -> float | None:
-    """A number between 0 and `most`, cut to it; None for anything else."""
+    """Return a number from 0, cut to `most`; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(min(value, most)) if value >= 0 else None  # not a number is not above 0
 
 
 def can_be_stored(value: Any) -> bool:
-    """Whether every database takes it: no zero byte or half of a character in any text, and no
-    number that JSON does not have (1e999 becomes one).
+    """Return True if every database takes the value.
+
+    No NUL byte or lone surrogate in any text, no number that JSON does not have (1e999 becomes
+    one).
     """
     if isinstance(value, str):
         return not UNSTORABLE.search(value)
@@ -98,12 +100,12 @@ def can_be_stored(value: Any) -> bool:
 
 
 def storable(text: str) -> str:
-    """The text without what no database takes."""
+    """Remove NUL bytes and lone surrogates, which no database takes."""
     return UNSTORABLE.sub("", text)
 
 
 def storable_value(value: Any) -> Any:
-    """The same of a whole value; numbers that no JSON has, or no float holds, become None."""
+    """Make a whole value storable; numbers that no JSON has, or no float holds, become None."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.outside_json import bounded, parse_json
+from evaluation.untrusted_json import bounded, parse_json
 
 ATTACKS = """
-from evaluation.outside_json import parse_json
+from evaluation.untrusted_json import parse_json
 def peak():
     return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1])
 before = peak()
