@@ -24,13 +24,13 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.metrics.score_file import ChainPictures, parsed, place
-from evaluation.untrusted_json import can_be_stored
 from evaluation.play.own_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import read_scores
 from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient
+from evaluation.untrusted_json import can_be_stored
 from evaluation.witnesses.judge.answers import AnswerFile, Kept
 from leaderboard.published_figures import FiguresError, _csv_rows
 

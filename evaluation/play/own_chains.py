@@ -36,12 +36,12 @@ from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics.base import Subject
-from evaluation.untrusted_json import read_json_file
 from evaluation.play.calibration_cache import calibrated
 from evaluation.play.finish import judged_chain
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.run_scores import RunScores
 from evaluation.play.run_scores import judged as judged_globally
+from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses.judge.judge import Judge
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")

@@ -23,10 +23,10 @@ from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import identity_drift, judge_global
 from evaluation.metrics import METRICS, no_reference_metrics
 from evaluation.metrics.no_reference import no_reference_pins
-from evaluation.untrusted_json import read_json_file
 from evaluation.play.calibration_cache import calibrated
 from evaluation.play.run_folder import PlayedChain, RunFolder, chain_slug
 from evaluation.records import TripMeasures
+from evaluation.untrusted_json import read_json_file
 
 #: What was told of a run beside what scoring finds.
 KEPT = ("judge", "score_files")
