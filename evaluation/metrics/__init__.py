@@ -1,13 +1,13 @@
-"""The metrics by name: dotted paths, not classes, so that nothing heavy loads early."""
+"""Registry of the metrics."""
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from evaluation.metrics.base import Features, Metric, MetricError
+from evaluation.registry import Registry
 
 __all__ = [
     "HEADLINE",
@@ -25,39 +25,30 @@ __all__ = [
 ]
 
 #: In the order in which people meet them; the first that was run is what a board opens with.
-METRICS: dict[str, str] = {
-    "picture": "evaluation.metrics.picture:WholePicture",
-    "lpips": "evaluation.metrics.lpips:Lpips",
-    "place": "evaluation.metrics.place:Place",
-    "colour": "evaluation.metrics.colour:Colour",
-    "identity": "evaluation.metrics.identity:Identity",
-    "clip": "evaluation.metrics.clip:Clip",
-    "imagenet": "evaluation.metrics.imagenet:ImageNet",
-    "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
-    "ssim": "evaluation.metrics.ssim:Ssim",
-    "psnr": "evaluation.metrics.psnr:Psnr",
-    "brisque": "evaluation.metrics.no_reference:Brisque",
-    "niqe": "evaluation.metrics.no_reference:Niqe",
-    "piqe": "evaluation.metrics.no_reference:Piqe",
-}
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    MetricError,
+    {
+        "picture": "evaluation.metrics.picture:WholePicture",
+        "lpips": "evaluation.metrics.lpips:Lpips",
+        "place": "evaluation.metrics.place:Place",
+        "colour": "evaluation.metrics.colour:Colour",
+        "identity": "evaluation.metrics.identity:Identity",
+        "clip": "evaluation.metrics.clip:Clip",
+        "imagenet": "evaluation.metrics.imagenet:ImageNet",
+        "ms_ssim": "evaluation.metrics.ms_ssim:MsSsim",
+        "ssim": "evaluation.metrics.ssim:Ssim",
+        "psnr": "evaluation.metrics.psnr:Psnr",
+        "brisque": "evaluation.metrics.no_reference:Brisque",
+        "niqe": "evaluation.metrics.no_reference:Niqe",
+        "piqe": "evaluation.metrics.no_reference:Piqe",
+    },
+)
 HEADLINE = next(iter(METRICS))
-
-
-@cache
-def metric_class(name: str) -> type[Metric]:
-    """The metric's class: its label, version, unit and direction, without loading torch."""
-    try:
-        path = METRICS[name]
-    except KeyError:
-        known = ", ".join(METRICS)
-        raise MetricError(f"there is no metric called {name!r}; known are {known}") from None
-    found: type[Metric] = pkgutil.resolve_name(path)
-    return found
-
-
-def load_metric(name: str) -> Metric:
-    """The metric registered under `name`; its weights load when it is first used."""
-    return metric_class(name)()
+#: Return the class with its label, version, unit and direction, without loading torch.
+metric_class = METRICS.find
+#: Return a metric; its weights load when it is first used.
+load_metric = METRICS.load
 
 
 def in_order(names: Iterable[str]) -> list[str]:
