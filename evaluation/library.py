@@ -22,7 +22,7 @@ from evaluation.cli.commands.report import reported
 from evaluation.cli.commands.score import new_scorer, results_table, scored
 from evaluation.cli.commands.suites import find_suite as suite
 from evaluation.cli.hooks import Hook, Hooks, trip_row
-from evaluation.cli.judge_options import ANSWERS, judge_of, report_judge
+from evaluation.cli.judge_options import ANSWERS, judge_of
 from evaluation.cli.own_editors import as_editor, place_of
 from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, run_results
@@ -31,7 +31,6 @@ from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.play.finish import judged_by
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 from evaluation.play.store import Paused
@@ -229,12 +228,9 @@ def evaluate(
             player = new_player(run, chosen, record, terms)
             hooks.begin(run)
             play_on(player, record, on_trip=told)
-        scores = scored(run, scorer)
         stated = {"model": judge} if isinstance(judge, str) else judge
-        if stated and (asked := judge_of(stated, run.path / ANSWERS)):
-            scores = judged_by(asked, run, scores)
-            report_judge(asked)
-            run.write_json("scores.json", scores.to_dict())
+        asked = judge_of(stated, run.path / ANSWERS) if stated else None
+        scores = scored(run, scorer, judge=asked)
         results = Results(run, scores, aside)
     finally:
         hooks.end(results.metrics if results else None)

@@ -18,7 +18,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from evaluation.analysis.chain_scores import ChainScores
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
@@ -26,7 +25,7 @@ from evaluation.experiment_file import ExperimentFile
 from evaluation.metrics.score_file import ChainPictures, parsed, place
 from evaluation.play.own_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
-from evaluation.play.run_scores import read_scores
+from evaluation.play.run_scores import ChainScores, read_scores
 from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient

@@ -25,7 +25,6 @@ from skimage import data
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from evaluation import weights
-from evaluation.analysis.chain_scores import score_chain
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture, encode_jpeg, encode_png
@@ -34,6 +33,7 @@ from evaluation.metrics.base import Subject
 from evaluation.metrics.batches import threads
 from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
+from evaluation.play.own_chains import OwnChain, score_runs
 from evaluation.witnesses import LOOKING
 
 TOLERANCE = 1e-4
@@ -123,6 +123,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     On a busy machine the clock on the wall tells how busy it is.
     """
     source, restored = chain(side, trips)
+    whole = Picture.from_bytes(source)
     returns = [Picture.from_bytes(answer) for answer in restored]
     edits = [Picture.from_image(draw("hat", picture.image)) for picture in returns]
     pair = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
@@ -134,7 +135,8 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
         for warm in (True, False):
             few = list(zip(edits, returns, strict=True))[: 1 if warm else None]
             start = time.process_time()
-            score_chain(scorer, Picture.from_bytes(source), few, pair)
+            own = OwnChain("hat", whole, tuple(few), pair).alone(whole)
+            score_runs(own, scorer, read=lambda picture: picture)
             seconds = time.process_time() - start
         taken.append(seconds)
     return taken[0], taken[1]

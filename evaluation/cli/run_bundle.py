@@ -10,10 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from evaluation.analysis.chain_scores import ChainScores
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import chain_numbers, standings
-from evaluation.audits.findings import Audited, Finding
+from evaluation.audits.findings import Audited, Finding, judged
 from evaluation.audits.plan import plan
 from evaluation.bundle import format as bundles
 from evaluation.bundle import writing
@@ -23,9 +22,8 @@ from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
-from evaluation.play.finish import judged_run
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
-from evaluation.play.run_scores import RunScores
+from evaluation.play.run_scores import ChainScores, RunScores
 from evaluation.records import TripMeasures
 from evaluation.run_secret import commitment
 
@@ -159,7 +157,7 @@ class _Document:
         }
 
     def _audited(self) -> Audited:
-        return judged_run(list(self.findings.values()), self.scores)
+        return judged(list(self.findings.values()), self.scores.first_edits_made)
 
     def _sources(self) -> list[dict[str, Any]]:
         found = {chain.picture: chain for chain in self.folder.chains.values()}

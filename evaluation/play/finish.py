@@ -1,101 +1,207 @@
-"""Finish a scored run: what its audits found, and what a judge says of it."""
+"""Finish a scored run: what only all of its chains together can tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from evaluation.analysis.chain_scores import ChainScores
-from evaluation.audits.findings import Audited, Finding, find, judged
-from evaluation.audits.plan import Audit
+from evaluation.analysis.events import COMPLETED, STOPPED
+from evaluation.audits import findings
+from evaluation.audits.findings import Audited
 from evaluation.audits.touch import Touch
-from evaluation.content.suites import EditPair
+from evaluation.content.suites import Case, EditPair
 from evaluation.images import Picture
+from evaluation.measuring.cheating import Sign, repeated_answers, signs
 from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.steps import ReadStep, compare_orders
+from evaluation.measuring.trip_measures import half_errors, identity_drift, judge_global
 from evaluation.metrics.no_reference import WORN
-from evaluation.play.run_folder import PlayedChain, RunFolder
-from evaluation.play.run_scores import RunScores
-from evaluation.witnesses.judge.hearing import ReadTrip, ask_worn, hear_chain, with_judge
+from evaluation.play.run_folder import chain_slug
+from evaluation.play.store import ImageGone, PlayedTrips, ScoreStore
+from evaluation.records import TripMeasures
+from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
 from evaluation.witnesses.judge.judge import Judge
 from evaluation.witnesses.panel import Verdict
 
+log = logging.getLogger(__name__)
 
-def audit_findings(folder: RunFolder, scorer: Scorer) -> dict[tuple[str, int], Finding]:
-    """What every audit found that was answered, and whose chain came back to compare with.
+#: An honest model shows a sign of cheating now and then; more often is a pattern.
+AT_LEAST_CHAINS = 2
+AT_LEAST_SHARE = 0.05
+#: An answer equal to its input is scored as a change not seen, so it needs no hint.
+SCORED_ANYWAY = frozenset({"returned its input"})
 
-    By chain and trip.
+
+def finish(
+    store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Judge global edits, ask the judge if there is one, and compare chain shapes.
+
+    A judge that `stop` interrupts is asked the rest another time.
     """
-    return {
-        (slug, number): found
-        for slug, chain in folder.chains.items()
-        for number, found in _of_chain(folder, chain, scorer)
-    }
+    judge_global_edits(store)
+    if judge is not None:
+        ask_judge(store, judge, stop)
+    if any(pair.against for pair in store.suite.pairs):
+        store.save_orders(compare_orders(store.suite, _step_reader(store)))
 
 
-def _of_chain(
-    folder: RunFolder, chain: PlayedChain, scorer: Scorer
-) -> Iterator[tuple[int, Finding]]:
-    pair = folder.pair(chain)
-    for made in chain.audits:
-        if not made.file or len(chain.trips) < made.number:
+def judge_global_edits(store: ScoreStore) -> None:
+    """Hold global edits against how far the model moves an image that it should leave alone."""
+    chains = list(store.chains())
+    drift = identity_drift(
+        measures.change_measure
+        for chain in chains
+        if chain.pair.change == "none"
+        for measures in store.measures(chain)
+    )
+    for chain in chains:
+        if chain.pair.change != "global":
             continue
-        *_, sent, backward = chain.trips[made.number - 1]
-        source = folder.source(chain)
-        before = folder.read(chain, chain.trips[made.number - 2][-1]) if made.number > 1 else source
-        audit = Audit(chain.case, chain.repeat, made.number, made.kind)
-        touch = Touch(
-            audit,
-            folder.secret,
-            pair.of_return(made.number),
-            before,
-            folder.read(chain, sent),
-        )
-        own, answer = folder.read(chain, backward), folder.read(chain, made)
-        yield made.number, find(made.kind, touch, source, own, answer, scorer)
+        verdicts: dict[int, TripMeasures] = {}
+        for number, measures in enumerate(store.measures(chain), start=1):
+            verdict = judge_global(measures.change_measure, drift)
+            update = {"change_seen": verdict.seen, "change_measure": dict(verdict.measure)}
+            verdicts[number] = measures.model_copy(update=update)
+        store.save_measures(chain, verdicts)
 
 
-def judged_run(findings: Sequence[Finding], scores: RunScores) -> Audited:
-    """What the audits and the witnesses of a run mean."""
-    first = [Verdict.of(c.trips[0].evidence).made for c in scores.chains.values() if c.trips]
-    return judged(findings, [made for made in first if made is not None])
+def ask_judge(store: ScoreStore, judge: Judge, stop: Callable[[], bool] = lambda: False) -> None:
+    """Save what the judge says of each chain beside the other witnesses."""
+    for chain in store.chains():
+        if judge.silent or stop():
+            break
+        try:
+            _ask_about_chain(store, judge, chain)
+        except ImageGone as error:
+            log.warning("an image for the judge is gone: %s, %s", chain.slug, error)
+    store.save_judge(judge.summary())
 
 
-def judged_by(judge: Judge, folder: RunFolder, scores: RunScores) -> RunScores:
-    """The scores with what the judge says of each chain; a judge that fails changes nothing."""
-    chains = {
-        slug: _judged(judge, folder, folder.chains[slug], scored)
-        for slug, scored in scores.chains.items()
-    }
-    provenance = {**scores.provenance, "judge": judge.summary()}
-    return replace(scores, chains=chains, provenance=provenance)
+def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> None:
+    source, measures = store.source(chain), store.measures(chain)
+    if not measures:
+        return
+
+    def read(number: int) -> tuple[Picture, Picture, Picture] | None:
+        edited = store.answer(chain, number, 0)
+        before, back = (restored(store, chain, n) for n in (number - 1, number))
+        return (before, edited, back) if before and edited and back else None
+
+    heard = hear_chain(judge, source, len(measures), read, chain.pair, chain.slug)
+    worn = ask_worn(judge, source, len(measures), partial(restored, store, chain), chain.slug)
+    store.save_measures(
+        chain,
+        {
+            number: measures[number - 1].model_copy(
+                update={"evidence": with_judge(measures[number - 1].evidence, evidence)}
+            )
+            for number, evidence in heard.items()
+        },
+    )
+    if any(answer is not None for answer in worn):
+        store.save_quality(chain, WORN, worn)
 
 
-def _judged(
-    judge: Judge, folder: RunFolder, chain: PlayedChain, scored: ChainScores
-) -> ChainScores:
-    source, played = folder.source(chain), chain.trips
-
-    def read(number: int) -> tuple[Picture, Picture, Picture]:
-        before = source if number == 1 else folder.read(chain, played[number - 2][-1])
-        forward, *_, backward = played[number - 1]
-        return before, folder.read(chain, forward), folder.read(chain, backward)
-
-    return judged_chain(judge, source, read, folder.pair(chain), chain.slug, scored)
+def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> Picture | None:
+    """Return the image that came back from a trip; of trip 0 the source."""
+    if not number:
+        return store.source(chain)
+    return store.answer(chain, number, len(chain.pair.trip(number)) - 1)
 
 
-def judged_chain(
-    judge: Judge, source: Picture, read: ReadTrip, pair: EditPair, about: str, scored: ChainScores
-) -> ChainScores:
-    """The scores of one chain with what the judge says of its trips."""
-    trips = list(scored.trips)
-    for number, said in hear_chain(judge, source, len(trips), read, pair, about).items():
-        trip = trips[number - 1]
-        trips[number - 1] = trip.model_copy(update={"evidence": with_judge(trip.evidence, said)})
+def _step_reader(store: ScoreStore) -> ReadStep:
+    """Return a function that reads an image of a chain by its trip and its place in it."""
+    chains = {chain.slug: chain for chain in store.chains()}
 
-    def returned(number: int) -> Picture | None:
-        pictures = read(number)
-        return pictures[2] if pictures else None
+    def read(case: Case, repeat: int, number: int, place: int) -> Picture | None:
+        chain = chains[chain_slug(case.slug, repeat)]
+        return store.answer(chain, number, place - 1) if number <= chain.scored else None
 
-    worn = ask_worn(judge, source, len(trips), returned, about)
-    told = {WORN: tuple(worn)} if any(said is not None for said in worn) else {}
-    return replace(scored, trips=tuple(trips), quality={**scored.quality, **told})
+    return read
+
+
+# The review: what a person should look at.
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A sign that answers are not honest edits, with the chains that show it."""
+
+    kind: str
+    text: str
+    evidence: Sequence[tuple[PlayedTrips, Sign]]
+
+
+@dataclass(frozen=True)
+class Review:
+    """The outcome of audits, which keeps a run out of the ranks, and hints, which do not."""
+
+    audited: Audited
+    hints: Sequence[Hint]
+
+
+def review(store: ScoreStore, scorer: Scorer) -> Review:
+    """Measure the audits that have no finding yet, and look for signs of cheating."""
+    measure_audits(store, scorer)
+    chains = list(store.chains())
+    first = [Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))]
+    audited = findings.judged(store.findings(), [made for made in first if made is not None])
+    return Review(audited, [*_signs(store, chains), *_alike(store, chains)])
+
+
+def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
+    """Compare the answers to audits with the chains' own returns, once each."""
+    for chain in store.chains():
+        for made in store.audits(chain):
+            number = made.audit.number
+            if number > chain.played:
+                continue  # the chain broke before it returned: there is nothing to compare with
+            last = len(chain.pair.trip(number)) - 1
+            source, sent = store.source(chain), store.answer(chain, number, last - 1)
+            before = restored(store, chain, number - 1)
+            own = restored(store, chain, number)
+            if before is None or sent is None or own is None:
+                continue
+            pair = chain.pair.of_return(number)
+            touch = Touch(made.audit, made.secret, pair, before, sent)
+            answer = store.audit_answer(made)
+            found = findings.find(made.audit.kind, touch, source, own, answer, scorer)
+            store.save_finding(made, found)
+
+
+def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
+    """Signs that enough chains show."""
+    found: Mapping[str, list[tuple[PlayedTrips, Sign]]] = defaultdict(list)
+    for chain in chains:
+        for sign in chain_signs(store.measures(chain), chain.pair):
+            if sign.name not in SCORED_ANYWAY:
+                found[sign.name].append((chain, sign))
+    least = max(AT_LEAST_CHAINS, AT_LEAST_SHARE * len(chains))
+    for name, shown in found.items():
+        count = len({chain.slug for chain, _ in shown})
+        if count >= least:
+            yield Hint(name, f"in {count} of {len(chains)} chains", shown)
+
+
+def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
+    """Return the signs of cheating in the trips of a chain."""
+    errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
+    return signs(errors, pair)
+
+
+def _alike(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
+    """Different sources that got the same answer: one chain of each is looked at."""
+    by_picture: dict[str, PlayedTrips] = {}
+    for chain in chains:
+        if chain.outcome in (COMPLETED, *STOPPED) and chain.played and chain.picture:
+            by_picture.setdefault(chain.picture.slug, chain)
+    by_slug = {chain.slug: chain for chain in by_picture.values()}
+    answers = {slug: [store.answer(chain, 1, 0)] for slug, chain in by_slug.items()}
+    kept = {slug: [first] for slug, (first,) in answers.items() if first}
+    for group in repeated_answers(kept):
+        evidence = [(by_slug[slug], Sign("same answer", 1, "forward", slug)) for slug in group]
+        yield Hint("same answer", f"to different pictures: {', '.join(group)}", evidence)

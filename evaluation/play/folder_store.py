@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.analysis.events import LOST, Case
-from evaluation.analysis.stopping import edits_saved, known_at, last_trip, may_stop, stopped
+from evaluation.analysis.events import STOPPED
+from evaluation.analysis.stopping import edits_saved, last_trip, may_stop, stopped
 from evaluation.audits.plan import Audit, of_chain
 from evaluation.audits.touch import Touch
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import in_order
+from evaluation.play.finish import finish
+from evaluation.play.folder_scores import FolderScores
 from evaluation.play.plan import Position
 from evaluation.play.player import Player
 from evaluation.play.retries import Attempt, Limits
 from evaluation.play.round_trips import AnsweredStep
 from evaluation.play.run_folder import PlayedChain, RunFolder
-from evaluation.play.run_scores import RunScores, read_scores, score_run
+from evaluation.play.run_scores import RunScores
+from evaluation.play.score import score
 from evaluation.play.store import WAIT, ClaimedChain, Paused, RunStore
 from evaluation.run_secret import shuffled
 
@@ -30,8 +32,7 @@ class FolderStore(RunStore):
     """A run folder that is played; `budget` and `price` (of one edit) are in USD.
 
     `max_edits` bounds all calls, repeated tries included. `share` names the chains to play
-    where others are another machine's. `until` gives the trip after which a chain waits for
-    scores, `is_over` the outcome of one that needs no more trips.
+    where others are another machine's.
     """
 
     folder: RunFolder
@@ -40,12 +41,13 @@ class FolderStore(RunStore):
     max_edits: int | None = None
     audits: Sequence[Audit] = ()
     share: Collection[str] | None = None
-    until: Callable[[PlayedChain], int] | None = None
-    is_over: Callable[[PlayedChain], str] = lambda chain: ""
     on_answer: Callable[[PlayedChain], None] = lambda chain: None
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     _open: set[str] = field(default_factory=set)
     _todo: list[str] = field(default_factory=list)
+    #: By chain, the trip by which its end is known, and how many of its trips are scored.
+    _known_at: dict[str, int | None] = field(default_factory=dict)
+    _scored: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         calls = self.folder.calls()
@@ -85,10 +87,32 @@ class FolderStore(RunStore):
         return self.folder.position(self.folder.chains[chain.key])
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
-        played = self.folder.chains[chain.key]
-        if outcome := self.is_over(played):
+        slug, suite, played = chain.key, self.folder.suite, self.folder.chains[chain.key]
+        margin = stop_after(self.folder)
+        if not margin or not may_stop(played.pair, suite):
+            return ""
+        if outcome := self._outcome(played):
             return outcome
-        return WAIT if self.until and trip > self.until(played) else ""
+        scored = self._scored.get(slug, 0)
+        last = last_trip(self._known_at.get(slug), scored, margin, suite.trips)
+        return WAIT if trip > last else ""
+
+    def look(self, scores: RunScores) -> None:
+        """Take in how far chains are scored, and end those that need no more trips."""
+        suite = self.folder.suite
+        for slug, scored in scores.chains.items():
+            self._scored[slug] = len(scored.restored)
+            self._known_at[slug] = scores.known_at(suite, slug)
+        for chain in self.waiting:
+            is_whole = not chain.open_steps and len(chain.trips) < suite.trips
+            if is_whole and may_stop(chain.pair, suite) and (outcome := self._outcome(chain)):
+                self.folder.end(chain.slug, outcome)
+
+    def _outcome(self, chain: PlayedChain) -> str:
+        """Return how a chain ends that needs no more trips; empty if it needs more."""
+        images = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
+        known = self._known_at.get(chain.slug)
+        return stopped(len(chain.trips), known, images, stop_after(self.folder))
 
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
         """Set the price of a call aside, so that threads cannot overspend."""
@@ -163,78 +187,36 @@ def folder_player(
 
 
 def stop_after(folder: RunFolder) -> int:
-    """Trips that chains of the run are played on after their end is known; 0: to the end."""
+    """Return how many trips chains are played on after their end is known; 0: to the end."""
     return int(folder.header.get("stop_after", 0))
 
 
 def saved(folder: RunFolder) -> int:
-    """Edits that were not asked for, because the end of their chains was known."""
-    ends = [len(c.trips) for c in folder.chains.values() if c.outcome in ("known", "converged")]
+    """Return how many edits were not made because the end of their chains was known."""
+    ends = [len(c.trips) for c in folder.chains.values() if c.outcome in STOPPED]
     return edits_saved(folder.suite.trips, ends)
 
 
-@dataclass
-class Rounds:
-    """Plays a run in rounds: after each, what came back is scored and says who goes on."""
+def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
+    """Play a run whose chains stop when their end is known: play, score, play on.
 
-    player: FolderPlayer
-    scorer: Scorer
-    _known: dict[str, int | None] = field(default_factory=dict)
-    _scored: dict[str, int] = field(default_factory=dict)
+    Raises what `Player.play` raises.
+    """
+    store = player.store
+    scores = _score_round(store, scorer)
+    while store.waiting:
+        player.play()
+        scores = _score_round(store, scorer)
+    if scores.scores:
+        finish(scores)
+        scores.write()
 
-    def __post_init__(self) -> None:
-        self.folder = self.player.store.folder
-        self.stop_after = stop_after(self.folder)
-        self.player.store.until, self.player.store.is_over = self.until, self.outcome
 
-    def play(self) -> None:
-        """Until every chain has an outcome; raises what `Player.play` raises."""
-        self.look()
-        while self.player.store.waiting:
-            self.player.play()
-            self.look()
-
-    def until(self, chain: PlayedChain) -> int:
-        """The trip after which this chain must wait for the next look."""
-        slug, trips = chain.slug, self.folder.suite.trips
-        own = self.stop_after if may_stop(chain.pair, self.folder.suite) else 0
-        return last_trip(self._known.get(slug), self._scored.get(slug, 0), own, trips)
-
-    def look(self) -> None:
-        """Score what is there, and end the chains that need no more trips."""
-        folder = self.folder
-        if not any(chain.trips for chain in folder.chains.values()):
-            return
-        scores = score_run(folder, self.scorer, read_scores(folder), on_chain=self._keep)
-        for slug, chain in folder.chains.items():
-            if slug in scores.chains:
-                self._scored[slug] = len(scores.chains[slug].restored)
-                self._known[slug] = self._known_at(scores, chain)
-        for chain in self.player.store.waiting:
-            if outcome := self.outcome(chain):
-                folder.end(chain.slug, outcome)
-        ends = {slug: folder.chains[slug].outcome for slug in scores.chains}
-        told = {slug: replace(c, outcome=ends[slug]) for slug, c in scores.chains.items()}
-        self._keep(replace(scores, chains=told))
-
-    def outcome(self, chain: PlayedChain) -> str:
-        """How a chain ends that needs no more trips; empty where it does, or is half way."""
-        suite, played = self.folder.suite, len(chain.trips)
-        whole = not chain.open_steps and played < suite.trips
-        if not whole or not may_stop(chain.pair, suite):
-            return ""
-        pictures = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
-        return stopped(played, self._known.get(chain.slug), pictures, self.stop_after)
-
-    def _keep(self, scores: RunScores) -> None:
-        self.folder.write_json("scores.json", scores.to_dict())
-
-    def _known_at(self, scores: RunScores, played: PlayedChain) -> int | None:
-        """By which trip the chain's end is known by the headline."""
-        suite, chain = self.folder.suite, replace(scores.chains[played.slug], outcome=LOST)
-        pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
-        case = Case(chain.picture, chain.pair, pair.category, kind)
-        headline = next(iter(in_order(scores.metrics)), "")
-        calibration = scores.pictures[chain.picture].get(headline)
-        measured = chain.measured(case, headline, calibration, 0)
-        return known_at(measured.result) if measured else None
+def _score_round(store: FolderStore, scorer: Scorer) -> FolderScores:
+    """Score what is there, and end the chains that need no more trips."""
+    scores = FolderScores(store.folder, scorer)
+    if any(chain.trips for chain in store.folder.chains.values()):
+        score(scores, scorer)
+        store.look(scores.run_scores())
+        scores.write()
+    return scores

@@ -22,25 +22,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
-from evaluation.analysis.chain_scores import ChainScores, TripPictures, score_chain
+from evaluation.analysis.events import COMPLETED
 from evaluation.content import catalog
-from evaluation.content.chain_files import ChainFilesError, arranged
+from evaluation.content.chain_files import ChainFilesError, File, arranged
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
-from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.metrics.base import Subject
-from evaluation.play.calibration_cache import calibrated
-from evaluation.play.finish import judged_chain
+from evaluation.measuring.scoring import Scorer
+from evaluation.play.finish import finish
+from evaluation.play.folder_scores import GatheredScores
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.run_scores import RunScores
-from evaluation.play.run_scores import judged as judged_globally
+from evaluation.play.score import score
+from evaluation.play.store import PlayedTrips
 from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses.judge.judge import Judge
 
@@ -57,29 +56,29 @@ class ChainFolderError(UserFacingError):
 
 
 @dataclass(frozen=True)
-class OwnChain:
+class OwnChain(Generic[File]):
     """The files of a chain: the source and, by trip, (forward or None, backward)."""
 
     name: str
-    source: Path
-    trips: tuple[tuple[Path | None, Path], ...]
+    source: File
+    trips: tuple[tuple[File | None, File], ...]
     pair: EditPair = PAIR
 
-    def suite(self, source: Picture) -> Suite:
-        """The chain as a suite of one case, so that all the rest can be used on it."""
+    def alone(self, source: Picture) -> OwnRuns:
+        """Return the chain as a run of a suite of one case."""
         row = SourcePicture(
             slug="source",
             sha256=pixel_sha256(source.image),
             width=source.width,
             height=source.height,
             kind="own",
-            origin=f"own:{self.source.name}",
+            origin=f"own:{self.name}",
             title=self.name,
             author="",
             licence="",
             attribution="",
         )
-        return Suite(
+        suite = Suite(
             slug="own-chain",
             version=1,
             title=f"a chain of {len(self.trips)} trip{'s' if len(self.trips) > 1 else ''}",
@@ -89,9 +88,11 @@ class OwnChain:
             pairs=(self.pair,),
             cases=(Case(row.slug, self.pair.slug),),
         )
+        placed = PlacedChain(self, row.slug, self.pair, 0)
+        return OwnRuns(suite, {self.name: {placed.slug: placed}})
 
 
-def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain:
+def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
     """The chain in the folder; ChainFolderError says what is missing.
 
     `in_turn`: sorted files are edited and restored in turn.
@@ -112,7 +113,7 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain:
     return OwnChain(folder.resolve().name, found.source, found.trips)
 
 
-def _from_manifest(folder: Path) -> OwnChain:
+def _from_manifest(folder: Path) -> OwnChain[Path]:
     file = folder / "manifest.json"
     try:
         data = read_json_file(file)
@@ -151,15 +152,6 @@ def known_pair(slug: str) -> EditPair:
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise ChainFolderError(f"there is no edit pair {slug!r}{hint}")
     return pairs[slug]
-
-
-def read_trip(chain: OwnChain, number: int) -> tuple[Picture, Picture, Picture] | None:
-    """Before, edited and returned of a trip; None where the edited picture was not kept."""
-    forward, backward = chain.trips[number - 1]
-    if forward is None:
-        return None
-    before = chain.source if number == 1 else chain.trips[number - 2][1]
-    return read_picture(before), read_picture(forward), read_picture(backward)
 
 
 def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
@@ -202,7 +194,7 @@ def read_picture(file: Path) -> Picture:
 class PlacedChain:
     """A chain with its place in the suite that is made of all of them."""
 
-    chain: OwnChain
+    chain: OwnChain[Any]
     picture: str
     pair: EditPair
     repeat: int
@@ -252,45 +244,64 @@ def find_runs(
     return _placed(chains, changed)
 
 
+class OwnScores(GatheredScores):
+    """The scores of one model's chains; `read` decodes an image file of theirs."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        scorer: Scorer,
+        placed: Mapping[str, PlacedChain],
+        read: Callable[[Any], Picture],
+        on_trips: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        super().__init__(suite, scorer, on_trips)
+        self.placed, self.read = placed, read
+
+    def chains(self) -> Iterator[PlayedTrips]:
+        for slug, placed in self.placed.items():
+            scored = self.scores.get(slug)
+            yield PlayedTrips(
+                placed,
+                slug,
+                placed.pair,
+                None,
+                COMPLETED,
+                len(placed.chain.trips),
+                len(scored.trips) if scored else 0,
+            )
+
+    def source(self, chain: PlayedTrips) -> Picture:
+        return self.read(chain.key.chain.source)
+
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+        file = chain.key.chain.trips[trip - 1][place]
+        return self.read(file) if file else None
+
+
 def score_runs(
-    own: OwnRuns, scorer: Scorer, on_trip: Callable[[], None] = lambda: None
+    own: OwnRuns,
+    scorer: Scorer,
+    judge: Judge | None = None,
+    *,
+    read: Callable[[Any], Picture] = lambda file: read_picture(file),
+    on_trips: Callable[[int], object] = lambda count: None,
 ) -> dict[str, RunScores]:
-    """The scores of every model's chains."""
-    pictures: dict[str, Mapping[str, Calibration | None]] = {}
-    found: dict[str, RunScores] = {}
-    for model, chains in own.runs.items():
-        scores: dict[str, ChainScores] = {}
-        for slug, placed in chains.items():
-            source = read_picture(placed.chain.source)
-            if placed.picture not in pictures:
-                subject = Subject(scorer.only_face(source))
-                pictures[placed.picture] = calibrated(scorer, source, subject)
-            scored = score_chain(scorer, source, _trips(placed.chain, on_trip), placed.pair)
-            scores[slug] = replace(scored, picture=placed.picture, repeat=placed.repeat)
-        used = {chain.picture: pictures[chain.picture] for chain in scores.values()}
-        found[model] = RunScores(
-            own.suite.content_hash, scorer.provenance(), used, judged_globally(scores, own.suite)
-        )
-    return found
-
-
-def judged(judge: Judge, own: OwnRuns, model: str, scores: RunScores) -> RunScores:
-    """A model's scores with what a judge says of its chains."""
-    chains = {}
-    for slug, scored in scores.chains.items():
-        placed = own.runs[model][slug]
-        source, read = read_picture(placed.chain.source), partial(read_trip, placed.chain)
-        about = f"{model}, {slug}"
-        chains[slug] = judged_chain(judge, source, read, placed.pair, about, scored)
-    provenance = {**scores.provenance, "judge": judge.summary()}
-    return replace(scores, chains=chains, provenance=provenance)
+    """Score every model's chains; `read` decodes an image file."""
+    scores: dict[str, RunScores] = {}
+    for model, placed in own.runs.items():
+        store = OwnScores(own.suite, scorer, placed, read, on_trips)
+        score(store, scorer)
+        finish(store, judge)
+        scores[model] = store.run_scores()
+    return scores
 
 
 def _folders(folder: Path) -> list[Path]:
     return sorted(child for child in folder.iterdir() if child.is_dir() and child.name[0] != ".")
 
 
-def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain]]:
+def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
     """The chains that lie in a folder, by their folders' names; a report of ours is none."""
     return [
         (child.name, find_chain(child, in_turn=in_turn))
@@ -300,7 +311,7 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain]]:
 
 
 def _placed(
-    chains: Mapping[str, list[tuple[str, OwnChain]]], changed: Callable[[EditPair], EditPair]
+    chains: Mapping[str, list[tuple[str, OwnChain[Path]]]], changed: Callable[[EditPair], EditPair]
 ) -> OwnRuns:
     # A case is usable for as many trips as all have.
     trips = min(len(chain.trips) for found in chains.values() for _, chain in found)
@@ -357,9 +368,3 @@ def _picture(number: int, folder: str, sha256: str, source: Picture) -> SourcePi
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-
-
-def _trips(chain: OwnChain, on_trip: Callable[[], None]) -> Iterator[TripPictures]:
-    for forward, backward in chain.trips:
-        yield read_picture(forward) if forward else None, read_picture(backward)
-        on_trip()

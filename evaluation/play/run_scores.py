@@ -3,33 +3,84 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from evaluation.analysis.chain_scores import ChainScores, TripPictures, score_chain
 from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
-from evaluation.analysis.events import OUTCOMES, Case, ChainResult
+from evaluation.analysis.events import LOST, OUTCOMES, Case, ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.arms import DEFAULT, Arm
-from evaluation.content.suites import Case as SuiteCase
+from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
+from evaluation.analysis.stopping import known_at
 from evaluation.content.suites import Suite
-from evaluation.images import Picture
-from evaluation.measuring.scoring import Calibration, Scorer, retention
-from evaluation.measuring.steps import ReadStep, compare_orders
-from evaluation.measuring.subject import chain_subject
-from evaluation.measuring.trip_measures import identity_drift, judge_global
-from evaluation.metrics import METRICS, no_reference_metrics
+from evaluation.measuring.scoring import Calibration, retention
+from evaluation.metrics import METRICS, in_order, no_reference_metrics
 from evaluation.metrics.no_reference import no_reference_pins
-from evaluation.play.calibration_cache import calibrated
-from evaluation.play.run_folder import PlayedChain, RunFolder, chain_slug
+from evaluation.play.run_folder import RunFolder
 from evaluation.records import TripMeasures
 from evaluation.untrusted_json import read_json_file
+from evaluation.witnesses.panel import Verdict
 
-#: What was told of a run beside what scoring finds.
-KEPT = ("judge", "score_files")
+
+@dataclass(frozen=True)
+class ChainScores:
+    """One chain: its distances by metric (None: not run) and what each trip did."""
+
+    picture: str
+    pair: str
+    repeat: int
+    outcome: str
+    restored: tuple[str, ...]  # SHA-256 of X1..Xn: what these scores are of
+    distances: Mapping[str, tuple[float, ...] | None]
+    trips: tuple[TripMeasures, ...]
+    signs: tuple[str, ...] = ()
+    #: What each no-reference metric says of the source and of X1..Xn; None where it says nothing.
+    quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    def first(self, count: int) -> ChainScores:
+        """Return the scores of the first trips."""
+        distances = {n: None if v is None else v[:count] for n, v in self.distances.items()}
+        return replace(
+            self,
+            restored=self.restored[:count],
+            distances=distances,
+            trips=self.trips[:count],
+            quality={name: values[: count + 1] for name, values in self.quality.items()},
+        )
+
+    @property
+    def steps_and_end(self) -> tuple[list[float], float]:
+        """The RMSE of each trip to the image before it, and of the last to the source."""
+        end = self.trips[-1].from_source if self.trips else None
+        return [trip.step or 0.0 for trip in self.trips], end or 0.0
+
+    def measured(
+        self, case: Case, metric: str, calibration: Calibration | None, until: int
+    ) -> MeasuredChain | None:
+        """The chain of up to `until` trips by one metric; None where it says nothing of it."""
+        distances = self.distances.get(metric)
+        if calibration is None or distances is None:
+            return None
+        trips = [
+            ScoredTrip(number, distance, trip)
+            for number, (distance, trip) in enumerate(
+                zip(distances, self.trips, strict=True), start=1
+            )
+        ]
+        return measured_chain(
+            metric,
+            case,
+            self.repeat,
+            self.outcome,
+            trips,
+            calibration.blank,
+            calibration.ladder,
+            until,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +124,12 @@ class RunScores:
         """The no-reference metrics, those of score files too, as each was run."""
         return no_reference_pins(self.provenance["metrics"], self.provenance)
 
+    @property
+    def first_edits_made(self) -> list[bool]:
+        """Of each chain whose first edit a witness looked at, whether it was made."""
+        first = (Verdict.of(c.trips[0].evidence).made for c in self.chains.values() if c.trips)
+        return [made for made in first if made is not None]
+
     def no_reference(self, suite: Suite) -> dict[str, Any]:
         """What no-reference metrics say of the returns, by metric."""
         chains = []
@@ -94,17 +151,26 @@ class RunScores:
 
     def results(self, suite: Suite, metric: str) -> list[ChainResult]:
         """The chains that have an outcome, as half-lives and ranks are made of them."""
-        found = []
-        for chain in self.chains.values():
-            if not chain.outcome:
-                continue
-            pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
-            case = Case(chain.picture, chain.pair, pair.category, kind)
-            calibration = self.pictures[chain.picture].get(metric)
-            measured = chain.measured(case, metric, calibration, suite.trips)
-            if measured:
-                found.append(measured.result)
-        return found
+        measured = (
+            self._measured(suite, chain, metric, suite.trips)
+            for chain in self.chains.values()
+            if chain.outcome
+        )
+        return [one.result for one in measured if one]
+
+    def known_at(self, suite: Suite, slug: str) -> int | None:
+        """Return the trip by which a chain's end is known by the headline; None: not yet."""
+        headline = next(iter(in_order(self.metrics)), "")
+        # Where it stands is not where it ends.
+        measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)
+        return known_at(measured.result) if measured else None
+
+    def _measured(
+        self, suite: Suite, chain: ChainScores, metric: str, until: int
+    ) -> MeasuredChain | None:
+        pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
+        case = Case(chain.picture, chain.pair, pair.category, kind)
+        return chain.measured(case, metric, self.pictures[chain.picture].get(metric), until)
 
 
 _SCORES = TypeAdapter(RunScores)
@@ -141,133 +207,3 @@ def _are_of(scores: RunScores, suite: Suite) -> bool:
         )
         for chain in scores.chains.values()
     )
-
-
-def score_run(
-    folder: RunFolder,
-    scorer: Scorer,
-    before: RunScores | None = None,
-    on_trip: Callable[[int], None] = lambda trips: None,
-    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
-    on_chain: Callable[[RunScores], None] = lambda scores: None,
-) -> RunScores:
-    """The scores of all that is played; what `before` has and still holds is not done again.
-
-    `calibrations` is filled by picture; with the same scorer it serves the next run too.
-    `on_chain` gets all scores so far after every chain, so that they can be kept.
-    """
-    provenance = scorer.provenance()
-    calibrations = {} if calibrations is None else calibrations
-    # What a judge said of chains stays with them, as do the values of score files.
-    judged_by = {k: v for k, v in before.provenance.items() if k in KEPT} if before else {}
-    imported = _imported(before) if before else {}
-    if before and (before.provenance != provenance | judged_by or before.method != METHOD_VERSION):
-        before = None  # curves never mix versions
-        judged_by.pop("judge", None)
-    pictures: dict[str, Mapping[str, Calibration | None]] = {}
-    chains: dict[str, ChainScores] = {}
-    waiting: list[PlayedChain] = []
-
-    def so_far() -> RunScores:
-        there = {
-            slug: _with_imported(chains[slug], imported.get(slug))
-            for slug in folder.chains
-            if slug in chains
-        }
-        verdicts = judged(there, folder.suite, folder.arm)
-        told = provenance | judged_by
-        return RunScores(
-            folder.suite.content_hash,
-            told,
-            dict(pictures),
-            verdicts,
-            repeats=folder.arm.repeats,
-        )
-
-    for chain in folder.chains.values():
-        known = before.chains.get(chain.slug) if before else None
-        restored = tuple(steps[-1].sha256 for steps in chain.trips)
-        if before and known and known.restored == restored:
-            chains[chain.slug] = replace(known, outcome=chain.outcome)
-            pictures.setdefault(chain.picture, before.pictures[chain.picture])
-            on_trip(len(restored))
-        else:
-            waiting.append(chain)
-    # By picture, so that a source's features are computed once.
-    for chain in sorted(waiting, key=lambda chain: chain.picture):
-        source, wanted = folder.source(chain), folder.suite.picture_by_slug[chain.picture]
-        if chain.picture not in pictures:
-            key = wanted.sha256
-            if key not in calibrations:
-                calibrations[key] = calibrated(scorer, source, chain_subject(wanted))
-            pictures[chain.picture] = calibrations[key]
-        trips = _trips(folder, chain, on_trip)
-        known = before.chains.get(chain.slug) if before else None
-        scored = score_chain(scorer, source, trips, folder.pair(chain), wanted, known)
-        chains[chain.slug] = replace(
-            scored,
-            picture=chain.picture,
-            repeat=chain.repeat,
-            outcome=chain.outcome,
-        )
-        on_chain(so_far())
-    return replace(so_far(), orders=tuple(compare_orders(folder.suite, _reader(folder))))
-
-
-def _imported(before: RunScores) -> dict[str, ChainScores]:
-    """The chains with nothing but what came in score files."""
-    names = before.provenance.get("score_files", {})
-    return {
-        slug: replace(chain, quality={n: v for n, v in chain.quality.items() if n in names})
-        for slug, chain in before.chains.items()
-    }
-
-
-def _with_imported(chain: ChainScores, known: ChainScores | None) -> ChainScores:
-    """The chain with the values of score files, where it still has the pictures they are of."""
-    if known is None or chain.restored[: len(known.restored)] != known.restored:
-        return chain
-    return replace(chain, quality={**chain.quality, **known.quality})
-
-
-def _reader(folder: RunFolder) -> ReadStep:
-    """Reads a picture of a chain by its trip and its place in it."""
-
-    def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
-        chain = folder.chains[chain_slug(case.slug, repeat)]
-        if len(chain.trips) < number:
-            return None
-        return folder.read(chain, chain.trips[number - 1][place - 1])
-
-    return read
-
-
-def judged(
-    chains: Mapping[str, ChainScores], suite: Suite, arm: Arm = DEFAULT
-) -> dict[str, ChainScores]:
-    """The chains with the verdicts that only the whole run can give: those on global edits."""
-
-    def of(change: str) -> dict[str, ChainScores]:
-        pairs = {slug: arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
-        return {slug: c for slug, c in chains.items() if pairs[c.pair].change == change}
-
-    drift = identity_drift(t.change_measure for c in of("none").values() for t in c.trips)
-
-    def judge(trip: TripMeasures) -> TripMeasures:
-        verdict = judge_global(trip.change_measure, drift)
-        return trip.model_copy(
-            update={"change_seen": verdict.seen, "change_measure": dict(verdict.measure)}
-        )
-
-    return dict(chains) | {
-        slug: replace(chain, trips=tuple(judge(trip) for trip in chain.trips))
-        for slug, chain in of("global").items()
-    }
-
-
-def _trips(
-    folder: RunFolder, chain: PlayedChain, on_trip: Callable[[int], None]
-) -> Iterator[TripPictures]:
-    for steps in chain.trips:
-        yield tuple(folder.read(chain, half) for half in steps)
-        on_trip(1)

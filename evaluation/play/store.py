@@ -1,18 +1,25 @@
-"""Where a run is kept while it is played: a folder on disk, or the site's database."""
+"""Where a run is kept while it is played and scored: a folder on disk, or the site's database."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
+from evaluation.content.suites import EditPair, SourcePicture, Suite
 from evaluation.editors.base import Answer, Refused
 from evaluation.errors import EditorError, UserFacingError
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Scorer, Scores
+from evaluation.metrics.base import Subject
 from evaluation.play.plan import Plan, Position
 from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep
+from evaluation.records import TripMeasures
 
 #: A chain that must not be played on before more of it is scored.
 WAIT = "wait"
@@ -131,3 +138,136 @@ class RunStore(ABC):
 
 class Cancelled(Exception):
     """The run was cancelled: calls in flight are not waited for."""
+
+
+@dataclass(eq=False)
+class PlayedTrips:
+    """The whole trips of a chain, and how many of them are scored.
+
+    `key` is the store's own name of the chain, `slug` that of its case and repeat. `picture` is
+    what the suite says of the source; None outside a suite.
+    """
+
+    key: Any
+    slug: str
+    pair: EditPair
+    picture: SourcePicture | None
+    outcome: str
+    played: int
+    scored: int
+
+
+@dataclass(frozen=True)
+class ScoredTrips:
+    """The scores of consecutive trips from `first` on; every list has an entry per trip.
+
+    Of the answers to a trip's steps the first is None if the edited image was not kept.
+    """
+
+    first: int
+    answers: Sequence[Sequence[Picture | None]]
+    measures: Sequence[TripMeasures]
+    scores: Scores
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.measures) - 1
+
+
+@dataclass(frozen=True)
+class AnsweredAudit:
+    """An audit that an editor answered; `key` is the store's own name of it."""
+
+    key: Any
+    audit: Audit
+    secret: str
+
+
+class ScoreStore(ABC):
+    """A run that is scored and finished. One thread calls it."""
+
+    suite: Suite
+    #: Maps of where an image was lost are kept.
+    draws_maps = False
+
+    # Scoring.
+
+    @abstractmethod
+    def claim(self) -> Sequence[PlayedTrips]:
+        """Take a few chains with unscored trips, those of one image together; none if none is left."""
+
+    def release(self) -> None:
+        """Put back the chains that were claimed last."""
+
+    @abstractmethod
+    def source(self, chain: PlayedTrips) -> Picture:
+        """Return the chain's source image."""
+
+    @abstractmethod
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+        """Return the answer to a step of a trip, counted from 0. Raises ImageGone.
+
+        None if the image was not kept.
+        """
+
+    @abstractmethod
+    def calibrate(
+        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+    ) -> None:
+        """Have the calibration of every metric on this source."""
+
+    def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
+        """Return the metrics that have not scored one of these trips."""
+        return scorer.names
+
+    @abstractmethod
+    def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
+        """Save the scores of some trips. Raises ChainTaken."""
+
+    def lose(self, chain: PlayedTrips, reason: str) -> None:
+        """End a chain whose images are gone where it was scored last."""
+        raise ImageGone(reason)
+
+    # Finishing.
+
+    @abstractmethod
+    def chains(self) -> Iterator[PlayedTrips]:
+        """Yield every chain of the run."""
+
+    @abstractmethod
+    def measures(self, chain: PlayedTrips) -> list[TripMeasures]:
+        """Return the measures of the chain's scored trips."""
+
+    @abstractmethod
+    def save_measures(self, chain: PlayedTrips, measures: Mapping[int, TripMeasures]) -> None:
+        """Replace what was measured on some trips, by number."""
+
+    @abstractmethod
+    def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
+        """Save the values of one no-reference metric: of the source, then of each trip."""
+
+    @abstractmethod
+    def save_judge(self, summary: Mapping[str, Any]) -> None:
+        """Save what a judge was and how often it was asked."""
+
+    @abstractmethod
+    def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Save the comparison of chain shapes."""
+
+    # The review.
+
+    def audits(self, chain: PlayedTrips) -> Sequence[AnsweredAudit]:
+        """Return the answered audits of a chain that have no finding yet."""
+        return ()
+
+    def audit_answer(self, audit: AnsweredAudit) -> Picture:
+        """Return the image that an audit brought back."""
+        raise NotImplementedError
+
+    def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:
+        """Save what an audit found."""
+        raise NotImplementedError
+
+    def findings(self) -> list[Finding]:
+        """Return all findings of the run."""
+        return []

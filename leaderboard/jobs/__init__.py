@@ -26,7 +26,7 @@ from leaderboard.jobs.play_job import play
 from leaderboard.jobs.probe_job import probe
 from leaderboard.jobs.recovery import recover_pictures, sweep
 from leaderboard.jobs.score_job import score
-from leaderboard.jobs.uploads.chain_job import score as score_uploaded_chain
+from leaderboard.jobs.uploaded_chains import score as score_uploaded_chain
 from leaderboard.models import Suite
 from leaderboard.operation import storage
 from leaderboard.people import ballot_pictures, counting

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from evaluation.cli.commands.suites import find_suite
 from evaluation.cli.printing import at_least_one, note, progress, say, say_json
 from evaluation.cli.results import run_results
 from evaluation.cli.suite_parts import part_of
-from evaluation.measuring.cheating import signs
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import half_errors
-from evaluation.play.finish import audit_findings, judged_run
+from evaluation.play.finish import review
+from evaluation.play.folder_scores import FolderScores
 from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
 from evaluation.play.run_folder import RunFolder
@@ -79,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[str, Any]:
     """What an admin would see of this run, as plain data."""
-    findings = list(audit_findings(folder, scorer).values())
-    audited = judged_run(findings, scores)
+    store = FolderScores(folder, scorer)
+    reviewed = review(store, scorer)
+    audited, findings = reviewed.audited, store.findings()
     summary = next(iter(run_results(folder.suite, scores).values())).summary
     return {
         "verdict": audited.verdict,
@@ -96,23 +95,8 @@ def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> dict[s
             "median": audited.loss_under_audit,
             "each": [found.loss for found in findings if found.kind == "fragility"],
         },
-        "hints": [*audited.hints, *_signs(folder, scores)],
+        "hints": [*audited.hints, *(f"{hint.kind}, {hint.text}" for hint in reviewed.hints)],
     }
-
-
-def _signs(folder: RunFolder, scores: RunScores) -> list[str]:
-    """Signs by name, with how many chains have them."""
-    found: Counter[str] = Counter()
-    for slug, chain in scores.chains.items():
-        errors = [
-            error
-            for number, trip in enumerate(chain.trips, start=1)
-            for error in half_errors(number, trip)
-        ]
-        pair = folder.pair(folder.chains[slug])
-        found.update({sign.name for sign in signs(errors, pair)})
-    total = len(scores.chains)
-    return [f"{name}, in {count} of {total} chains" for name, count in sorted(found.items())]
 
 
 def _tell(report: dict[str, Any]) -> None:

@@ -33,7 +33,13 @@ from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
-from evaluation.play.folder_store import FolderPlayer, Rounds, folder_player, saved, stop_after
+from evaluation.play.folder_store import (
+    FolderPlayer,
+    folder_player,
+    play_in_rounds,
+    saved,
+    stop_after,
+)
 from evaluation.play.retries import Attempt, Limits
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.store import Paused
@@ -388,7 +394,7 @@ def _play(folder: RunFolder, player: FolderPlayer, on_trip: Callable[[PlayedChai
     )
     try:
         if stop_after(folder):
-            Rounds(player, new_scorer(None)).play()
+            play_in_rounds(player, new_scorer(None))
         else:
             player.play()
     finally:

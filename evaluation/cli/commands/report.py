@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.cli.commands.score import add_metrics, new_scorer, scored
@@ -12,7 +12,7 @@ from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.report.huggingface import as_eval_results, as_model_index
 from evaluation.cli.report.markdown import as_markdown
 from evaluation.cli.results import ranks, run_results
-from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.measuring.scoring import Scorer
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 
@@ -115,12 +115,11 @@ def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out:
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
     """The scores of all that is played: those that are there, where they still hold."""
     scorer: Scorer | None = None
-    calibrations: dict[str, Mapping[str, Calibration | None]] = {}
     for folder in folders:
         scores = read_scores(folder)
         if scores is None or metrics or not _covers(scores, folder):
             scorer = scorer or new_scorer(metrics)
-            scores = scored(folder, scorer, calibrations=calibrations)
+            scores = scored(folder, scorer)
         yield scores
 
 

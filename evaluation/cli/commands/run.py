@@ -14,10 +14,9 @@ from evaluation.cli.commands.score import (
     results_table,
     scored,
 )
-from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
+from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge
 from evaluation.cli.printing import say, say_json
 from evaluation.cli.results import ranks, run_results
-from evaluation.play.finish import judged_by
 
 HELP = "play, score and report in one go"
 DESCRIPTION = """\
@@ -45,12 +44,9 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             say_played(runs, many=True)
     pause_if_any(runs)
-    scores = [scored(p.folder, scorer) for p in runs]
-    for index, p in enumerate(runs):
-        if judge := asked_judge(args, p.folder.path / ANSWERS):
-            scores[index] = judged_by(judge, p.folder, scores[index])
-            report_judge(judge)
-            p.folder.write_json("scores.json", scores[index].to_dict())
+    scores = [
+        scored(p.folder, scorer, judge=asked_judge(args, p.folder.path / ANSWERS)) for p in runs
+    ]
     folders = [p.folder for p in runs]
     suite = folders[0].suite
     out = folders[0].path / "report" if len(runs) == 1 else (args.out or Path()) / "report"

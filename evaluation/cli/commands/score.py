@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from evaluation.analysis.levels import life, lost
 from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
 from evaluation.cli.printing import CommandError, note, progress, say, say_json, table
 from evaluation.cli.results import MetricResult, run_results, shown
-from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import METRICS, metric_class
-from evaluation.play.finish import judged_by
+from evaluation.play.folder_scores import score_run
 from evaluation.play.run_folder import RunFolder
-from evaluation.play.run_scores import RunScores, read_scores, score_run
+from evaluation.play.run_scores import RunScores
+from evaluation.witnesses.judge.judge import Judge
 
 HELP = "score the trips of a run folder"
 DESCRIPTION = f"""\
@@ -50,11 +50,8 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = RunFolder.open(args.run)
-    scores = scored(folder, new_scorer(args.metrics), again=args.again)
-    if judge := asked_judge(args, folder.path / ANSWERS):
-        scores = judged_by(judge, folder, scores)
-        report_judge(judge)
-        folder.write_json("scores.json", scores.to_dict())
+    judge = asked_judge(args, folder.path / ANSWERS)
+    scores = scored(folder, new_scorer(args.metrics), again=args.again, judge=judge)
     results = run_results(folder.suite, scores)
     if args.json:
         say_json(
@@ -102,22 +99,17 @@ def scored(
     scorer: Scorer,
     *,
     again: bool = False,
-    calibrations: dict[str, Mapping[str, Calibration | None]] | None = None,
+    judge: Judge | None = None,
 ) -> RunScores:
     """The run's scores, brought up to date and written beside it."""
-    before = read_scores(folder)
-    if before and again:
-        before = replace(before, method="")  # nothing of it holds but what score files brought
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
         raise CommandError(f"{folder.path} has no finished trip yet; `convergebench play` goes on")
 
-    def keep(scores: RunScores) -> None:
-        folder.write_json("scores.json", scores.to_dict())
-
     with progress(trips, f"scoring {folder.name}", "trip") as bar:
-        scores = score_run(folder, scorer, before, bar.update, calibrations, keep)
-    keep(scores)
+        scores = score_run(folder, scorer, again=again, judge=judge, on_trips=bar.update)
+    if judge:
+        report_judge(judge)
     return scores
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.analysis.chain_scores import TripPictures, score_chain
 from evaluation.cli.commands.score import (
     add_metrics,
     new_scorer,
@@ -23,22 +21,18 @@ from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.results import ranks, run_results
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair, Suite
+from evaluation.images import Picture
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
-from evaluation.metrics.base import Subject
 from evaluation.metrics.no_reference import value_scale
-from evaluation.play.calibration_cache import calibrated
-from evaluation.play.finish import judged_chain
 from evaluation.play.own_chains import (
     OwnChain,
     OwnRuns,
     find_chain,
     find_runs,
     is_chain,
-    judged,
     known_pair,
     read_picture,
-    read_trip,
     score_runs,
     with_pair,
 )
@@ -120,37 +114,21 @@ def run(args: argparse.Namespace) -> int:
         return _many(args, changed, judge)
     chain = find_chain(args.folder, in_turn=args.in_turn)
     chain = replace(chain, pair=changed(chain.pair), name=args.name or chain.name)
-    source = read_picture(chain.source)
-    suite = chain.suite(source)
+    own = chain.alone(read_picture(chain.source))
+    suite = own.suite
     scorer = new_scorer(args.metrics)
-
-    def trips() -> Iterator[TripPictures]:
-        with progress(len(chain.trips), f"scoring {chain.name}", "trip") as bar:
-            for forward, backward in chain.trips:
-                yield read_picture(forward) if forward else None, read_picture(backward)
-                bar.update()
-
-    scored = score_chain(scorer, source, trips(), chain.pair)
-    slug, provenance = suite.cases[0].slug, scorer.provenance()
+    with progress(len(chain.trips), f"scoring {chain.name}", "trip") as bar:
+        scores = score_runs(own, scorer, judge, on_trips=bar.update)[chain.name]
     if judge:
-        read = partial(read_trip, chain)
-        scored = judged_chain(judge, source, read, chain.pair, chain.name, scored)
-        provenance |= {"judge": judge.summary()}
         report_judge(judge)
-    scores = RunScores(
-        suite=suite.content_hash,
-        provenance=provenance,
-        pictures={"source": calibrated(scorer, source, Subject(scorer.only_face(source)))},
-        chains={slug: replace(scored, picture="source")},
-    )
     page, results = None, run_results(suite, scores)
     if results and not args.no_report:
         out = args.out or _report_folder(args.folder, chain.name)
-        page = Report(suite, [_reported(chain, scores)]).write(out)
+        page = Report(suite, [_reported(own, chain.name, scores)]).write(out)
     if args.json:
         say_json("score-chain", _as_json(chain, suite, scores, page))
         return 0
-    say(_trip_table(scores, slug))
+    say(_trip_table(scores))
     say()
     say(results_table(results))
     if numbers := scores.no_reference(suite):
@@ -172,17 +150,14 @@ def _many(
     )
     scorer = new_scorer(args.metrics)
     with progress(own.trips, "scoring", "trip") as bar:
-        scores = score_runs(own, scorer, bar.update)
+        scores = score_runs(own, scorer, judge, on_trips=bar.update)
     if judge:
-        scores = {model: judged(judge, own, model, found) for model, found in scores.items()}
         report_judge(judge)
     page = None
     results = {model: run_results(own.suite, found) for model, found in scores.items()}
     if all(results.values()) and not args.no_report:
         out = args.out or _report_folder(args.folder, args.name or args.folder.resolve().name)
-        page = Report(own.suite, [_reported_run(own, *found) for found in scores.items()]).write(
-            out
-        )
+        page = Report(own.suite, [_reported(own, *found) for found in scores.items()]).write(out)
     board = ranks(own.suite, scores)
     if args.json:
         say_json(
@@ -218,24 +193,13 @@ def _report_folder(folder: Path, name: str) -> Path:
     return folder / f"{name}-report".replace("/", "-")
 
 
-def _reported(chain: OwnChain, scores: RunScores) -> ReportedRun:
-    def trip(slug: str, number: int) -> TripPictures:
-        forward, backward = chain.trips[number - 1]
-        return read_picture(forward) if forward else None, read_picture(backward)
-
-    header = {"editor": chain.name, "folder": chain.source.parent.name}
-    return ReportedRun(
-        chain.name, scores, header, source=lambda slug: read_picture(chain.source), trip=trip
-    )
-
-
-def _reported_run(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
+def _reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
     """A model's chains as the report needs them."""
 
-    def chain(slug: str) -> OwnChain:
+    def chain(slug: str) -> OwnChain[Path]:
         return own.runs[model][slug].chain
 
-    def trip(slug: str, number: int) -> TripPictures:
+    def trip(slug: str, number: int) -> tuple[Picture | None, Picture]:
         forward, backward = chain(slug).trips[number - 1]
         return read_picture(forward) if forward else None, read_picture(backward)
 
@@ -248,8 +212,8 @@ def _reported_run(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
     )
 
 
-def _trip_table(scores: RunScores, slug: str) -> str:
-    chain = scores.chains[slug]
+def _trip_table(scores: RunScores) -> str:
+    (chain,) = scores.chains.values()
     head, columns = ["trip"], [[str(n + 1) for n in range(len(chain.trips))]]
     for name in scores.metrics:
         distances = chain.distances[name]
@@ -277,7 +241,9 @@ def _verdict(seen: bool | None) -> str:
     return {None: "not judged", True: "yes", False: "no"}[seen]
 
 
-def _as_json(chain: OwnChain, suite: Suite, scores: RunScores, page: Path | None) -> dict[str, Any]:
+def _as_json(
+    chain: OwnChain[Path], suite: Suite, scores: RunScores, page: Path | None
+) -> dict[str, Any]:
     (scored,) = scores.chains.values()
     results = run_results(suite, scores)
     metrics = {}

@@ -12,7 +12,6 @@ from typing import Any
 
 from evaluation import __version__
 from evaluation.analysis.breakdown import breakdown, case_summaries
-from evaluation.analysis.chain_scores import ChainScores
 from evaluation.analysis.diagnostics.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import COMPLETED, event
 from evaluation.analysis.half_life import Summary
@@ -26,7 +25,7 @@ from evaluation.errors import UserFacingError
 from evaluation.images import Picture, thumbnail
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
-from evaluation.play.run_scores import RunScores
+from evaluation.play.run_scores import ChainScores, RunScores
 
 THUMBNAIL = 208
 STRIPS = 6

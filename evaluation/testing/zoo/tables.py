@@ -20,11 +20,11 @@ from evaluation.content import catalog, sources
 from evaluation.content.suites import Case, Suite
 from evaluation.editors import Editor
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.play.finish import audit_findings, judged_run
+from evaluation.measuring.scoring import Scorer
+from evaluation.play.finish import review
+from evaluation.play.folder_scores import FolderScores, score_run
 from evaluation.play.folder_store import folder_player
 from evaluation.play.run_folder import RunFolder
-from evaluation.play.run_scores import score_run
 from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
 from evaluation.witnesses import WITNESSES
 
@@ -50,13 +50,12 @@ HEARD = tuple(name for name in WITNESSES if name not in ("clip", "judge"))
 
 
 class Zoo:
-    """Plays editors and remembers what calibrations cost."""
+    """Plays editors and reports what is left of each."""
 
     def __init__(self) -> None:
         self.suite = suite()
         self.scorer = Scorer(["picture"])
         self.scorer.panel.keep(HEARD)
-        self._calibrations: dict[str, Any] = {}
         self.pictures = {
             picture.slug: Picture.from_image(sources.prepared(picture, self.suite.size))
             for picture in self.suite.pictures
@@ -88,10 +87,9 @@ class Zoo:
             )
             with run.playing():
                 folder_player(run, editor, audits=plan(SECRET, self.suite)).play()
-            calibrations: dict[str, dict[str, Calibration | None]] = self._calibrations
-            scores = score_run(run, self.scorer, calibrations=calibrations)  # type: ignore[arg-type]
+            scores = score_run(run, self.scorer)
             summary = run_results(self.suite, scores)["picture"].summary
-            audited = judged_run(list(audit_findings(run, self.scorer).values()), scores)
+            audited = review(FolderScores(run, self.scorer), self.scorer).audited
         return {
             "usable_trips": _rounded(summary.usable_trips),
             "half_life": shown(summary.half_life, self.suite.trips),

@@ -23,9 +23,10 @@ from evaluation.editors import load_editor
 from evaluation.images import Picture
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import load_metric
+from evaluation.play.folder_scores import score_run
 from evaluation.play.folder_store import folder_player
 from evaluation.play.run_folder import RunFolder
-from evaluation.play.run_scores import RunScores, score_run
+from evaluation.play.run_scores import RunScores
 
 SMOKE = catalog.suite("smoke")
 FAST = "psnr,ssim"
@@ -75,7 +76,7 @@ def yardsticks(tmp_path_factory):
     names = ["psnr", "ssim"]
     if not load_metric("lpips").missing():
         names.append("lpips")
-    scorer, found, calibrations = Scorer(names), {}, {}
+    scorer, found = Scorer(names), {}
     scorer.panel.keep(())
     for name in ("oracle", "noop", "blank-card", "thumbnail", "jpeg", "noise", "resample", "colour-drift"):  # fmt: skip
         folder = RunFolder.create(
@@ -83,7 +84,7 @@ def yardsticks(tmp_path_factory):
         )
         with folder.playing():
             folder_player(folder, load_editor(name)).play()
-        found[name] = run_results(suite, score_run(folder, scorer, calibrations=calibrations))
+        found[name] = run_results(suite, score_run(folder, scorer))
     return found
 
 

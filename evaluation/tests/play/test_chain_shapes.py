@@ -16,10 +16,11 @@ from evaluation.editors import Answer, load_editor
 from evaluation.editors.reference import RuleEditor
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.steps import measure_steps
+from evaluation.play.folder_scores import score_run
 from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
 from evaluation.play.run_folder import RunFolder
-from evaluation.play.run_scores import RunScores, score_run
+from evaluation.play.run_scores import RunScores
 from evaluation.play.store import Paused
 from evaluation.run_secret import chain_seeds
 from evaluation.witnesses.panel import Panel, Verdict

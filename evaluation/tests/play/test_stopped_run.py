@@ -14,7 +14,7 @@ from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
-from evaluation.play.folder_store import Rounds, folder_player, saved
+from evaluation.play.folder_store import folder_player, play_in_rounds, saved
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import read_scores
 from evaluation.play.store import Paused
@@ -39,7 +39,10 @@ def a_run(path: Path, stop_after: int = K) -> RunFolder:
 def play(folder: RunFolder, **options: object) -> None:
     player = folder_player(folder, load_editor("noise", sigma=60.0), **options)
     with folder.playing():
-        Rounds(player, Scorer(METRICS)).play() if folder.header["stop_after"] else player.play()
+        if folder.header["stop_after"]:
+            play_in_rounds(player, Scorer(METRICS))
+        else:
+            player.play()
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,7 @@ def test_an_exact_editor_is_not_asked_again_and_again(tmp_path: Path):
     folder = a_run(tmp_path / "run")
     player = folder_player(folder, load_editor("oracle"))
     with folder.playing():
-        Rounds(player, Scorer(METRICS)).play()
+        play_in_rounds(player, Scorer(METRICS))
     assert {(c.outcome, len(c.trips)) for c in folder.chains.values()} == {("converged", K + 1)}
     summary = next(iter(run_results(SUITE, read_scores(folder)).values())).summary
     assert summary.usable_trips == SUITE.trips

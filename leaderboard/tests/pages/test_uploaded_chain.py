@@ -165,7 +165,7 @@ def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, 
     def broken(*_: object) -> None:
         raise ImportError("no module at /srv/secret/place")
 
-    monkeypatch.setattr("leaderboard.jobs.uploads.chain_job.score_chain", broken)
+    monkeypatch.setattr("leaderboard.jobs.uploaded_chains.score_trips", broken)
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
     page = client.get(answer.url).content.decode()
     assert "The fault is ours" in page
@@ -250,7 +250,7 @@ def test_a_chain_that_kills_its_worker_is_given_up(client, valkey, monkeypatch):
     def killed(*_: object) -> None:
         raise SystemExit  # as good as a kill: nothing below hears of it
 
-    monkeypatch.setattr("leaderboard.jobs.uploads.chain_job.score_chain", killed)
+    monkeypatch.setattr("leaderboard.jobs.uploaded_chains.score_trips", killed)
     for _ in range(3):
         with pytest.raises(SystemExit):
             jobs.score_uploaded_chain(chain.pk)

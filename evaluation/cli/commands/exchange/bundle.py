@@ -6,11 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from evaluation.audits.findings import Finding
 from evaluation.cli.commands.score import new_scorer
 from evaluation.cli.printing import CommandError, note, say, say_json
 from evaluation.cli.run_bundle import write_bundle
 from evaluation.content import catalog
-from evaluation.play.finish import audit_findings
+from evaluation.play.finish import measure_audits
+from evaluation.play.folder_scores import FolderScores
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 
@@ -72,8 +74,12 @@ def run(args: argparse.Namespace) -> int:
 def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, Any]:
     """Write the bundle of a run folder; returns its document."""
     scores = scores_of(folder)
-    audited = any(chain.audits for chain in folder.chains.values())
-    findings = audit_findings(folder, new_scorer(",".join(scores.metrics))) if audited else {}
+    findings: dict[tuple[str, int], Finding] = {}
+    if any(chain.audits for chain in folder.chains.values()):
+        scorer = new_scorer(",".join(scores.metrics))
+        store = FolderScores(folder, scorer)
+        measure_audits(store, scorer)
+        findings = store.found
     return write_bundle(folder, scores, out, findings=findings, pictures=pictures)
 
 

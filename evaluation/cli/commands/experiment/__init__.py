@@ -35,7 +35,6 @@ from evaluation.content.suites import Suite
 from evaluation.editors import Editor
 from evaluation.estimate import Estimate, duration
 from evaluation.experiment_file import ExperimentFile, worded
-from evaluation.measuring.scoring import Calibration
 from evaluation.metrics import in_order
 from evaluation.play.run_folder import RunFolder, write_json
 from evaluation.play.run_scores import RunScores
@@ -183,10 +182,9 @@ def _results(
 ) -> dict[str, Any]:
     """Score, compute and write; what was written."""
     scorer = new_scorer(metrics)
-    calibrations: dict[str, Mapping[str, Calibration | None]] = {}
     models_told = []
     for slug, runs in models.items():
-        scores = {one.name: scored(one.folder, scorer, calibrations=calibrations) for one in runs}
+        scores = {one.name: scored(one.folder, scorer) for one in runs}
         by_metric = numbers_by_metric(suite, scores)
         if not by_metric:
             raise CommandError(f"no metric says anything of every arm of {slug}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -10,16 +9,17 @@ import structlog
 from django.core.files.storage import default_storage
 from django.db.models import F
 
-from evaluation.analysis.chain_scores import score_chain
 from evaluation.analysis.diagnostics.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.levels import LEVELS
-from evaluation.content.suites import EditPair
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
+from evaluation.play.own_chains import PAIR, OwnChain, OwnScores
+from evaluation.play.score import score as score_trips
+from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
 from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 
@@ -27,7 +27,6 @@ from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 MAX_ATTEMPTS = 3
 
 log = structlog.get_logger(__name__)
-PAIR = EditPair("own", "own", "", "", change="local")
 CASE = Case("own", PAIR.slug, PAIR.category, "own")
 
 
@@ -52,8 +51,9 @@ def score(chain_id: int) -> None:
     waiting.update(state=UploadedChain.State.SCORED, results=results)
 
 
-def _decoded(number: int, stored: StoredImage) -> Picture:
-    """The picture, decoded here for the first time; its small and full copies for the page too."""
+def _decoded(file: tuple[int, StoredImage]) -> Picture:
+    """Decode an image of a trip, for the first time; write its copies for the page too."""
+    number, stored = file
     with default_storage.open(stored.name) as file:
         data = file.read()
     try:
@@ -68,26 +68,35 @@ def _decoded(number: int, stored: StoredImage) -> Picture:
     return picture
 
 
+class UploadedScores(OwnScores):
+    """The scores of an uploaded chain; nothing of it is cached."""
+
+    def calibrate(
+        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+    ) -> None:
+        self.pictures[chain.key.picture] = scorer.calibrate(source, subject)
+
+
 def _results(chain: UploadedChain) -> dict[str, Any]:
-    rows = {(p.number, p.forward): p.stored for p in chain.pictures.select_related("stored")}
-    source = _decoded(0, rows[0, False])
+    rows = {
+        (p.number, p.forward): (p.number, p.stored) for p in chain.pictures.select_related("stored")
+    }
     count = max(number for number, _ in rows)
-
-    def trips() -> Iterator[tuple[Picture | None, Picture]]:
-        # Read when they are needed: a long chain has no place in memory.
-        for number in range(1, count + 1):
-            forward = rows.get((number, True))
-            yield (
-                _decoded(number, forward) if forward else None,
-                _decoded(number, rows[number, False]),
-            )
-
+    trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
+    first = rows[0, False]
+    source = _decoded(first)
+    own = OwnChain("own", first, trips).alone(source)
+    (placed,) = own.runs.values()
     scorer = Scorer(full_reference_metrics())
-    scored = score_chain(scorer, source, trips(), PAIR)
-    calibrations = scorer.calibrate(source, Subject(scorer.only_face(source)))
+    store = UploadedScores(
+        own.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
+    )
+    score_trips(store, scorer)
+    (scored,) = store.scores.values()
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        measured = scored.measured(CASE, name, calibrations.get(name), len(scored.trips))
+        calibration = store.pictures[scored.picture].get(name)
+        measured = scored.measured(CASE, name, calibration, count)
         if measured is None:
             continue
         metric, result = load_metric(name), measured.result

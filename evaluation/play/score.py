@@ -1,0 +1,212 @@
+"""Score a run: the trips of a few chains at a time, those of one size in shared batches."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Returns, Scorer, Scores
+from evaluation.measuring.subject import ChainSubject
+from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
+from evaluation.metrics.base import Subject
+from evaluation.play.store import ChainTaken, ImageGone, PlayedTrips, ScoredTrips, ScoreStore
+
+#: Bounds of what is scored together: the images of all its trips are decoded at once, and the
+#: features of its sources are held.
+TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
+#: Chains that are claimed at once.
+CHAINS_AT_ONCE = 8
+
+
+def score(store: ScoreStore, scorer: Scorer) -> None:
+    """Score every trip that is played and not scored yet."""
+    while chains := store.claim():
+        try:
+            _score_chains(store, scorer, chains)
+        finally:
+            store.release()
+
+
+def _score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips]) -> None:
+    """Score the new trips of these chains; those of one size share batches."""
+    by_size: dict[tuple[int, int], list[_Reader]] = defaultdict(list)
+    for chain in chains:
+        reader = _Reader(store, scorer, chain)
+        store.calibrate(chain, reader.source, reader.subject, scorer)
+        by_size[reader.source.size].append(reader)
+    for size, readers in by_size.items():
+        while parts := _next_parts(store, scorer, size, readers):
+            for part, scores in zip(parts, _scores(store, scorer, parts), strict=True):
+                try:
+                    store.save_scores(part.chain, _measured(part, scores, scorer))
+                except ChainTaken:
+                    part.reader.give_up()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive trips of one chain with their images; every list has an entry per trip."""
+
+    reader: _Reader
+    first: int
+    #: The image that each trip began with, and the answers to its steps.
+    starts: Sequence[Picture]
+    answers: Sequence[Sequence[Picture | None]]
+    restored: Sequence[Picture]
+    subjects: Sequence[Subject]
+
+    @property
+    def chain(self) -> PlayedTrips:
+        return self.reader.chain
+
+    @property
+    def returns(self) -> Returns:
+        return Returns(
+            self.reader.source,
+            self.restored,
+            self.reader.subject,
+            [subject.footprint for subject in self.subjects],
+        )
+
+
+class _Reader:
+    """Reads the unscored trips of one chain, in order."""
+
+    def __init__(self, store: ScoreStore, scorer: Scorer, chain: PlayedTrips) -> None:
+        self.store, self.chain = store, chain
+        self.source = store.source(chain)
+        # The face of a suite's image is annotated; on any other it is looked for.
+        face = None if chain.picture else scorer.only_face(self.source)
+        self._seen = ChainSubject(chain.picture, self.source, chain.pair, face)
+        self._before: Picture | None = None
+        self._next = chain.scored + 1
+        #: A chain that broke on its first trip has scores too: none.
+        self._is_empty = not chain.played
+
+    @property
+    def subject(self) -> Subject:
+        return self._seen.subject
+
+    def next(self, most: int) -> _Part | None:
+        """Read the next trips, at most so many; None when no more are left. Raises ImageGone."""
+        first = self._next
+        self._next = min(first + most, self.chain.played + 1)
+        numbers = range(first, self._next)
+        if self._is_empty:
+            self._is_empty = False
+            return _Part(self, first, (), (), (), ())
+        if not numbers:
+            return None
+        before = self._before or self._image_before(first)
+        starts: list[Picture] = []
+        answers: list[list[Picture | None]] = []
+        restored: list[Picture] = []
+        subjects: list[Subject] = []
+        for number in numbers:
+            starts.append(before)
+            answers.append(self._answers(number))
+            subjects.append(self._seen.see(number, (before, *answers[-1])))
+            before = self._restored(answers[-1], number)
+            restored.append(before)
+        self._before = before
+        return _Part(self, first, starts, answers, restored, subjects)
+
+    def give_up(self) -> None:
+        """Read no more of the chain: its images are gone, or another worker scores it."""
+        self._next, self._is_empty = self.chain.played + 1, False
+
+    def _image_before(self, first: int) -> Picture:
+        """Return the image that trip `first` began with.
+
+        The scored trips of the first cycle also show where the edits were made.
+        """
+        before, scored = self.source, first - 1
+        for number in range(1, first):
+            if number <= len(self.chain.pair.cycle) or number == scored:
+                answers = self._answers(number)
+                self._seen.see(number, (before, *answers))
+                before = self._restored(answers, number)
+        return before
+
+    def _answers(self, number: int) -> list[Picture | None]:
+        steps = len(self.chain.pair.trip(number))
+        return [self.store.answer(self.chain, number, place) for place in range(steps)]
+
+    def _restored(self, answers: Sequence[Picture | None], number: int) -> Picture:
+        *others, restored = answers
+        if restored is None or None in others[1:]:
+            raise ValueError(f"trip {number} lacks an answer")
+        return restored
+
+
+def _next_parts(
+    store: ScoreStore, scorer: Scorer, size: tuple[int, int], readers: Sequence[_Reader]
+) -> list[_Part]:
+    """Read the next trips that are scored at once; none when all are scored."""
+    room = scorer.at_once(size, TRIPS_PIXELS)
+    sources: set[str] = set()
+    parts: list[_Part] = []
+    for reader in readers:
+        source = reader.source.sha256
+        several = len(sources | {source})
+        if not room or (sources and several * math.prod(size) > SOURCES_PIXELS):
+            break
+        try:
+            part = reader.next(room)
+        except ImageGone as error:
+            store.lose(reader.chain, str(error))
+            reader.give_up()
+            continue
+        if part is not None:
+            parts.append(part)
+            sources.add(source)
+            room -= len(part.answers)
+    return parts
+
+
+def _scores(store: ScoreStore, scorer: Scorer, parts: Sequence[_Part]) -> list[Scores]:
+    """Run each metric that has not scored these trips yet."""
+    trips = [
+        (part.chain, number)
+        for part in parts
+        for number in range(part.first, part.first + len(part.answers))
+    ]
+    return scorer.only(store.lacking(trips, scorer)).score_together(
+        [part.returns for part in parts], maps=store.draws_maps
+    )
+
+
+def _measured(part: _Part, scores: Scores, scorer: Scorer) -> ScoredTrips:
+    """Measure the trips of a part beside the metrics, and join both."""
+    measures = []
+    for index, answers in enumerate(part.answers):
+        edited, *between, _ = answers
+        measure = measure_trip(
+            part.reader.source,
+            part.starts[index],
+            edited,
+            part.restored[index],
+            part.chain.pair,
+            scorer.panel,
+            part.subjects[index],
+            number=part.first + index,
+            between=[picture for picture in between if picture],
+        )
+        measures.append(measure.model_copy(update=found_by_scoring(scores, index)))
+    return ScoredTrips(part.first, part.answers, measures, scores)
+
+
+def joined_quality(
+    before: Mapping[str, Sequence[float | None]],
+    new: Mapping[str, Sequence[float | None]],
+    scored: int,
+) -> dict[str, list[float | None]]:
+    """Append no-reference values of new trips to those of the first `scored` ones."""
+    joined = {
+        name: [*(before.get(name) or [values[0], *[None] * scored])[: scored + 1], *values[1:]]
+        for name, values in new.items()
+    }
+    return {name: list(values) for name, values in before.items()} | joined

@@ -1,1 +1,0 @@
-"""What visitors bring: chains to be scored, and runs to be recomputed."""
