@@ -25,12 +25,12 @@ def score(store: ScoreStore, scorer: Scorer) -> None:
     """Score every trip that is played and not scored yet."""
     while chains := store.claim():
         try:
-            _score_chains(store, scorer, chains)
+            score_chains(store, scorer, chains)
         finally:
             store.release()
 
 
-def _score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips]) -> None:
+def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips]) -> None:
     """Score the new trips of these chains; those of one size share batches."""
     by_size: dict[tuple[int, int], list[_Reader]] = defaultdict(list)
     for chain in chains:

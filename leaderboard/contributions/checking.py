@@ -14,12 +14,13 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import EQUAL
 from evaluation.bundle.format import Bundle, BundleError
 from evaluation.bundle.verification import Verification
+from evaluation.play.finish import review
 from leaderboard import job_queue, standings
 from leaderboard.contributions import admission
 from leaderboard.contributions.admission import LIMITS, model_of
 from leaderboard.contributions.importing import calibrated_metrics, store_pictures, write_run
-from leaderboard.jobs.review import review
-from leaderboard.jobs.shutdown import asked_to_stop
+from leaderboard.jobs.database_scores import DatabaseScores
+from leaderboard.jobs.resilience import asked_to_stop
 from leaderboard.models import ContributedRun, RunReview
 
 #: A bundle that ended the process so often is not tried again.
@@ -98,7 +99,8 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
             flags=[],
             published=True,
         )
-        review(run, dict(bundle.suite.pair_by_slug), verification.scorer)
+        store = DatabaseScores(run, job_queue.own_token())
+        store.save_review(review(store, verification.scorer))
         RunReview.objects.filter(pk=run.pk).update(
             hints=[*run.review.hints, *admission.same_pictures(run)]
         )

@@ -22,6 +22,7 @@ from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
+from evaluation.play.score import CHAINS_AT_ONCE
 from evaluation.run_secret import drawn, new_secret, shuffled
 from leaderboard import endpoints, job_queue
 from leaderboard.models import (
@@ -280,11 +281,6 @@ def recount(run: Run) -> None:
     run.progress = progress
 
 
-#: Chains that a score job takes at a time, those of one size to be scored together; so many
-#: more are work for one worker more.
-CHAINS_EACH = 8
-
-
 def enqueue(run: Run) -> None:
     """Tell the workers what the run needs now, if anything."""
     enqueue_play(run)
@@ -292,7 +288,10 @@ def enqueue(run: Run) -> None:
         unscored = run.chains.free_to_score().count()
         if unscored or run.state == RunState.SCORING:
             job_queue.enqueue(
-                run.pk, job_queue.SCORE, job_queue.GPU, copies=max(1, -(-unscored // CHAINS_EACH))
+                run.pk,
+                job_queue.SCORE,
+                job_queue.GPU,
+                copies=max(1, -(-unscored // CHAINS_AT_ONCE)),
             )
 
 

@@ -39,15 +39,13 @@ from evaluation.play.store import (
     Cancelled,
     ChainTaken,
     ClaimedChain,
-    ImageGone,
     Paused,
     RunStore,
 )
 from evaluation.run_secret import chain_seeds
 from leaderboard import job_queue
 from leaderboard.jobs import control, pacing
-from leaderboard.jobs.job_errors import PausesRun, PictureGone, retry_database, stored_safely
-from leaderboard.jobs.shutdown import asked_to_stop
+from leaderboard.jobs.resilience import asked_to_stop, retry_database, stored_safely
 from leaderboard.models import (
     Audit,
     Call,
@@ -169,10 +167,10 @@ class DatabaseStore(RunStore):
 
     def position(self, chain: ClaimedChain) -> Position:
         stored, number, answers = self._stored(chain)
-        *earlier, picture = [_read(image) for image in stored]
+        *earlier, picture = [stored_safely(image.read) for image in stored]
         said: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
-            source, *rest = [_read(image) for image in answers]
+            source, *rest = [stored_safely(image.read) for image in answers]
             said = history(chain.plan, source, rest)
         return Position(picture, number, tuple(earlier), said)
 
@@ -319,7 +317,7 @@ class DatabaseStore(RunStore):
     def save_answer(
         self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
     ) -> None:
-        stored = _write(answered.answer.picture)
+        stored = _stored(answered.answer.picture)
         self._save_answer(chain, answered, attempt, stored, blank)
 
     @_locked
@@ -372,7 +370,7 @@ class DatabaseStore(RunStore):
     ) -> None:
         images: dict[str, StoredImage] = {}
         if isinstance(ended, Answer):
-            images = {"sent": _write(touch.sent), "answer": _write(ended.picture)}
+            images = {"sent": _stored(touch.sent), "answer": _stored(ended.picture)}
         self._save_audit(chain, audit, touch, ended, attempt, images)
 
     @_locked
@@ -515,22 +513,9 @@ def _there(stored: StoredImage | None) -> StoredImage:
     return stored
 
 
-def _read(stored: StoredImage) -> Picture:
-    return _storage(stored.read)
-
-
-def _write(picture: Picture) -> StoredImage:
-    return _storage(lambda: StoredImage.objects.write_bytes(picture))
-
-
-def _storage(access: Callable[[], T]) -> T:
-    """Read or write an image. Raises ImageGone, or Paused while storage is away."""
-    try:
-        return stored_safely(access)
-    except PictureGone as error:
-        raise ImageGone(str(error)) from error
-    except PausesRun as error:
-        raise Paused(str(error), error.reason, error.seconds) from error
+def _stored(picture: Picture) -> StoredImage:
+    """Write the bytes of an image. Raises Paused while storage is away."""
+    return stored_safely(lambda: StoredImage.objects.write_bytes(picture))
 
 
 def _keep_image(stored: StoredImage) -> None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import structlog
 from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils.crypto import salted_hmac
 
+from evaluation import __version__
 from evaluation.editors.base import Editor
 from evaluation.errors import UserFacingError
+from evaluation.packages import package_versions
 from evaluation.play.player import Player
 from evaluation.play.retries import Limits
 from evaluation.play.store import Paused
+from evaluation.run_secret import commitment
 from leaderboard import job_queue
-from leaderboard.jobs import control, provenance
+from leaderboard.jobs import control
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.jobs.job_errors import pausing
+from leaderboard.jobs.resilience import DATABASE_AWAY, pause_for
 from leaderboard.jobs.score_job import ScoreJob
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
@@ -22,6 +35,8 @@ log = structlog.get_logger(__name__)
 
 #: The worker gives an edit up by the count of attempts, however long they wait.
 LIMITS = Limits(attempts=5, seconds=86_400)
+#: Packages that shape the answers.
+PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
 
 
 def play(run_id: int) -> None:
@@ -36,18 +51,21 @@ def play(run_id: int) -> None:
         return
     began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
     if began or not run.started_at:  # whoever began it may have been killed before it was written
-        provenance.record(run, editor)
+        record_provenance(run, editor)
     log.info("play", run=run.pk)
     if queue_name == job_queue.GPU:
         store.between_chains = ScoreJob(run, token).score_what_there_is
     parallel = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
-    with pausing(run, "Playing"):
-        try:
-            Player(editor, store, parallel, LIMITS).play()
-        except Paused as pause:
-            log.info("play paused", run=run.pk, reason=pause.reason)
-        finally:
-            editor.close()
+    try:
+        Player(editor, store, parallel, LIMITS).play()
+    except DATABASE_AWAY:
+        raise
+    except Paused as pause:  # the store has paused the run
+        log.info("play paused", run=run.pk, reason=pause.reason)
+    except Exception as error:
+        pause_for(run, "Playing", error)
+    finally:
+        editor.close()
     run.refresh_from_db()
     if run.state == RunState.PLAYING and not run.chains.unplayed().exists():
         run.move(RunState.SCORING)
@@ -65,3 +83,66 @@ def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
         control.pause(run, "configuration", f"The editor is not set up: {problem}")
         return None
     return editor
+
+
+# Everything that the numbers of a run depend on, as it was when they were made.
+
+
+def record_provenance(run: Run, editor: Editor) -> None:
+    """Write down what a run begins with; of one that goes on, what is another by now."""
+    now = provenance_of(run, editor)
+    if not run.started_at:
+        Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)
+        return
+    with transaction.atomic():
+        row = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+        later = row.provenance.setdefault("later", [])
+        known = row.provenance | (later[-1] if later else {})
+        changed = {name: value for name, value in now.items() if known.get(name) != value}
+        if changed:
+            later.append(changed)
+            row.save(update_fields=["provenance"])
+
+
+def provenance_of(run: Run, editor: Editor) -> dict[str, Any]:
+    """What shapes the answers; never a secret."""
+    model, suite = run.editing_model, run.suite
+    arm = {"arm": run.arm} if run.arm_digest else {}
+    return arm | {
+        "suite": {
+            "slug": suite.slug,
+            "version": suite.version,
+            "content_hash": suite.content_hash,
+        },
+        "model": {"slug": model.slug, "editor": model.editor, **editor.describe()},
+        # Options themselves may be private; a keyed digest still shows that they changed.
+        "options_digest": salted_hmac(
+            "leaderboard.options", json.dumps(model.options, sort_keys=True), algorithm="sha256"
+        ).hexdigest()[:32],
+        "secret_sha256": commitment(run.secret),
+        "max_in_flight": model.max_in_flight,
+        "code": code_version(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "packages": package_versions(PACKAGES),
+    }
+
+
+@cache
+def code_version() -> dict[str, str]:
+    """The package's version, and the commit where this is a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    found = {"version": __version__}
+    if (root / ".git").exists():
+        try:
+            commit = subprocess.run(  # noqa: S603
+                ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607
+                capture_output=True,
+                text=True,
+                timeout=5,
+                check=True,
+            )
+            found["commit"] = commit.stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            pass
+    return found

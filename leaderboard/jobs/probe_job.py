@@ -11,8 +11,7 @@ from django.db.models.functions import Now
 from evaluation.images import Picture
 from evaluation.measuring.probe import ProbeReport, Step, probe_steps
 from leaderboard import endpoints
-from leaderboard.jobs.job_errors import DATABASE_AWAY
-from leaderboard.jobs.leases import renewed
+from leaderboard.jobs.resilience import DATABASE_AWAY, renewed
 from leaderboard.models import SecurityEvent, StoredImage, Submission
 from leaderboard.models.runs import after
 from leaderboard.operation.notifications import notify_submitter

@@ -51,9 +51,9 @@ def score(chain_id: int) -> None:
     waiting.update(state=UploadedChain.State.SCORED, results=results)
 
 
-def _decoded(file: tuple[int, StoredImage]) -> Picture:
+def _decoded(answer: tuple[int, StoredImage]) -> Picture:
     """Decode an image of a trip, for the first time; write its copies for the page too."""
-    number, stored = file
+    number, stored = answer
     with default_storage.open(stored.name) as file:
         data = file.read()
     try:

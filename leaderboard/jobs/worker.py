@@ -29,7 +29,7 @@ from rq.job import Job
 from evaluation.metrics import METRICS, load_metric
 from evaluation.torch_compat import ready_torchvision
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import shutdown
+from leaderboard.jobs import resilience
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
@@ -198,12 +198,12 @@ class RunWorker(Worker):
         super().fork_work_horse(job, queue)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        shutdown.die_with_parent(self._parent_pid)
+        resilience.die_with_parent(self._parent_pid)
         super().main_work_horse(job, queue)
 
     def setup_work_horse_signals(self) -> None:
         super().setup_work_horse_signals()
-        shutdown.listen()
+        resilience.listen()
 
     # Work whose job was lost.
 

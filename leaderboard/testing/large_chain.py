@@ -19,8 +19,8 @@ from evaluation.images import Picture, encode_jpeg, encode_png
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import measure_trip
+from evaluation.play.score import TRIPS_PIXELS
 from leaderboard import job_queue
-from leaderboard.jobs.score_job import TRIPS_PIXELS
 from leaderboard.jobs.worker import preload
 
 SIZE = (2400, 1600)

@@ -13,10 +13,10 @@ from django.test import Client
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
+from evaluation.play import score as score_loop
 from leaderboard import jobs
 from leaderboard.contributions.importing import import_bundle
 from leaderboard.exports.bundles import write
-from leaderboard.jobs import score_job
 from leaderboard.models import Chain, NoReferenceResult, Run
 from leaderboard.testing.played import play
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def run(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     settings.METRICS = ["psnr", "piqe"]
-    monkeypatch.setattr(score_job, "TRIPS_PIXELS", 1)  # a chain is written in several parts
+    monkeypatch.setattr(score_loop, "TRIPS_PIXELS", 1)  # a chain is written in several parts
     return play("noise")
 
 

@@ -19,12 +19,14 @@ from django.utils import timezone
 
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture
+from evaluation.play import score as score_loop
+from evaluation.play.store import ChainTaken
 from evaluation.testing.editing_server import EditingServer
 from evaluation.testing.waiting import wait_until
 from leaderboard import jobs
-from leaderboard.jobs import control, database_store, job_errors, leases, pacing, score_job
+from leaderboard.jobs import control, database_store, pacing, resilience, score_job
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.jobs.job_errors import retry_database
+from leaderboard.jobs.resilience import retry_database
 from leaderboard.models import Call, Chain, Pace, Run, RunProgress, StoredImage, Trip
 from leaderboard.models.runs import Outcome, RunState
 from leaderboard.operation import storage
@@ -74,7 +76,7 @@ def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
 def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
     server: EditingServer, s3: FakeS3, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_errors, "STORAGE_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(resilience, "STORAGE_PATIENCE_SECONDS", 0.5)
     run = started(server)
     s3.fails = status
     played(run)
@@ -207,7 +209,7 @@ def test_a_database_that_is_away_while_scoring_needs_no_person(
         raise OperationalError("the connection is closed")
 
     run = played(started(server))
-    for module, name in ((score_job.ScoreJob, "_score"), (score_job.standings, "rebuild")):
+    for module, name in ((score_loop, "score_chains"), (score_job.standings, "rebuild")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, away)
             with pytest.raises(OperationalError):
@@ -221,13 +223,13 @@ def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
     server: EditingServer,
 ) -> None:
     run = played(started(server))
-    with leases.claimed(run, uuid4()) as ours:
+    with resilience.claimed(run, uuid4()) as ours:
         assert ours
-        with leases.claimed(run, uuid4()) as theirs:
+        with resilience.claimed(run, uuid4()) as theirs:
             assert not theirs
     run.refresh_from_db()
     assert run.token is None
-    with leases.claimed(run, uuid4()) as next_one:
+    with resilience.claimed(run, uuid4()) as next_one:
         assert next_one
 
 
@@ -237,7 +239,7 @@ def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
 ) -> None:
     run = played(started(server))
     settings.LEASE_SECONDS = 0.6
-    with leases.claimed(run, uuid4()):
+    with resilience.claimed(run, uuid4()):
         run.refresh_from_db()
         first = run.lease_until
         assert first
@@ -281,8 +283,8 @@ def test_a_scoring_job_from_before_a_rescore_writes_nothing(server: EditingServe
     chain = Chain.objects.claim_scores(run, job.token, 1)[0]
     trips = list(chain.trips.all()[:1])
     jobs.score_again(run)
-    with pytest.raises(score_job.Superseded):
-        job._write(chain, trips, [])
+    with pytest.raises(ChainTaken):
+        job.store._write(chain, trips, [])
 
 
 def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(

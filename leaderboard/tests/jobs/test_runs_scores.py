@@ -14,10 +14,13 @@ from django.utils import timezone
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.psnr import Psnr
+from evaluation.play import score as score_loop
+from evaluation.play.score import score_chains
 from evaluation.testing.editing_server import EditingServer
 from evaluation.witnesses import LOOKING, OF_YARDSTICKS, witness_class
 from leaderboard import jobs
-from leaderboard.jobs import control, score_job
+from leaderboard.jobs import database_scores, score_job
+from leaderboard.jobs.database_scores import DatabaseScores
 from leaderboard.jobs.score_job import ScoreJob
 from leaderboard.models import Calibration, Chain, MetricVersion, Run, Score, Standing, Trip
 from leaderboard.models.runs import RunState
@@ -136,7 +139,7 @@ def test_a_scoring_job_that_lost_its_lease_writes_nothing(server: EditingServer)
     (chain, *_) = Chain.objects.claim_scores(run, old.token, 4)
     Chain.objects.update(score_lease_until=timezone.now() - timedelta(seconds=1))
     assert len(Chain.objects.claim_scores(run, new, 4)) == 4
-    old._score([chain])
+    score_chains(old.store, old.scorer, [old.store.played(chain)])
     assert not Score.objects.exists()
     assert not Trip.objects.filter(scored_at__isnull=False).exists()
 
@@ -145,20 +148,19 @@ def test_two_score_jobs_on_one_run_score_no_chain_twice(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
-    monkeypatch.setattr(control, "CHAINS_EACH", 2)
+    monkeypatch.setattr(database_scores, "CHAINS_AT_ONCE", 2)
     one, other = ScoreJob(run, uuid4()), ScoreJob(run, uuid4())
-    taken: list[tuple[ScoreJob, int]] = []
-    score = ScoreJob._score
+    taken: list[tuple[Any, str]] = []
 
-    def score_beside(self: ScoreJob, rows: Any) -> None:
-        taken.extend((self, chain.pk) for chain in rows)
-        if self is one and len(taken) == 2:
+    def score_beside(store: Any, scorer: Any, chains: Any) -> None:
+        taken.extend((store, chain.slug) for chain in chains)
+        if store is one.store and len(taken) == 2:
             other.score_what_there_is()  # while the first has its chains in hand
-        score(self, rows)
+        score_chains(store, scorer, chains)
 
-    monkeypatch.setattr(ScoreJob, "_score", score_beside)
+    monkeypatch.setattr(score_loop, "score_chains", score_beside)
     one.score_what_there_is()
-    assert [job for job, _ in taken] == [one, one, other, other]
+    assert [store for store, _ in taken] == [one.store, one.store, other.store, other.store]
     assert len({chain for _, chain in taken}) == 4
     assert Score.objects.count() == 12 * 2
     run.refresh_from_db()
@@ -172,7 +174,7 @@ def test_chains_stay_with_the_job_that_scores_them_however_long_a_batch_takes(
     job = ScoreJob(run, uuid4())
     assert len(Chain.objects.claim_scores(run, job.token, 9)) == 4
     Chain.objects.update(score_lease_until=timezone.now() - timedelta(seconds=1))
-    job._renew()
+    job.store.renew()
     assert Chain.objects.claim_scores(run, uuid4(), 9) == []
 
 
@@ -181,7 +183,8 @@ def test_a_run_tells_of_every_device_that_scored_it(
 ) -> None:
     run = played(started(server))
     job = ScoreJob(run, uuid4())
-    job._score(Chain.objects.claim_scores(run, job.token, 1))
+    (chain,) = Chain.objects.claim_scores(run, job.token, 1)
+    score_chains(job.store, job.scorer, [job.store.played(chain)])
     Chain.objects.release_scores(job.token)
     monkeypatch.setattr(Scorer, "_device", lambda self, name: "cuda")
     assert scored(run).provenance["scoring"]["devices"] == ["cpu float32", "cuda float32"]
@@ -192,19 +195,19 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
 ) -> None:
     run = played(started(server))
     undisturbed = scored(played(jobs.start(run.editing_model, run.suite, secret=run.secret)))
-    monkeypatch.setattr(score_job, "TRIPS_PIXELS", 1)  # one trip at a time
+    monkeypatch.setattr(score_loop, "TRIPS_PIXELS", 1)  # one trip at a time
 
     class Killed(BaseException):
         """No handler of ours may see it, as with a kill."""
 
-    write, count = ScoreJob._write, iter(range(100))
+    write, count = DatabaseScores._write, iter(range(100))
 
-    def killed(self: ScoreJob, *args: Any) -> None:
+    def killed(self: DatabaseScores, *args: Any) -> None:
         if next(count) % 3 == 2:
             raise Killed
         write(self, *args)
 
-    monkeypatch.setattr(ScoreJob, "_write", killed)
+    monkeypatch.setattr(DatabaseScores, "_write", killed)
     kills = 0
     while run.state != RunState.FINISHED:
         try:
@@ -229,7 +232,7 @@ def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
     run = played(started(server))
     job = ScoreJob(run, uuid4())
     (chain,) = Chain.objects.claim_scores(run, job.token, 1)
-    job._score([chain])
+    score_chains(job.store, job.scorer, [job.store.played(chain)])
     Chain.objects.release_scores(job.token)
     change_psnr()
     scored(run)
@@ -244,7 +247,7 @@ def test_a_metric_that_went_away_in_mid_run_pauses_it(
     run = played(started(server))
     job = ScoreJob(run, uuid4())
     (chain,) = Chain.objects.claim_scores(run, job.token, 1)
-    job._score([chain])
+    score_chains(job.store, job.scorer, [job.store.played(chain)])
     Chain.objects.release_scores(job.token)
     monkeypatch.setattr(Psnr, "missing", lambda self: ["the weights are gone"])
     scored(run)
@@ -285,7 +288,7 @@ def test_an_error_in_scoring_pauses_the_run_with_its_words(
     def broken(*args: Any, **options: Any) -> None:
         raise ValueError("the picture has no pixels")
 
-    monkeypatch.setattr(score_job, "measure_trip", broken)
+    monkeypatch.setattr(score_loop, "measure_trip", broken)
     run = scored(played(started(server)))
     assert (run.state, run.reason) == (RunState.PAUSED, "internal")
     assert "the picture has no pixels" in run.reason_text

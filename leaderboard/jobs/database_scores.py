@@ -1,0 +1,347 @@
+"""Score and finish a run of the site: claims, images, scores and findings in the database.
+
+Each write is fenced by the job's token, so that a job whose lease has lapsed writes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from evaluation.analysis.stopping import may_stop
+from evaluation.audits.findings import Finding, from_dicts
+from evaluation.images import Picture
+from evaluation.measuring.calibrations.shipped import shipped
+from evaluation.measuring.loss_map import loss_map
+from evaluation.measuring.scoring import Scorer
+from evaluation.metrics.base import Subject
+from evaluation.play.finish import Hint, Review
+from evaluation.play.run_folder import chain_slug
+from evaluation.play.score import CHAINS_AT_ONCE, joined_quality
+from evaluation.play.store import AnsweredAudit, ChainTaken, PlayedTrips, ScoredTrips, ScoreStore
+from evaluation.records import MEASURES, TripMeasures
+from leaderboard import standings
+from leaderboard.jobs import control
+from leaderboard.jobs.resilience import retry_database, stored_safely
+from leaderboard.models import (
+    Audit,
+    Calibration,
+    Chain,
+    MetricVersion,
+    Run,
+    RunProgress,
+    Score,
+    StoredImage,
+    Trip,
+    TripStep,
+)
+from leaderboard.models.runs import ChainState, Outcome, after
+
+log = structlog.get_logger(__name__)
+#: Chains that are named beside a hint.
+EXAMPLES = 5
+
+
+@dataclass(eq=False)
+class ChainRows:
+    """A chain with the rows of its trips, read once."""
+
+    chain: Chain
+
+    @cached_property
+    def trips(self) -> dict[int, Trip]:
+        rows = self.chain.trips.select_related("edited", "restored").defer("loss_map")
+        return {trip.number: trip for trip in rows}
+
+    @cached_property
+    def between(self) -> dict[int, list[StoredImage | None]]:
+        """By trip, the answers between its first and its last; none of round trips."""
+        found: dict[int, list[StoredImage | None]] = defaultdict(list)
+        steps: Iterable[TripStep] = self.chain.steps.select_related("picture")
+        for step in sorted(steps, key=lambda step: (step.number, step.place)):
+            found[step.number].append(step.picture)
+        return found
+
+    def answer(self, pair_steps: int, number: int, place: int) -> StoredImage | None:
+        """The answer to a step, counted from 0, of a trip of so many steps."""
+        trip = self.trips[number]
+        if place == 0:
+            return trip.edited
+        if place == pair_steps - 1:
+            return trip.restored
+        return self.between[number][place - 1]
+
+
+class DatabaseScores(ScoreStore):
+    """A run of the site that is scored; `goes_on` is asked before chains are claimed."""
+
+    draws_maps = True
+
+    def __init__(self, run: Run, token: UUID, goes_on: Callable[[], bool] = lambda: True) -> None:
+        self.run, self.token, self.goes_on = run, token, goes_on
+        self.suite = run.suite.core
+        arm = run.core_arm
+        self._pairs = {slug: arm.worded(pair) for slug, pair in self.suite.pair_by_slug.items()}
+        self._calibrated: set[str] = set()
+
+    def played(self, chain: Chain) -> PlayedTrips:
+        """Return a row as the scoring loop needs it."""
+        case = chain.case
+        return PlayedTrips(
+            ChainRows(chain),
+            chain_slug(case.slug, chain.repeat),
+            self._pairs[case.pair_slug],
+            self.suite.picture_by_slug[case.picture.slug],
+            chain.outcome,
+            chain.trips_played,
+            chain.trips_scored,
+        )
+
+    # Scoring.
+
+    def claim(self) -> list[PlayedTrips]:
+        if not self.goes_on():
+            return []
+        rows = retry_database(
+            lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS_AT_ONCE)
+        )
+        return [self.played(row) for row in rows]
+
+    def release(self) -> None:
+        retry_database(lambda: Chain.objects.release_scores(self.token))
+        if self.run.stop_after:
+            # Some wait to hear whether they go on.
+            self.run.refresh_from_db(fields=["state"])
+            control.enqueue_play(self.run)
+
+    def renew(self) -> None:
+        """Hold on to the chains that are being scored, however long one batch takes."""
+        mine = Chain.objects.filter(score_token=self.token)
+        mine.update(score_lease_until=after(settings.LEASE_SECONDS))
+
+    def source(self, chain: PlayedTrips) -> Picture:
+        return _read(chain.key.chain.case.picture.stored)
+
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture:
+        return _read(chain.key.answer(len(chain.pair.trip(trip)), trip, place))
+
+    @cached_property
+    def versions(self) -> dict[str, MetricVersion]:
+        """The row of each pinned metric that can run here."""
+        pinned = self.run.metrics
+        return {
+            name: MetricVersion.objects.get_or_create(
+                name=name,
+                version=pinned[name]["version"],
+                weights_sha256=pinned[name]["weights_sha256"],
+            )[0]
+            for name in self.run.scored_metrics
+        }
+
+    def is_calibrated(self, chain: PlayedTrips) -> bool:
+        """Whether this job has seen to the calibrations of the chain's source."""
+        return chain.key.chain.case.picture.pixels_sha256 in self._calibrated
+
+    def calibrate(
+        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+    ) -> None:
+        """Have the calibrations of a source in the database: as shipped, else computed."""
+        if self.is_calibrated(chain):
+            return
+        sha256 = chain.key.chain.case.picture.pixels_sha256
+        self._calibrated.add(sha256)
+        have = set(
+            Calibration.objects.filter(pixels_sha256=sha256).values_list("metric_id", flat=True)
+        )
+        lacking = {name: metric for name, metric in self.versions.items() if metric.pk not in have}
+        if not lacking:
+            return
+        versions = {name: (m.version, m.weights_sha256) for name, m in lacking.items()}
+        computed = shipped(sha256, subject, versions)
+        if unknown := [name for name in lacking if name not in computed]:
+            computed |= scorer.only(unknown).calibrate(source, subject)
+        Calibration.objects.bulk_create(
+            (
+                Calibration(
+                    pixels_sha256=sha256,
+                    metric=lacking[name],
+                    blank=calibration.blank,
+                    ladder={str(q): d for q, d in calibration.ladder.items()},
+                )
+                for name, calibration in computed.items()
+                if calibration
+            ),
+            ignore_conflicts=True,
+        )
+
+    def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
+        keys = [chain.key.trips[number].pk for chain, number in trips]
+        scores = Score.objects.filter(trip__in=keys, metric__in=self.versions.values())
+        have = set(scores.values_list("trip_id", "metric_id"))
+        lacking = [
+            name
+            for name, metric in self.versions.items()
+            if any((trip, metric.pk) not in have for trip in keys)
+        ]
+        return [*lacking, *scorer.no_reference]
+
+    def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
+        row: Chain = chain.key.chain
+        changed: list[Trip] = []
+        for index, (measures, answers) in enumerate(
+            zip(trips.measures, trips.answers, strict=True)
+        ):
+            number = trips.first + index
+            trip = chain.key.trips[number]
+            for name in MEASURES:
+                setattr(trip, name, getattr(measures, name))
+            if trips.scores.maps:
+                trip.loss_map = loss_map(trips.scores.maps[index])
+            for place, image in enumerate(answers):
+                stored = chain.key.answer(len(answers), number, place)
+                if stored and image:
+                    stored_safely(partial(stored.write_what_pages_cannot, image))
+            changed.append(trip)
+        row.quality = joined_quality(row.quality, trips.scores.quality, trips.first - 1)
+        scores = [
+            Score(trip=trip, metric=self.versions[name], distance=distance)
+            for name, distances in trips.scores.distances.items()
+            for trip, distance in zip(changed, distances or (), strict=bool(distances))
+        ]
+        retry_database(partial(self._write, row, changed, scores))
+
+    @transaction.atomic
+    def _write(self, chain: Chain, trips: Sequence[Trip], scores: Sequence[Score]) -> None:
+        mine = Chain.objects.filter(
+            pk=chain.pk, score_token=self.token, trips_scored=trips[0].number - 1
+        )
+        until = after(settings.LEASE_SECONDS)
+        scored = {"trips_scored": trips[-1].number, "quality": chain.quality}
+        if not mine.update(score_lease_until=until, **scored):
+            raise ChainTaken
+        now = timezone.now()
+        for trip in trips:
+            trip.scored_at = now
+        Trip.objects.bulk_update(trips, [*MEASURES, "loss_map", "scored_at"])
+        Score.objects.bulk_create(scores, ignore_conflicts=True)
+        stops = self.run.stop_after and may_stop(chain.case.pair_slug, self.suite)
+        if stops and (headline := next(iter(self.versions.values()), None)):
+            # With the count of scored trips, at once: whoever plays goes by both.
+            mine = Chain.objects.filter(pk=chain.pk)
+            mine.update(known_at=standings.known_at(chain, headline))
+        RunProgress.objects.filter(pk=self.run.pk).update(
+            trips_scored=F("trips_scored") + len(trips), progress_at=now
+        )
+        # The other chains of this claim are waited for, not dead.
+        Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
+
+    def lose(self, chain: PlayedTrips, reason: str) -> None:
+        """End the chain where it was scored last: our fault, so censored."""
+        row: Chain = chain.key.chain
+        log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
+        mine = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
+        mine.update(outcome=Outcome.LOST, outcome_text=reason[:500], trips_played=F("trips_scored"))
+
+    # Finishing.
+
+    def chains(self) -> Iterator[PlayedTrips]:
+        for chain in self.run.chains.select_related("case__picture__stored"):
+            yield self.played(chain)
+
+    def _scored(self, chain: PlayedTrips) -> list[Trip]:
+        rows = Trip.objects.filter(chain=chain.key.chain, scored_at__isnull=False)
+        return list(rows.only("number", *MEASURES).order_by("number"))
+
+    def measures(self, chain: PlayedTrips) -> list[TripMeasures]:
+        return [trip.measures for trip in self._scored(chain)]
+
+    def save_measures(self, chain: PlayedTrips, measures: Mapping[int, TripMeasures]) -> None:
+        changed = [trip for trip in self._scored(chain) if trip.number in measures]
+        for trip in changed:
+            for name in MEASURES:
+                setattr(trip, name, getattr(measures[trip.number], name))
+        Trip.objects.bulk_update(changed, MEASURES)
+
+    def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
+        row: Chain = chain.key.chain
+        row.quality = {**row.quality, name: list(values)}
+        row.save(update_fields=["quality"])
+
+    def save_judge(self, summary: Mapping[str, Any]) -> None:
+        self.run.provenance |= {"judge": dict(summary)}
+        self.run.save(update_fields=["provenance"])
+
+    def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.run.orders = list(rows)
+        self.run.save(update_fields=["orders"])
+
+    # The review.
+
+    def audits(self, chain: PlayedTrips) -> list[AnsweredAudit]:
+        waiting = Audit.objects.filter(
+            chain=chain.key.chain, outcome=Audit.Outcome.ANSWERED, finding={}, answer__isnull=False
+        )
+        answered = []
+        for row in waiting.select_related("answer", "chain__case"):
+            planned = row.planned
+            # Of a run that was played again in parts, the secret that drew this part.
+            drew = (one for one in self.run.secrets if planned.seed(one) == row.seed)
+            answered.append(AnsweredAudit(row, planned, next(drew, self.run.secret)))
+        return answered
+
+    def audit_answer(self, audit: AnsweredAudit) -> Picture:
+        return _read(audit.key.answer)
+
+    def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:
+        audit.key.finding = asdict(finding)
+        audit.key.save(update_fields=["finding"])
+
+    def findings(self) -> list[Finding]:
+        made = Audit.objects.filter(chain__run=self.run).exclude(finding={})
+        return from_dicts(list(made.values_list("finding", flat=True)))
+
+    def save_review(self, review: Review) -> None:
+        """Save what a person should look at: audits that fail keep a run out of the ranks."""
+        row, audited = self.run.review, review.audited
+        row.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
+        row.hints = [
+            *({"kind": "audit", "text": hint} for hint in audited.hints),
+            *(_hint(hint) for hint in review.hints),
+        ]
+        medians = ("marks_kept", "loss_under_audit", "changed_elsewhere")
+        for name in medians:
+            setattr(row, name, getattr(audited, name))
+        row.save(update_fields=["flags", "hints", *medians])
+
+
+def _hint(hint: Hint) -> dict[str, Any]:
+    return {
+        "kind": hint.kind,
+        "text": hint.text,
+        "evidence": [
+            {
+                "case": chain.key.chain.case_id,
+                "trip": sign.number,
+                "direction": sign.direction,
+                "detail": sign.detail,
+            }
+            for chain, sign in hint.evidence[:EXAMPLES]
+        ],
+    }
+
+
+def _read(stored: StoredImage | None) -> Picture:
+    """Read an image. Raises ImageGone, or Paused while storage is away."""
+    if stored is None:
+        raise LookupError("a trip that counts as played lacks a picture")
+    return stored_safely(stored.read)
