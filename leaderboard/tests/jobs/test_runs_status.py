@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import database_store, pacing, provenance
+from leaderboard.jobs import database_store, pacing, play_job
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Run, RunProgress, SecurityEvent
 from leaderboard.models.runs import RunState
@@ -89,9 +89,7 @@ def test_a_run_that_goes_on_with_other_code_says_so(
     assert run.provenance["model"]["contract"] == "huggingface"
     assert "later" not in run.provenance
     for version in ("99", "99", "100"):
-        monkeypatch.setattr(
-            provenance, "code_version", lambda version=version: {"version": version}
-        )
+        monkeypatch.setattr(play_job, "code_version", lambda version=version: {"version": version})
         RunProgress.objects.update(budget_calls=F("budget_calls") + 1)
         jobs.resume(run)
         played(run)
