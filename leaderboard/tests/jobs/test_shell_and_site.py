@@ -1,4 +1,4 @@
-"""A run of the site that somebody plays again in the shell gives the same pictures."""
+"""A run that is played and scored in the shell gives the images and numbers of the site's."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from typing import Any
 import pytest
 
 from evaluation.editors import load_editor
+from evaluation.play.folder_scores import score_run
 from evaluation.play.folder_store import folder_player
-from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_folder import RunFolder, chain_slug
+from evaluation.records import MEASURES
 from evaluation.run_secret import new_secret
 from leaderboard import jobs
 from leaderboard.content.loading import store_suite
-from leaderboard.models import Trip
+from leaderboard.jobs.score_job import pinned_scorer
+from leaderboard.models import Chain, Score
 from leaderboard.testing import factories
 
 SECRET = new_secret()
 
 
 @pytest.mark.django_db
-def test_the_same_case_and_secret_give_the_same_bytes_in_the_shell_and_on_the_site(tmp_path: Path):
+def test_the_same_secret_gives_the_same_images_and_scores_in_the_shell_and_on_the_site(
+    tmp_path: Path,
+):
     suite, pictures = factories.core_suite(2, (factories.FLIP,), trips=2, repeats=2)
     options: dict[str, Any] = {"sigma": 9}
     run = jobs.start(
@@ -29,27 +34,36 @@ def test_the_same_case_and_secret_give_the_same_bytes_in_the_shell_and_on_the_si
         secret=SECRET,
     )
     jobs.play(run.pk)
-    on_site = {
-        (trip.chain.case.slug, trip.chain.repeat, trip.number, direction): half.sha256
-        for trip in Trip.objects.select_related("chain__case", "edited", "restored")
-        for direction, half in (("forward", trip.edited), ("backward", trip.restored))
-        if half
-    }
+    jobs.score(run.pk, linger=False)
+    run.refresh_from_db()
 
     folder = RunFolder.create(
         tmp_path / "run", suite, editor="noise", options=options, secret=SECRET
     )
-    for chain in folder.chains.values():
-        file = tmp_path / "run/chains" / chain.slug / "I0_source.png"
+    for played in folder.chains.values():
+        file = tmp_path / "run/chains" / played.slug / "I0_source.png"
         file.parent.mkdir(parents=True)
-        file.write_bytes(pictures[chain.picture].data)
+        file.write_bytes(pictures[played.picture].data)
     with folder.playing():
         folder_player(folder, load_editor("noise", **options)).play()
-    in_shell = {
-        (chain.case, chain.repeat, half.number, half.direction): half.sha256
-        for chain in folder.chains.values()
-        for half in chain.halves
-    }
+    scores = score_run(folder, pinned_scorer(run))
 
-    assert in_shell == on_site
-    assert len(on_site) == len(set(on_site.values())) == 2 * 2 * 2 * 2
+    images: set[str] = set()
+    for chain in Chain.objects.select_related("case").prefetch_related("trips"):
+        slug = chain_slug(chain.case.slug, chain.repeat)
+        trips = list(chain.trips.all())
+        on_site = [sha256 for trip in trips for sha256 in (trip.edited_id, trip.restored_id)]
+        assert [half.sha256 for half in folder.chains[slug].halves] == on_site
+        images.update(on_site)
+        in_shell = scores.chains[slug]
+        for name in MEASURES:
+            assert [getattr(trip, name) for trip in trips] == [
+                getattr(trip, name) for trip in in_shell.trips
+            ]
+        for metric in run.scored_metrics:
+            distances = Score.objects.filter(trip__chain=chain, metric__name=metric)
+            stored = list(distances.order_by("trip__number").values_list("distance", flat=True))
+            assert stored == list(in_shell.distances[metric])
+            retention = scores.retention(in_shell, metric)
+            assert chain.retention(metric) == [round(q, 5) for q in retention]
+    assert len(images) == 2 * 2 * 2 * 2
