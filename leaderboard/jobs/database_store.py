@@ -246,8 +246,8 @@ class DatabaseStore(RunStore):
         with transaction.atomic():
             self._fence(chain)
             price = self._affordable_price()
-            delays = self.pace.slots(1)
-            if not delays:
+            delay = self.pace.delay()
+            if delay is None:
                 return None
             call = Call.objects.create(
                 run=self.run,
@@ -261,7 +261,7 @@ class DatabaseStore(RunStore):
             )
             self._count(calls=1, spent_usd=price)
         self._calls[chain.key] = OpenCall(call.pk, price)
-        return delays[0]
+        return delay
 
     def _affordable_price(self) -> Decimal:
         """The price of the next call. Raises Paused where the budget has no room for it."""
@@ -289,7 +289,7 @@ class DatabaseStore(RunStore):
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
         error = attempt.ended if isinstance(attempt.ended, EditorError) else None
         with transaction.atomic():
-            self.pace.note([error] if error else [], answered=error is None)
+            self.pace.note(error)
             self._fence(chain)
             counts = {"last_error": error.message[:500]} if error else {}
             self._close(chain, attempt, str(attempt.ended), **counts)
@@ -332,7 +332,7 @@ class DatabaseStore(RunStore):
         step, answer = answered.step, answered.answer
         returned = step.name == BACKWARD and not blank
         with transaction.atomic():
-            self.pace.note([], answered=True)
+            self.pace.note(None)
             self._fence(chain, **({"trips_played": step.trip} if returned else {}))
             _keep_image(stored)
             if attempt:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db.models.functions import Now
@@ -46,55 +45,54 @@ class Pacer:
         """Seconds until calls may be made again."""
         return max(0.0, self._blocked_until - time.monotonic())
 
-    @property
-    def must_ask(self) -> bool:
-        """Whether the row must be read before calls are made, or when they are answered."""
-        return bool(self.failures or self.blocked or self.editing_model.calls_per_minute)
-
     def update(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
         """What the row says, read at `now` by the database's clock."""
         self.failures = failures
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
 
-    def note(self, errors: Sequence[EditorError], *, answered: bool) -> None:
-        """Take in how calls ended; belongs into the transaction that records them."""
-        unwell = [error for error in errors if error.fault in HEALS]
-        if not unwell and not (answered and self.failures):
+    def note(self, error: EditorError | None) -> None:
+        """Take in how a call ended; belongs into the transaction that records it.
+
+        An error that is not of the endpoint as a whole changes nothing.
+        """
+        if error is None:
+            if self.failures:
+                pace, now = self._row()
+                pace.failures_in_a_row = 0
+                self._save(pace, now)
+            return
+        if error.fault not in HEALS:
             return
         pace, now = self._row()
-        if unwell and self.blocked <= 0:
+        if self.blocked <= 0:
             # What was in flight when the block began says nothing new.
             pace.failures_in_a_row += 1
-            self.fault = unwell[-1].fault
-        elif answered and not unwell:
-            pace.failures_in_a_row = 0
-        if unwell:
-            pace.last_error = unwell[-1].message[:500]
-            until = now + timedelta(seconds=_block(unwell, pace.failures_in_a_row))
-            pace.blocked_until = max(pace.blocked_until or until, until)
-        pace.save()
-        self.update(pace.blocked_until, pace.failures_in_a_row, now)
+            self.fault = error.fault
+        pace.last_error = error.message[:500]
+        until = now + timedelta(seconds=_block(error, pace.failures_in_a_row))
+        pace.blocked_until = max(pace.blocked_until or until, until)
+        self._save(pace, now)
 
-    def slots(self, wanted: int) -> list[float]:
-        """For up to `wanted` calls, in how many seconds each may start."""
+    def delay(self) -> float | None:
+        """Reserve the next start time; in how many seconds it is, None: not within `AHEAD`."""
         if self.blocked > 0:
-            return []
+            return None
         limit = self.editing_model.calls_per_minute
         if not limit:
-            return [0.0] * wanted
-        if not wanted:
-            return []
+            return 0.0
         pace, now = self._row()
         start = max(now, pace.next_call_at or now)
-        delays: list[float] = []
-        while len(delays) < wanted and (delay := (start - now).total_seconds()) <= AHEAD:
-            delays.append(delay)
-            start += timedelta(seconds=60 / limit)
-        if delays:
-            pace.next_call_at = start
-            pace.save(update_fields=["next_call_at"])
-        return delays
+        delay = (start - now).total_seconds()
+        if delay > AHEAD:
+            return None
+        pace.next_call_at = start + timedelta(seconds=60 / limit)
+        pace.save(update_fields=["next_call_at"])
+        return delay
+
+    def _save(self, pace: Pace, now: datetime) -> None:
+        pace.save()
+        self.update(pace.blocked_until, pace.failures_in_a_row, now)
 
     def _row(self) -> tuple[Pace, datetime]:
         """The row, locked, and the time by the database's clock."""
@@ -109,15 +107,16 @@ def rest(pacer: Pacer) -> float:
     return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_REST))
 
 
-def _block(errors: Sequence[EditorError], failures: int) -> float:
-    """For how many seconds nobody may call after these errors."""
-    limited = [error for error in errors if error.fault is Fault.RATE_LIMITED]
-    asked = [error.retry_after for error in limited if error.retry_after is not None]
-    if limited and not asked:
+def _block(error: EditorError, failures: int) -> float:
+    """For how many seconds no call may be made after this error."""
+    is_limit = error.fault is Fault.RATE_LIMITED
+    if is_limit and error.retry_after is None:
         return _growing(failures)
-    # Whoever says "again at once" time after time is not taken at his word.
+    # An endpoint that says "again at once" time after time is not taken at its word.
     wait = _growing(failures - BREAKER + 2) if failures >= BREAKER else 0.0
-    return min(max(wait, *asked), LONGEST_BLOCK) if asked else wait
+    if is_limit and error.retry_after is not None:
+        return min(max(wait, error.retry_after), LONGEST_BLOCK)
+    return wait
 
 
 def _growing(round_: int) -> float:

@@ -1,9 +1,15 @@
 """Standings of the site's runs, and what is said of a suite's whole board."""
 
 from leaderboard.standings.experiments import refresh_experiments
-from leaderboard.standings.known import known_at
-from leaderboard.standings.no_reference import quality_metrics, write_no_reference
-from leaderboard.standings.stored import pinned_metrics, rebuild, refresh_ranks, suite_cases
+from leaderboard.standings.stored import (
+    known_at,
+    pinned_metrics,
+    quality_metrics,
+    rebuild,
+    refresh_ranks,
+    suite_cases,
+    write_no_reference,
+)
 
 __all__ = [
     "known_at",

@@ -18,7 +18,9 @@ from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
 from django.utils import timezone
 
+from evaluation.analysis import stopping
 from evaluation.analysis.breakdown import CaseSummary, case_summaries_by_level
+from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.events import CROSSINGS, event
 from evaluation.analysis.events import Case as CoreCase
 from evaluation.analysis.half_life import METHOD_VERSION
@@ -32,6 +34,7 @@ from evaluation.analysis.standings import (
 )
 from evaluation.analysis.standings import standings as computed
 from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics.no_reference import no_reference_pins
 from leaderboard import job_queue
 from leaderboard.models import (
     Calibration,
@@ -39,6 +42,7 @@ from leaderboard.models import (
     CaseValues,
     Chain,
     MetricVersion,
+    NoReferenceResult,
     Run,
     RunProgress,
     Score,
@@ -48,7 +52,6 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
-from leaderboard.standings.no_reference import write_no_reference
 from leaderboard.standings.records import record
 
 #: What ranking writes.
@@ -203,29 +206,56 @@ def _measure(
         calibration = calibrations.get(chain.case.picture.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
-        one = measured_chain(
-            metric.name,
-            core_case(chain),
-            chain.repeat,
-            # A chain still in play is censored where it stands.
-            (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST,
-            [
-                ScoredTrip(
-                    trip.number,
-                    distances.get(trip.pk),
-                    trip.measures,
-                    scored=trip.scored_at is not None,
-                )
-                for trip in chain.trips.all()
-            ],
-            calibration.blank if calibration else None,
-            calibration.ladder if calibration else {},
-            run.suite.trips,
-        )
+        # A chain still in play is censored where it stands.
+        outcome = (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST
+        trips = chain.trips.all()
+        one = _measured(chain, outcome, trips, distances, metric, calibration, run.suite.trips)
         if one is None:
             return None
         measured.append((chain, one))
     return measured
+
+
+def _measured(
+    chain: Chain,
+    outcome: str,
+    trips: Iterable[Trip],
+    distances: Mapping[int, float],
+    metric: MetricVersion,
+    calibration: Calibration | None,
+    until: int,
+) -> MeasuredChain | None:
+    """A chain by one metric, from the distances of its trips."""
+    return measured_chain(
+        metric.name,
+        core_case(chain),
+        chain.repeat,
+        outcome,
+        [
+            ScoredTrip(
+                trip.number,
+                distances.get(trip.pk),
+                trip.measures,
+                scored=trip.scored_at is not None,
+            )
+            for trip in trips
+        ],
+        calibration.blank if calibration else None,
+        calibration.ladder if calibration else {},
+        until,
+    )
+
+
+def known_at(chain: Chain, metric: MetricVersion) -> int | None:
+    """Return the trip by which a chain's end is known by this metric; None if it is not yet."""
+    picture = chain.case.picture.pixels_sha256
+    calibration = Calibration.objects.filter(metric=metric, pixels_sha256=picture).first()
+    scores = Score.objects.filter(trip__chain=chain, metric=metric)
+    distances = dict(scores.values_list("trip_id", "distance"))
+    trips = chain.trips.filter(scored_at__isnull=False).order_by("number")
+    # Where it stands is not where it ends.
+    measured = _measured(chain, Outcome.LOST, trips, distances, metric, calibration, 0)
+    return stopping.known_at(measured.result) if measured else None
 
 
 def _write_standings(
@@ -354,3 +384,26 @@ def _rank(
                 standing.computed_at = now
                 changed.append(standing)
     Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)
+
+
+# No-reference metrics.
+
+
+def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
+    """The no-reference metrics of a run, those that were imported too, as each was run."""
+    # A run that was played in a shell has its judge in the provenance of its scores.
+    judge = run.provenance.get("scoring", {}).get("judge")
+    return no_reference_pins(run.metrics, {"judge": judge, **run.provenance})
+
+
+def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
+    """Write what the metrics say of these chains, whose results are known; in a transaction."""
+    known = [
+        QualityChain(chain.case_id, chain.quality, chain.retention(chain.headline))
+        for chain in chains
+    ]
+    numbers = no_reference_numbers(known, run.suite.trips, quality_metrics(run))
+    if numbers:
+        NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
+    else:
+        NoReferenceResult.objects.filter(run=run).delete()

@@ -38,9 +38,11 @@ def test_an_endpoint_submitted_twice_has_one_limit_and_one_pace(suite):
     assert len(Chain.objects.claim(runs[1], uuid4(), 9)) == 1
     assert not Chain.objects.claim(runs[0], uuid4(), 9)
     assert len(Chain.objects.claim(runs[2], uuid4(), 9)) == 2
-    assert len(Pacer(one).slots(9)) == 2  # now, and in a second
-    assert not Pacer(two).slots(9)
-    assert Pacer(other).slots(9)
+    first = Pacer(one)
+    delays = [first.delay() for _ in range(3)]
+    assert [delay is None for delay in delays] == [False, False, True]  # now, and in a second
+    assert Pacer(two).delay() is None
+    assert Pacer(other).delay() == 0
 
 
 @pytest.mark.django_db(transaction=True)

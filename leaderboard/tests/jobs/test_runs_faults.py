@@ -325,8 +325,8 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
     ahead = timezone.now() + timedelta(hours=5)
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: ahead)
-        assert wrong.slots(1) == [0]
-        wrong.note([limited(20)], answered=False)
+        assert wrong.delay() == 0
+        wrong.note(limited(20))
     assert 15 < wrong.blocked <= 20
     until, now = Pace.objects.values_list("blocked_until", Now()).get()
     right.update(until, 1, now)
