@@ -30,7 +30,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from evaluation.arms import DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
@@ -69,6 +69,8 @@ class PlayedHalf:
     cost: float | None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
 
 @dataclass(frozen=True)
 class PlayedAudit:
@@ -84,6 +86,8 @@ class PlayedAudit:
     sha256: str = ""
     seconds: float = 0.0
     cost: float | None = None
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -101,6 +105,8 @@ class PlayedChain:
     reason: str = ""
     halves: tuple[PlayedHalf, ...] = ()
     audits: tuple[PlayedAudit, ...] = ()
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     @property
     def case(self) -> str:
@@ -122,13 +128,6 @@ class PlayedChain:
         """The edits of a trip that is not over yet."""
         over = sum(half.direction == BACKWARD for half in self.halves)
         return tuple(half for half in self.halves if half.number > over)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        fields = dict(data)
-        fields["halves"] = tuple(PlayedHalf(**half) for half in fields.get("halves", ()))
-        fields["audits"] = tuple(PlayedAudit(**audit) for audit in fields.get("audits", ()))
-        return cls(**fields)
 
 
 def chain_slug(case: str, repeat: int) -> str:
@@ -435,10 +434,7 @@ class RunFolder:
             return asked
         data = _read_json(file)
         try:
-            PlayedChain.from_dict(data)  # no field that a chain has not
             found = _CHAIN.validate_python(data)
-        except TypeError as error:
-            raise RunFolderError(f"{file}: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
             raise RunFolderError(f"{file}, {first['loc']}: {first['msg']}") from None
