@@ -1,8 +1,9 @@
-"""What the admin's pages share."""
+"""What the admin's pages share: thumbnails, conflicts, bulk actions, fields for JSON lists."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,10 +15,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_POST
 from import_export.forms import ExportForm
 from import_export.resources import ModelResource
@@ -49,6 +51,19 @@ def start_budget(estimate: Estimate) -> dict[str, Any]:
     """Limits to begin with: what a run should take, and a tenth for calls that fail."""
     usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
     return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
+
+
+class ReadOnly(admin.ModelAdmin):
+    """Rows that come from visitors and workers alone."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 class SafeResource(ModelResource):
@@ -151,3 +166,98 @@ class CurationActions:
         changed = f" {left} changed since and stay(s) as they are." if left else ""
         messages.success(request, f"{len(rows)} row(s) are as before.{changed}")
         return back
+
+
+#: Wordings that can be added at a time.
+NEW_ROWS = 2
+WORDING = ("name", "forward", "backward")
+
+
+class WordsField(forms.CharField):
+    """A list of words, written one after another with commas between."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("widget", forms.TextInput(attrs={"class": "vTextField"}))
+        super().__init__(**{"required": False, "max_length": 1000} | options)
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return value
+        words = (word.strip() for word in (value or "").replace("\n", ",").split(","))
+        return list(dict.fromkeys(filter(None, words)))
+
+    def run_validators(self, value: Any) -> None:
+        super().run_validators(", ".join(value))
+
+
+class _Rendered:
+    """A widget that is drawn by a template of the project's own."""
+
+    template = ""
+
+    def _rendered(self, **context: Any) -> SafeString:
+        return mark_safe(render_to_string(self.template, context))  # noqa: S308 - by a template
+
+
+class WordingsWidget(_Rendered, forms.Widget):
+    """A row of three inputs for each wording, and some empty rows."""
+
+    template = "admin/leaderboard/editpair/_wordings.html"
+
+    def render(
+        self, name: str, value: Any, attrs: Mapping[str, Any] | None = None, renderer: Any = None
+    ) -> SafeString:
+        rows = [*(value or []), *({} for _ in range(NEW_ROWS))]
+        return self._rendered(name=name, rows=rows, count=len(rows))
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
+        count = data.get(f"{name}-count", "0")
+        numbers = range(min(int(count), 100) if count.isdecimal() else 0)
+        rows = [
+            {part: data.get(f"{name}-{n}-{part}", "").strip() for part in WORDING} for n in numbers
+        ]
+        return [row for row in rows if any(row.values())]
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        return f"{name}-count" not in data
+
+    def id_for_label(self, id_: str, index: str | None = None) -> str:
+        return ""  # each input has a label of its own
+
+
+class WordingsField(forms.Field):
+    """Other wordings of a pair; one that is cleared is removed."""
+
+    widget = WordingsWidget
+
+    def to_python(self, value: Any) -> list[dict[str, str]]:
+        for place, row in enumerate(value or [], start=1):
+            if lacking := [part for part in WORDING if not row.get(part)]:
+                raise ValidationError(f"Wording {place} lacks its {' and its '.join(lacking)}.")
+        return value or []
+
+
+class ThumbnailChoices(_Rendered, forms.CheckboxSelectMultiple):
+    """Pictures to tick, each with its thumbnail, folded away until somebody looks."""
+
+    template = "admin/leaderboard/suite/_choices.html"
+    #: Addresses of thumbnails by choice; where there are none, words stand alone.
+    thumbnails: Mapping[str, str] = {}
+
+    def render(
+        self, name: str, value: Any, attrs: Mapping[str, Any] | None = None, renderer: Any = None
+    ) -> SafeString:
+        chosen: Sequence[str] = value or []
+        rows = [
+            {
+                "value": slug,
+                "label": label,
+                "chosen": slug in chosen,
+                "thumbnail": self.thumbnails.get(slug, ""),
+            }
+            for slug, label in self.choices
+        ]
+        return self._rendered(name=name, rows=rows, chosen=len(chosen), id=(attrs or {}).get("id"))

@@ -15,7 +15,7 @@ from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
 from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
-from leaderboard.admin.base import NoticesConflicts
+from leaderboard.admin.base import NoticesConflicts, ReadOnly
 from leaderboard.models import EditingModel, SecurityEvent, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.text import secret_names
@@ -102,17 +102,8 @@ class EditingModelAdmin(SimpleHistoryAdmin):
 
 
 @admin.register(SecurityEvent)
-class SecurityEventAdmin(admin.ModelAdmin):
+class SecurityEventAdmin(ReadOnly):
     list_display = ("created_at", "kind", "detail", "submission", "editing_model")
     list_filter = ("kind",)
     list_select_related = ("submission", "editing_model")
     date_hierarchy = "created_at"
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False

@@ -23,8 +23,13 @@ from evaluation.content.suites import SourcePicture
 from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside
 from evaluation.images import Picture, encode_webp
-from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource
-from leaderboard.admin.inputs import WordingsField, WordsField
+from leaderboard.admin.base import (
+    CurationActions,
+    NoticesConflicts,
+    SafeResource,
+    WordingsField,
+    WordsField,
+)
 from leaderboard.content import drafts
 from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind

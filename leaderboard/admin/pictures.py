@@ -17,8 +17,13 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation
 from evaluation.images import MAX_BYTES
-from leaderboard.admin.base import CurationActions, NoticesConflicts, SafeResource, picture
-from leaderboard.admin.inputs import WordsField
+from leaderboard.admin.base import (
+    CurationActions,
+    NoticesConflicts,
+    SafeResource,
+    WordsField,
+    picture,
+)
 from leaderboard.models import SourceImage, StoredImage, Suite
 
 

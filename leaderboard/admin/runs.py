@@ -1,29 +1,40 @@
-"""Runs: start, watch, pause, resume, cancel, score again, publish, and judge their flags."""
+"""Runs: start, watch, pause, score again, publish and review them; what needs a person today."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, Model, QuerySet
+from django.db.models import Count, F, Model, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.estimate import duration
 from leaderboard import jobs
-from leaderboard.admin import today
-from leaderboard.admin.base import picture, start_budget
-from leaderboard.models import Call, Run, RunProgress, RunReview, Suite, Trip
+from leaderboard.admin.base import ReadOnly, picture, start_budget
+from leaderboard.models import (
+    Call,
+    Run,
+    RunProgress,
+    RunReview,
+    SecurityEvent,
+    Submission,
+    Suite,
+    Trip,
+)
 from leaderboard.models.runs import RunQuerySet, RunState
 from leaderboard.standings import refresh_ranks
+from leaderboard.templatetags.admin_state import queue_state
 
 #: Fields of the form that are kept in the rows beside the run.
 IN_PROGRESS = ("budget_calls", "budget_usd")
@@ -206,7 +217,7 @@ class RunAdmin(admin.ModelAdmin):
             raise PermissionDenied
         context = {
             **self.admin_site.each_context(request),
-            **today.today(),
+            **today(),
             "may_change": self.has_change_permission(request),
             "may_review": request.user.has_perm("leaderboard.change_submission"),
             "opts": self.opts,
@@ -293,7 +304,7 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:
-        items = [(flag.get("text"),) for flag in run.review.flags if isinstance(flag, dict)]
+        items = [(text,) for text in run.review.flag_texts]
         if not items:
             return "it is not"
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
@@ -395,7 +406,7 @@ class RunAdmin(admin.ModelAdmin):
 
 
 @admin.register(Call)
-class CallAdmin(admin.ModelAdmin):
+class CallAdmin(ReadOnly):
     """The ledger, to read."""
 
     list_display = (
@@ -406,11 +417,74 @@ class CallAdmin(admin.ModelAdmin):
     search_fields = ("=run__id", "message")
     show_full_result_count = False
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+DAY = timedelta(days=1)
+#: Rows of each list; the rest is one click away.
+ROWS = 20
+#: What mends a pause, by its reason: the words of the button, and where it is done if not here.
+MENDS = {
+    "budget": "Raise the budget and resume",
+    "key_rejected": "",  # only another key helps
+    "out_of_credit": "Resume: it was topped up",
+    "storage": "Resume: there is room again",
+    "metric_version": "Score all of it with today's metrics",
+}
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+
+def today() -> dict[str, Any]:
+    """Everything that the page shows, each list in the order of its urgency."""
+    now = timezone.now()
+    runs = Run.objects.select_related("editing_model", "suite").defer("suite__definition")
+    calls = Call.objects.filter(started_at__gte=now - DAY)
+    return {
+        "now": now,
+        "under_way": list(runs.active().order_by("created_at")[:ROWS]),
+        "paused": [
+            {"run": run, "mend": mend(run)}
+            for run in runs.filter(state=RunState.PAUSED).order_by("created_at")[:ROWS]
+        ],
+        "queues": queue_state()["queues"],
+        "oldest": _oldest(runs),
+        "spend": list(
+            calls.filter(cost__gt=0)
+            .values("run__editing_model__name")
+            .annotate(calls=Count("pk"), usd=Sum("cost"))
+            .order_by("-usd", "-calls")[:ROWS]
+        ),
+        "spent": calls.aggregate(calls=Count("pk"), usd=Sum("cost")),
+        "flagged": list(runs.exclude(review__flags=[]).filter(review__cleared=False)[:ROWS]),
+        "unpublished": list(
+            runs.filter(
+                state=RunState.FINISHED,
+                published=False,
+                withdrawn_at=None,
+                editing_model__is_reference=False,
+            )[:ROWS]
+        ),
+        "reviews": list(
+            Submission.objects.filter(state=Submission.State.REVIEW)
+            .select_related("suite", "probe_edited")
+            .order_by("probed_at")[:ROWS]
+        ),
+        "errors": list(
+            calls.exclude(outcome__in=(Call.ANSWERED, Call.CALLING))
+            .values("run", "run__editing_model__name", "outcome", "message")
+            .annotate(count=Count("pk"))
+            .order_by("-count")[:ROWS]
+        ),
+        "failed": list(runs.filter(state=RunState.FAILED, finished_at__gte=now - DAY)[:ROWS]),
+        "events": list(SecurityEvent.objects.filter(created_at__gte=now - DAY)[:ROWS]),
+    }
+
+
+def mend(run: Run) -> str:
+    """The words of the button that has a paused run go on; empty where no button helps."""
+    if run.resume_at:
+        return "Resume now"
+    return MENDS.get(run.reason, "Resume")
+
+
+def _oldest(runs: QuerySet[Run]) -> datetime | None:
+    """Since when the run that waits longest has waited."""
+    waiting = runs.filter(state=RunState.QUEUED)
+    return waiting.order_by("created_at").values_list("created_at", flat=True).first()

@@ -18,10 +18,8 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
-from leaderboard.admin.base import NoticesConflicts, picture
-from leaderboard.admin.inputs import ThumbnailChoices
+from leaderboard.admin.base import NoticesConflicts, ThumbnailChoices, picture
 from leaderboard.content import drafts
-from leaderboard.content.suite_diagnostics import diagnose_suite
 from leaderboard.models import (
     Case,
     EditPair,
@@ -299,7 +297,7 @@ class SuiteAdmin(SimpleHistoryAdmin):
         context = {
             **self.admin_site.each_context(request),
             "suite": suite,
-            "rows": diagnose_suite(suite),
+            "rows": drafts.diagnose_suite(suite),
             "opts": self.opts,
         }
         return render(request, "admin/leaderboard/suite/diagnostics.html", context)

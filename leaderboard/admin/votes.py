@@ -11,21 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evaluation.metrics import full_reference_metrics
+from leaderboard.admin.base import ReadOnly
 from leaderboard.models import Trip, Vote, Voter
 from leaderboard.people import vote_rows
-
-
-class ReadOnly(admin.ModelAdmin):
-    """Rows that come from visitors and workers alone."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 def votes_file(votes: QuerySet[Vote], name: str) -> StreamingHttpResponse:

@@ -217,7 +217,8 @@ class RunOut(Schema):
         description="Median share that an edit changes outside the place where it is made.",
     )
     held_because: list[str] = Field(
-        description="Why it is out of the ranks unless a person let it in."
+        alias="review.flag_texts",
+        description="Why it is out of the ranks unless a person let it in.",
     )
     decision: str = Field(alias="review.decision", description="What that person decided, and why.")
     edits_done: int = Field(alias="progress.edits_done")
@@ -233,7 +234,7 @@ class RunOut(Schema):
     spent_usd: float = Field(alias="progress.spent_usd")
     seconds_per_edit: float | None = Field(alias="progress.seconds_per_edit")
     metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
-    provenance: dict[str, Any] = Field(alias="public_provenance")
+    provenance: dict[str, Any]
     started_at: datetime | None
     finished_at: datetime | None
     url: Url = Field(alias="get_absolute_url")
@@ -241,10 +242,6 @@ class RunOut(Schema):
     @staticmethod
     def resolve_ranked(run: Run) -> bool:
         return run.current and run.is_ranked
-
-    @staticmethod
-    def resolve_held_because(run: Run) -> list[str]:
-        return [str(flag.get("text", "")) for flag in run.review.flags if isinstance(flag, dict)]
 
 
 class Done(Schema):

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from leaderboard import formatting
 from leaderboard.models import EditingModel, Suite
-from leaderboard.models.board_records import BoardRecord
+from leaderboard.models.standings import BoardRecord
 
 Kind = BoardRecord.Kind
 #: Changes that the page and the feed go back to.

@@ -1,7 +1,8 @@
-"""Suites from draft to frozen: choose cases by filters, look, freeze, and start the next version."""
+"""Suites from draft to frozen: choose cases by filters, look, freeze, diagnose, start the next."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -12,6 +13,9 @@ from django.core.cache import cache
 from django.db import transaction
 from PIL import Image
 
+from evaluation.analysis.diagnostics.item_diagnostics import CaseDiagnosis, diagnose
+from evaluation.analysis.events import ChainResult
+from evaluation.analysis.standings import chain_of_numbers
 from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
@@ -19,9 +23,12 @@ from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from evaluation.estimate import Estimate
 from evaluation.images import Picture
+from evaluation.metrics import METRICS, in_order, scored_metrics
 from leaderboard.content.loading import store_suite
-from leaderboard.models import EditingModel, EditPair, SourceImage, Suite
+from leaderboard.models import Chain, EditingModel, EditPair, SourceImage, Suite
+from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
+from leaderboard.standings.stored import core_case
 
 #: What is known of a picture's pixels at a size never changes; a week is a curator's work.
 KEPT_FOR = 7 * 24 * 3600
@@ -159,3 +166,25 @@ def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
         pictures=tuple(p for p in suite.pictures if p.slug in {c.picture for c in cases}),
         pairs=tuple(p for p in suite.pairs if p.slug in {c.pair for c in cases}),
     )
+
+
+def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
+    """Every case across the finished runs of real models (yardsticks too while there are none)."""
+    runs = suite.runs.as_the_suite_says().filter(state=RunState.FINISHED, complete=True)
+    real = runs.filter(editing_model__is_reference=False)
+    chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
+    run_by_all = set(METRICS).intersection(*(scored_metrics(pinned) for _, pinned in chosen))
+    if not chosen or not run_by_all:
+        return []
+    metric = in_order(run_by_all)[0]
+    results: dict[str, list[ChainResult]] = defaultdict(list)
+    chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
+    for chain in chains.iterator(chunk_size=500):
+        numbers = chain.numbers(metric)
+        if not numbers:
+            continue
+        case = core_case(chain)
+        results[str(chain.run_id)].append(
+            chain_of_numbers(metric, case, chain.repeat, chain.outcome, numbers, suite.trips)
+        )
+    return diagnose(results, suite.trips)

@@ -76,7 +76,7 @@ def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
             "state": run.state,
             "source": run.source,
             "metrics": run.metrics,
-            "provenance": run.public_provenance,
+            "provenance": run.provenance,
             "flags": run.review.flags,
             "cleared": run.review.cleared,
             "decision": run.review.decision,

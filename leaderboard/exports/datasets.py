@@ -226,7 +226,7 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
             "suite": run.suite.key,
             "suite_hash": run.suite.content_hash,
             "metrics": run.metrics,
-            "provenance": run.public_provenance,
+            "provenance": run.provenance,
         }
         for run in runs
     }

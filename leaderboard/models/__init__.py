@@ -1,19 +1,13 @@
 """Everything the site keeps: the benchmark, who is measured, and what came out."""
 
-from leaderboard.models.audits import Audit
-from leaderboard.models.board_records import BoardRecord
-from leaderboard.models.chains import Call, Chain, Score, Trip, TripStep
+from leaderboard.models.access import ApiToken, Use, visible_pictures
+from leaderboard.models.chains import Audit, Call, Chain, JudgeAnswer, Score, Trip, TripStep
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.experiments import Experiment, ExperimentArm, ExperimentResult
-from leaderboard.models.judge_answers import JudgeAnswer
-from leaderboard.models.people.questions import Question
-from leaderboard.models.people.results import PeopleReport, PeopleStanding
-from leaderboard.models.people.votes import Vote, Voter
-from leaderboard.models.picture_access import visible_pictures
 from leaderboard.models.pictures import StoredImage
-from leaderboard.models.quotas import Use
 from leaderboard.models.runs import Run, RunProgress, RunReview
 from leaderboard.models.standings import (
+    BoardRecord,
     Calibration,
     CaseValues,
     MetricVersion,
@@ -23,8 +17,8 @@ from leaderboard.models.standings import (
     SuiteReport,
 )
 from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
-from leaderboard.models.tokens import ApiToken
 from leaderboard.models.uploads import ContributedRun, UploadedChain, UploadedPicture
+from leaderboard.models.votes import PeopleReport, PeopleStanding, Question, Vote, Voter
 
 __all__ = [
     "ApiToken",

@@ -1,4 +1,4 @@
-"""Chains and their trips, the scores of each trip, and the ledger of calls."""
+"""Chains and their trips: scores, the ledger of calls, audits and a judge's answers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
 from leaderboard.models.entries import EditingModel, Pace
@@ -402,3 +403,65 @@ class Call(models.Model):
 
     def __str__(self) -> str:
         return f"{self.direction} {self.number}, attempt {self.attempt}: {self.outcome}"
+
+
+class Audit(models.Model):
+    """One audit of a run: planned when it starts, called while its chain is played."""
+
+    class Kind(models.TextChoices):
+        MARK = "mark", "Mark"
+        FRAGILITY = "fragility", "Fragility"
+
+    class Outcome(models.TextChoices):
+        PLANNED = "", "Planned"
+        ANSWERED = "answered", "Answered"
+        REFUSED = "refused", "Refused"
+        FAILED = "failed", "No usable answer"
+
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="audits")
+    number = models.PositiveSmallIntegerField(help_text="The trip whose forward answer is touched.")
+    kind = models.CharField(max_length=10, choices=Kind)
+    outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
+    words = models.CharField(max_length=200, blank=True, help_text="What was done to the picture.")
+    sent = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    answer = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    seed = models.PositiveIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    finding = models.JSONField(default=dict, help_text="What came back of the mark; what was lost.")
+
+    class Meta:
+        ordering = ("chain__case__position", "number")
+        constraints = [models.UniqueConstraint(fields=("chain", "number"), name="audit_number")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} audit of trip {self.number} of {self.chain_id}"
+
+    @property
+    def planned(self) -> PlannedAudit:
+        """The audit as the core knows it; needs the chain's case."""
+        kind: Any = self.kind
+        return PlannedAudit(self.chain.case.slug, self.chain.repeat, self.number, kind)
+
+
+class JudgeAnswer(models.Model):
+    """One answer, by the hash of all that it depends on: who was asked what, of which pictures."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="judge_answers")
+    key = models.CharField(max_length=64)
+    question = models.CharField(max_length=20)
+    version = models.CharField(
+        max_length=200, help_text="The model, and the hash of the questions."
+    )
+    outcome = models.CharField(max_length=12, help_text="answered, refused or unreadable.")
+    text = models.TextField(blank=True)
+    cost = models.FloatField(null=True)
+    seconds = models.FloatField(default=0)
+    about = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("pk",)
+        constraints = [models.UniqueConstraint(fields=("run", "key"), name="judge_answer_once")]
+
+    def __str__(self) -> str:
+        return f"{self.question}, {self.about}: {self.outcome}"

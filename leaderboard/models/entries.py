@@ -23,8 +23,7 @@ from evaluation.audits.plan import audit_count
 from evaluation.estimate import Estimate, estimate
 from leaderboard.models.encryption import EncryptedTextField
 from leaderboard.models.pictures import StoredImage
-from leaderboard.models.suites import SlugManager, Suite
-from leaderboard.models.tokens import ApiToken
+from leaderboard.models.suites import Suite
 from leaderboard.text import skeleton
 
 
@@ -88,7 +87,6 @@ class EditingModel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = SlugManager()
     history = HistoricalRecords(excluded_fields=["api_key"])
 
     class Meta:
@@ -156,9 +154,6 @@ class EditingModel(models.Model):
             pk for pk, options in rows.values_list("pk", "options") if _endpoint(options) == own
         ]
         return same if self.pk in same else [self.pk]
-
-    def natural_key(self) -> tuple[str]:
-        return (self.slug,)
 
 
 def _endpoint(options: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -255,7 +250,11 @@ class Submission(models.Model):
     reply = models.TextField(blank=True, help_text="The submitter's answer.")
     remote_address = models.GenericIPAddressField(null=True, editable=False)
     api_token = models.ForeignKey(
-        ApiToken, models.SET_NULL, null=True, editable=False, related_name="submissions"
+        "leaderboard.ApiToken",
+        models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="submissions",
     )
     reviewed_by = models.ForeignKey(
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"

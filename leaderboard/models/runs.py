@@ -79,11 +79,6 @@ def after(seconds: float) -> Any:
     return Now() + timedelta(seconds=seconds)
 
 
-def _public(described: dict[str, Any]) -> dict[str, Any]:
-    private = ("host", "url_sha256", "extra")
-    return {name: value for name, value in described.items() if name not in private}
-
-
 class RunQuerySet(models.QuerySet["Run"]):
     @transaction.atomic
     def create(self, **fields: Any) -> Run:  # type: ignore[override]
@@ -261,16 +256,6 @@ class Run(models.Model):
         """How the run is played."""
         return Arm.from_dict(self.arm)
 
-    @property
-    def public_provenance(self) -> dict[str, Any]:
-        """The record as everybody may read it: older ones name a submitter's host and parameters."""
-        entries = [self.provenance, *self.provenance.get("later", ())]
-        found, *later = (
-            {name: _public(value) if name == "model" else value for name, value in entry.items()}
-            for entry in entries
-        )
-        return found | ({"later": later} if later else {})
-
     def move(self, to: str, **fields: Any) -> bool:
         """Move this run where that is allowed, whatever this object still believes."""
         moved = bool(Run.objects.filter(pk=self.pk).move(to, **fields))
@@ -310,12 +295,11 @@ class Run(models.Model):
         was recomputed: that shows what its pictures are worth, not whose they are. An arm of an
         experiment never.
         """
+        review = self.review
         if self.source == self.Source.EXTERNAL:
-            admitted = self.review.cleared and self.verified is True
+            admitted = review.cleared and self.verified is True
         else:
-            admitted = self.source == self.Source.OURS and (
-                self.review.cleared or not self.review.flags
-            )
+            admitted = self.source == self.Source.OURS and (review.cleared or not review.flags)
         listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
         return listed and admitted
 
@@ -325,12 +309,10 @@ class Run(models.Model):
 
         These are the words of the board, the run's own page, its submitter's and the admin.
         """
-        if self.review.flags and not self.review.cleared:
-            said = [
-                str(flag.get("text", "")) for flag in self.review.flags if isinstance(flag, dict)
-            ]
-            why = "; ".join(filter(None, said)) or "flagged"
-            return self.review.decision or f"{why}; a person is checking"
+        review = self.review
+        if review.flags and not review.cleared:
+            why = "; ".join(filter(None, review.flag_texts)) or "flagged"
+            return review.decision or f"{why}; a person is checking"
         if not self.complete:
             missing = self.progress.chains_total - self.progress.chains_done
             if missing > 0:
@@ -461,3 +443,8 @@ class RunReview(models.Model):
 
     def __str__(self) -> str:
         return f"review of run {self.run_id}"
+
+    @property
+    def flag_texts(self) -> list[str]:
+        """Reasons why the run is out of the ranks."""
+        return [str(flag.get("text", "")) for flag in self.flags if isinstance(flag, dict)]

@@ -47,13 +47,6 @@ class Curation(models.TextChoices):
     RETIRED = "retired", "Retired"
 
 
-class SlugManager(models.Manager[Any]):
-    """Rows that fixtures name by their slug."""
-
-    def get_by_natural_key(self, slug: str) -> Any:
-        return self.get(slug=slug)
-
-
 class SourceImage(models.Model):
     """A picture somebody would want to edit, with where it comes from."""
 
@@ -94,7 +87,6 @@ class SourceImage(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = SlugManager()
     history = HistoricalRecords()
 
     class Meta:
@@ -102,9 +94,6 @@ class SourceImage(models.Model):
 
     def __str__(self) -> str:
         return self.title
-
-    def natural_key(self) -> tuple[str]:
-        return (self.slug,)
 
     def clean(self) -> None:
         try:
@@ -209,7 +198,6 @@ class EditPair(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = SlugManager()
     history = HistoricalRecords()
 
     class Meta:
@@ -217,9 +205,6 @@ class EditPair(models.Model):
 
     def __str__(self) -> str:
         return self.title
-
-    def natural_key(self) -> tuple[str]:
-        return (self.slug,)
 
     def clean(self) -> None:
         named = self.change in (self.Change.EXACT, self.Change.OPERATOR)
@@ -391,11 +376,6 @@ class Suite(models.Model):
         return self.status == self.Status.FROZEN
 
     @property
-    def chain_count(self) -> int:
-        """How many chains one run has: a case may be played more than once."""
-        return self.counts[1]
-
-    @property
     def counts(self) -> tuple[int, int, int]:
         """How many cases the suite has; how many chains and edits one run of it, but its audits."""
         found = self.cases.aggregate(
@@ -404,11 +384,6 @@ class Suite(models.Model):
             edits=models.Sum(models.F("repeats") * models.F("edits")),
         )
         return found["cases"], found["chains"] or 0, found["edits"] or 0
-
-    @property
-    def edits_a_run(self) -> int:
-        """How many edits one run takes, without its audits."""
-        return self.counts[2]
 
     @cached_property
     def edits_per_trip(self) -> float:

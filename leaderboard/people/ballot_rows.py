@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.analysis.people.ballots import Ballots
 from evaluation.analysis.people.voters import Checks
 from leaderboard.models import Question, Vote
-from leaderboard.models.people.questions import Kind
+from leaderboard.models.votes import Kind
 from leaderboard.people.returns import Return
 
 Gold, Role = Question.Gold, Vote.Role

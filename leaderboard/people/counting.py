@@ -21,7 +21,7 @@ from evaluation.analysis.people.usable import Asked, human_life
 from evaluation.analysis.people.voters import Belief, Checks
 from evaluation.analysis.standings import chain_of_numbers
 from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, Vote, Voter
-from leaderboard.models.people.questions import Kind, votable_runs
+from leaderboard.models.votes import Kind, votable_runs
 from leaderboard.people import agreement, ballot_pictures, pairs_to_ask
 from leaderboard.people.ballot_rows import Table, checks, counted, table
 from leaderboard.people.returns import Return, returns

@@ -22,7 +22,7 @@ from django.db.models import Count, Max
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
-from leaderboard.models.people.questions import Kind, votable_runs, votable_trips
+from leaderboard.models.votes import Kind, votable_runs, votable_trips
 from leaderboard.people.returns import headline
 
 Gold = Question.Gold

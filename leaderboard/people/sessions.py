@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from evaluation.untrusted_json import bounded
 from leaderboard.models import Question, Vote, Voter
-from leaderboard.models.people.questions import Kind
-from leaderboard.models.people.votes import new_ticket
+from leaderboard.models.votes import Kind, new_ticket
 
 LENGTH = 10
 #: Of the ten: a known answer, and an own question again with its sides exchanged.

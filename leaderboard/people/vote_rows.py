@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from leaderboard.models import Run, Vote, Voter
-from leaderboard.models.people.questions import Kind
+from leaderboard.models.votes import Kind
 from leaderboard.people.returns import Return, returns
 from leaderboard.text import safe_cell
 

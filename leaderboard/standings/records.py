@@ -7,7 +7,7 @@ from datetime import datetime
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE
 from leaderboard.models import Standing, Suite
-from leaderboard.models.board_records import BoardRecord
+from leaderboard.models.standings import BoardRecord
 
 Kind = BoardRecord.Kind
 

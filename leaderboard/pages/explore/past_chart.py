@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leaderboard import formatting
 from leaderboard.models import Suite
-from leaderboard.models.board_records import BoardRecord
+from leaderboard.models.standings import BoardRecord
 from leaderboard.pages.charts import Chart, Table, layout
 
 

@@ -11,7 +11,7 @@ from evaluation.metrics import HEADLINE, METRICS
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import PeopleReport, StoredImage, Trip
-from leaderboard.models.people.questions import votable_trips
+from leaderboard.models.votes import votable_trips
 from leaderboard.pages.charts import Chart, Table, layout
 from leaderboard.people.returns import headline
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from evaluation.metrics import in_order
 from leaderboard import formatting
 from leaderboard.models import Question, StoredImage, Trip, Vote
-from leaderboard.models.people.questions import Kind
+from leaderboard.models.votes import Kind
 from leaderboard.people.returns import metric_says, returns
 
 

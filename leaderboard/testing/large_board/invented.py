@@ -125,7 +125,7 @@ def _run(
         is_reference=yardstick,
         price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
     )
-    edits = suite.edits_a_run
+    _, chains, edits = suite.counts
     now = timezone.now()
     run = Run.objects.create(
         editing_model=model,
@@ -135,8 +135,8 @@ def _run(
         current=True,
         complete=True,
         metrics={m.name: {"version": m.version, "weights_sha256": ""} for m in metrics},
-        chains_total=suite.cases.count(),
-        chains_done=suite.cases.count(),
+        chains_total=chains,
+        chains_done=chains,
         edits_total=edits,
         edits_done=edits,
         edit_seconds=edits * 8.0,

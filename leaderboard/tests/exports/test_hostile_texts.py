@@ -18,7 +18,7 @@ from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
 from leaderboard.board.citations import board_csv
-from leaderboard.models import EditPair, Run
+from leaderboard.models import EditPair
 from leaderboard.testing.submission_fields import form_fields
 from leaderboard.text import safe_cell, secret_names
 
@@ -126,14 +126,6 @@ def test_what_can_be_stored_can_be_encoded(value):
         text = json.dumps(value, ensure_ascii=False)
         assert "\\u0000" not in text
         text.encode()
-
-
-def test_older_records_are_published_without_a_submitters_host_and_parameters():
-    private = {"host": "h.example", "url_sha256": "aa", "extra": {"x": "h.example"}}
-    model = {"slug": "m", "contract": "cog"}
-    run = Run(provenance={"model": model | private, "later": [{"model": model | private}]})
-    assert run.public_provenance == {"model": model, "later": [{"model": model}]}
-    assert Run().public_provenance == {}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from django.utils import timezone
 from PIL import Image
 
 from leaderboard.models import EditingModel, Question, Run, StoredImage, Suite, Use, Vote, Voter
-from leaderboard.models.people.votes import TICKET_LIFE
+from leaderboard.models.votes import TICKET_LIFE
 from leaderboard.people import ballot_pictures, pairs_to_ask, sessions
 from leaderboard.tests.people.conftest import Browser, best
 

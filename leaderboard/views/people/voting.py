@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluation.images import ImageError
 from leaderboard.models import Question, Use, Vote, Voter
-from leaderboard.models.people.questions import Kind
+from leaderboard.models.votes import Kind
 from leaderboard.pages.people import revealed
 from leaderboard.people import ballot_pictures, cookies, sessions
 from leaderboard.views.crawlers import noindex, noindex_variants

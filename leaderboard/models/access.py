@@ -1,0 +1,172 @@
+"""Access: API tokens, daily quotas, and the images a visitor may see."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from django.db import models, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from leaderboard.models.chains import Audit, Trip, TripStep
+from leaderboard.models.pictures import StoredImage
+from leaderboard.models.runs import Run, RunState
+from leaderboard.models.suites import Curation, SourceImage, SuitePicture
+from leaderboard.models.uploads import UploadedChain, UploadedPicture
+
+#: Says what a string is when it turns up where it should not be.
+PREFIX = "cbt_"
+#: Of the token itself, as much as tells two of a holder apart.
+SHOWN = len(PREFIX) + 4
+#: How exactly "last used" is known; a row is not written for every request.
+USED_WITHIN = timedelta(minutes=1)
+
+
+def digest(secret: str) -> str:
+    """What is stored of a token. It is 256 random bits, so a plain hash cannot be turned back."""
+    return sha256(secret.encode()).hexdigest()
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def valid(self) -> ApiTokenQuerySet:
+        endless = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+        return self.filter(endless, revoked_at=None)
+
+    def issue(self, holder: str, email: str, **fields: object) -> tuple[ApiToken, str]:
+        """A new token and its secret, which nobody can read again."""
+        token = ApiToken(holder=holder, email=email, **fields)
+        secret = token.draw()
+        token.save()
+        return token, secret
+
+    def holding(self, secret: str) -> ApiToken | None:
+        """The valid token with this secret; its use is noted."""
+        found = self.valid().filter(digest=digest(secret)).first()
+        if found:
+            now = timezone.now()
+            if not found.last_used_at or now - found.last_used_at > USED_WITHIN:
+                self.filter(pk=found.pk).update(last_used_at=now)
+        return found
+
+
+class ApiToken(models.Model):
+    """The right of a person or an organisation to submit models by machine."""
+
+    holder = models.CharField(max_length=120, help_text="The person or organisation it is for.")
+    email = models.EmailField("contact e-mail")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    start = models.CharField("starts with", max_length=SHOWN, editable=False)
+    issued_by = models.ForeignKey(
+        "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: does not expire.")
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API token"
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.holder} ({self.start}…)"
+
+    def draw(self) -> str:
+        """Give this row a new secret and return it; only its digest stays."""
+        secret = PREFIX + secrets.token_urlsafe(32)
+        self.digest, self.start = digest(secret), secret[:SHOWN]
+        return secret
+
+    def own_key(self, key: str) -> str:
+        """An idempotency key that no other sender can meet, however it was chosen."""
+        return sha256(f"{self.digest}:{key}".encode()).hexdigest()
+
+
+PERIOD = timedelta(days=1)
+
+
+class UseQuerySet(models.QuerySet["Use"]):
+    def expired(self) -> UseQuerySet:
+        return self.filter(since__lt=timezone.now() - PERIOD)
+
+    def take(self, kind: str, subjects: Mapping[str, str], limit: int) -> str | None:
+        """Count one use by each of the subjects, where all have room left.
+
+        Else the name of the one that has none, and nothing is counted. `subjects` are values
+        by what people call them.
+        """
+        with transaction.atomic():
+            rows = []
+            # In one order, so that two who share some of them do not wait for each other.
+            for name, value in sorted(subjects.items(), key=lambda item: _hidden(item[1])):
+                row = self._locked(kind, _hidden(value))
+                if row.since < timezone.now() - PERIOD:
+                    row.since, row.count = timezone.now(), 0
+                if row.count >= limit:
+                    return name
+                rows.append(row)
+            for row in rows:
+                row.count += 1
+                row.save(update_fields=["since", "count"])
+        return None
+
+    def _locked(self, kind: str, subject: str) -> Use:
+        Use.objects.bulk_create([Use(kind=kind, subject=subject)], ignore_conflicts=True)
+        return self.select_for_update().get(kind=kind, subject=subject)
+
+
+class Use(models.Model):
+    """How often one subject did one kind of thing since then."""
+
+    kind = models.CharField(max_length=32)
+    subject = models.CharField(max_length=64, help_text="A keyed hash: nobody is named here.")
+    since = models.DateTimeField(default=timezone.now, db_index=True)
+    count = models.PositiveIntegerField(default=0)
+
+    objects = UseQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("kind", "subject"), name="use_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.count} since {self.since:%H:%M}"
+
+
+def _hidden(value: str) -> str:
+    return salted_hmac("leaderboard.quotas", value.casefold(), algorithm="sha256").hexdigest()
+
+
+def visible_pictures(user: Any) -> QuerySet[StoredImage]:
+    """The pictures this visitor may see; asked for one, it is a few lookups by index.
+
+    Pictures of a suite, of runs that the visitor may look at, and of chains that were brought
+    in the last day: of those only their own pages tell the hashes.
+    """
+    if user.is_staff:
+        return StoredImage.objects.all()
+    this = OuterRef("pk")
+    runs = Run.objects.visible_to(user)
+    trips = Trip.objects.filter(chain__run__in=runs)
+    # Before the end nobody may know what is audited.
+    audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
+    return StoredImage.objects.filter(
+        Q(Exists(SuitePicture.objects.filter(stored=this, suite__sealed=False)))
+        | Q(Exists(SourceImage.objects.filter(stored=this).exclude(status=Curation.DRAFT)))
+        | Q(Exists(trips.filter(edited=this)))
+        | Q(Exists(trips.filter(restored=this)))
+        | Q(Exists(TripStep.objects.filter(chain__run__in=runs, picture=this)))
+        | Q(Exists(audits.filter(sent=this)))
+        | Q(Exists(audits.filter(answer=this)))
+        | Q(
+            Exists(
+                UploadedPicture.objects.filter(stored=this, chain__in=UploadedChain.objects.kept())
+            )
+        )
+    )

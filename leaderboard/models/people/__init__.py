@@ -1,1 +1,0 @@
-"""What people are asked, who they are to us, and what they said."""

@@ -1,0 +1,232 @@
+"""Blind votes: questions, voters without a name, their votes, and the results."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from leaderboard.models.chains import Trip
+from leaderboard.models.pictures import MAX_WEB_PIXELS
+from leaderboard.models.runs import Run, RunState
+from leaderboard.models.suites import Case
+
+
+class Kind(models.TextChoices):
+    """How people are asked."""
+
+    PAIR = "pair", "Which is closer to the original?"
+    USABLE = "usable", "Could you still use this picture?"
+
+
+def votable_runs() -> models.QuerySet[Run]:
+    """Runs whose returns anybody may be shown: public, finished, never of a sealed suite."""
+    return Run.objects.public().filter(state=RunState.FINISHED, suite__published_elsewhere=False)
+
+
+def votable_trips() -> models.QuerySet[Trip]:
+    """Returns that can be shown: scored, kept, and small enough for a web process to redraw."""
+    sides = F("restored__width") * F("restored__height")
+    return Trip.objects.annotate(pixels=sides).filter(
+        chain__run__in=votable_runs(),
+        chain__case__picture__stored__isnull=False,
+        scored_at__isnull=False,
+        restored__isnull=False,
+        pixels__lte=MAX_WEB_PIXELS,
+    )
+
+
+class QuestionQuerySet(models.QuerySet["Question"]):
+    def votable(self) -> QuestionQuerySet:
+        """Questions about what is public now."""
+        runs = votable_runs()
+        first = Exists(runs.filter(pk=OuterRef("first__chain__run")))
+        second = Exists(runs.filter(pk=OuterRef("second__chain__run")))
+        return self.filter(first, Q(second=None) | second)
+
+    def open(self) -> QuestionQuerySet:
+        """Questions that visitors are asked now."""
+        return self.filter(due__isnull=False)
+
+
+class Question(models.Model):
+    """One thing to ask. Which side a return stands on is the vote's, drawn by lot each time."""
+
+    class Gold(models.TextChoices):
+        NONE = "", "No"
+        FIRST = "first", "The first is closer"
+        YES = "yes", "Usable, by all"
+        NO = "no", "Not usable, by all"
+
+    kind = models.CharField(max_length=8, choices=Kind)
+    case = models.ForeignKey(Case, models.CASCADE, related_name="questions")
+    first = models.ForeignKey(Trip, models.CASCADE, related_name="asked_first")
+    second = models.ForeignKey(Trip, models.CASCADE, null=True, related_name="asked_second")
+    gold = models.CharField(max_length=8, choices=Gold, blank=True)
+    ease = models.FloatField(
+        default=0, help_text="How far the two lie apart by the headline, 0 to 1."
+    )
+    # Smallest first: the most informative, and each time it is asked it moves back.
+    due = models.FloatField(null=True, help_text="Its turn; empty: not asked of visitors now.")
+    asked = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = QuestionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=("first", "second"), name="question_pair"),
+            models.UniqueConstraint(
+                fields=("kind", "first"), condition=Q(second=None), name="question_single"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=("kind", "gold", "due"), name="question_due", condition=Q(due__isnull=False)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+#: A question that was not answered for so long is never answered.
+TICKET_LIFE = timedelta(hours=2)
+
+
+def new_ticket() -> str:
+    """128 random bits: nobody guesses one."""
+    return secrets.token_urlsafe(16)
+
+
+class Voter(models.Model):
+    """Somebody with our signed cookie. No name, no address."""
+
+    key = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
+    weight = models.FloatField(default=1, help_text="How far the votes count, by the stated rule.")
+    reasons = models.JSONField(default=list, help_text="What took the weight down.")
+    gold = models.PositiveIntegerField(default=0)
+    gold_right = models.PositiveIntegerField(default=0)
+    repeats = models.PositiveIntegerField(default=0)
+    repeats_same = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"voter {self.key[:6]}"
+
+
+class VoteQuerySet(models.QuerySet["Vote"]):
+    def answered(self) -> VoteQuerySet:
+        return self.filter(answered_at__isnull=False)
+
+    def open(self) -> VoteQuerySet:
+        """Tickets that can still be answered."""
+        return self.filter(answered_at=None, asked_at__gt=timezone.now() - TICKET_LIFE)
+
+    def expired(self) -> VoteQuerySet:
+        """Questions that nobody answered: no votes, so they may go."""
+        return self.filter(answered_at=None, asked_at__lt=timezone.now() - 2 * TICKET_LIFE)
+
+    def public(self) -> VoteQuerySet:
+        """Answered votes on returns that anybody may look at now."""
+        return self.answered().filter(question__in=Question.objects.votable())
+
+    def about(self, run: Run) -> VoteQuerySet:
+        first = models.Q(question__first__chain__run=run)
+        return self.filter(first | models.Q(question__second__chain__run=run))
+
+
+class Vote(models.Model):
+    """One question put to one voter: a ticket until it is answered, once.
+
+    `answer`: of a pair 1 for the first, -1 for the second, 0 for "cannot say"; of a single
+    return 1 for usable and 0 for not.
+    """
+
+    class Role(models.TextChoices):
+        ORDINARY = "", "Ordinary"
+        GOLD = "gold", "Known answer"
+        REPEAT = "repeat", "Own pair again, sides exchanged"
+
+    ticket = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
+    session = models.CharField(max_length=22, db_index=True, editable=False)
+    place = models.PositiveSmallIntegerField()
+    question = models.ForeignKey(Question, models.CASCADE, related_name="votes")
+    kind = models.CharField(max_length=8, choices=Kind)
+    voter = models.ForeignKey(Voter, models.CASCADE, related_name="votes")
+    role = models.CharField(max_length=8, choices=Role, blank=True)
+    first_left = models.BooleanField(default=True)
+    answer = models.SmallIntegerField(null=True)
+    seconds = models.FloatField(null=True, help_text="From shown to answered, as the page says.")
+    looked: Any = models.JSONField(default=dict, help_text="Zoom, flicker, width of the window.")
+    asked_at = models.DateTimeField(default=timezone.now)
+    answered_at = models.DateTimeField(null=True, db_index=True)
+
+    objects = VoteQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-pk",)
+        indexes = [models.Index(fields=("voter", "question"))]
+
+    def __str__(self) -> str:
+        return f"vote {self.pk}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.answered_at is None and self.asked_at > timezone.now() - TICKET_LIFE
+
+    @property
+    def left(self) -> int:
+        """Of a pair: 1 where the left one was chosen, -1 for the right one, 0 for neither."""
+        return (self.answer or 0) * (1 if self.first_left else -1)
+
+
+class PeopleStanding(models.Model):
+    """One run as people see it, beside its standings and never mixed into them.
+
+    `share` is the share of pairs that it wins against the other models of its suite. A human
+    half-life of None is beyond the suite's trips where `usable_trips` is there, else unknown;
+    `has_interval` tells whether bounds are.
+    """
+
+    run = models.OneToOneField(Run, models.CASCADE, related_name="people")
+    share = models.FloatField(null=True)
+    share_low = models.FloatField(null=True)
+    share_high = models.FloatField(null=True)
+    strength = models.FloatField(null=True, help_text="Bradley-Terry, in logits.")
+    strength_low = models.FloatField(null=True)
+    strength_high = models.FloatField(null=True)
+    votes = models.PositiveIntegerField(default=0)
+    voters = models.PositiveIntegerField(default=0)
+    usable_trips = models.FloatField(null=True)
+    usable_trips_low = models.FloatField(null=True)
+    usable_trips_high = models.FloatField(null=True)
+    half_life = models.FloatField(null=True)
+    half_life_low = models.FloatField(null=True)
+    half_life_high = models.FloatField(null=True)
+    has_interval = models.BooleanField(default=False)
+    usable_votes = models.PositiveIntegerField(default=0)
+    usable_voters = models.PositiveIntegerField(default=0)
+    computed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.run} as people see it"
+
+
+class PeopleReport(models.Model):
+    """How far metrics, witnesses and judges agree with people: one row for the whole site."""
+
+    numbers = models.JSONField(default=dict)
+    votes = models.PositiveIntegerField(default=0, help_text="How many were answered by then.")
+    pool_stamp = models.CharField(max_length=64, blank=True, help_text="Of what can be asked.")
+    computed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"agreement with people, {self.computed_at:%Y-%m-%d %H:%M}"
