@@ -12,6 +12,7 @@ from leaderboard.views import (
     downloads,
     health,
     models,
+    people,
     pictures,
     runs,
     submissions,
@@ -28,7 +29,6 @@ from leaderboard.views.explore import (
     tour,
     value,
 )
-from leaderboard.views.people import agreement, voting
 from leaderboard.views.uploads import chains as uploaded_chains
 
 urlpatterns = [
@@ -52,16 +52,16 @@ urlpatterns = [
     path("embed/board/", embeds.board, name="embed_board"),
     path("embed/chart/", embeds.chart, name="embed_chart"),
     path("tour/", tour.index, name="tour"),
-    path("agreement/", agreement.index, name="agreement"),
-    path("vote/", voting.index, name="vote"),
-    path("vote/session", voting.begin, name="vote_session"),
-    path("vote/answer", voting.answer, name="vote_answer"),
+    path("agreement/", people.agreement, name="agreement"),
+    path("vote/", people.index, name="vote"),
+    path("vote/session", people.begin, name="vote_session"),
+    path("vote/answer", people.answer, name="vote_answer"),
     re_path(
         r"^vote/pictures/(?P<ticket>[\w-]{22})/(?P<side>source|left|right)$",
-        voting.picture,
+        people.picture,
         name="vote_picture",
     ),
-    re_path(r"^vote/done/(?P<session>[\w-]{22})/$", voting.done, name="vote_done"),
+    re_path(r"^vote/done/(?P<session>[\w-]{22})/$", people.done, name="vote_done"),
     path("favicon.ico", crawlers.favicon),
     path("robots.txt", crawlers.robots, name="robots"),
     path("sitemap.xml", crawlers.sitemap, name="sitemap"),

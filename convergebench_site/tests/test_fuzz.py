@@ -40,7 +40,7 @@ from evaluation.untrusted_json import parse_json
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.pages import uploaded_chain
-from leaderboard.people import sessions
+from leaderboard.people import ballots
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
 
@@ -313,6 +313,6 @@ def test_any_vote_is_taken_or_refused(client, value: Any) -> None:
 
 @given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
 def test_what_a_page_says_of_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
-    kept = sessions._seconds(seconds)
-    assert kept is None or 0 <= kept <= sessions.LONGEST_SECONDS
-    assert set(sessions._looked(looked)) <= {"zoom", "flicker", "width"}
+    kept = ballots._seconds(seconds)
+    assert kept is None or 0 <= kept <= ballots.LONGEST_SECONDS
+    assert set(ballots._looked(looked)) <= {"zoom", "flicker", "width"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evaluation.testing.made_up import JSON
 from leaderboard.models import Vote
-from leaderboard.people import pairs_to_ask
+from leaderboard.people import questions
 from leaderboard.testing.boards import make_chains, make_model, make_run, make_suite
 from leaderboard.testing.experiments import experiment
 from leaderboard.testing.played import once
@@ -82,7 +82,7 @@ def _made() -> None:
         make_chains(make_run(make_model(name), suite, half_life), half_life, ["lpips"])
     experiment()
     votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, pictures=3, trips=2)
-    pairs_to_ask.refresh()
+    questions.refresh()
 
 
 @pytest.fixture(scope="module")

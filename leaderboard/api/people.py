@@ -11,8 +11,7 @@ from evaluation.content.suites import find_suite
 from leaderboard.api.results import PROBLEMS, Page
 from leaderboard.board.rows import suites
 from leaderboard.models import PeopleReport, Trip, Vote
-from leaderboard.people.returns import FLAGS
-from leaderboard.people.vote_rows import pseudonym, said
+from leaderboard.people.vote_rows import pseudonym, said, verdicts
 
 router = Router(tags=["people"])
 
@@ -35,12 +34,7 @@ class ReturnOut(Schema):
 
     @staticmethod
     def resolve_evidence(trip: Trip) -> dict[str, dict[str, bool]]:
-        found: dict[str, dict[str, bool]] = {}
-        for one in trip.evidence:
-            told = {flag: bool(one[flag]) for flag in FLAGS if one.get(flag) is not None}
-            if told:
-                found.setdefault(str(one["witness"]), {}).update(told)
-        return found
+        return verdicts(trip.evidence)
 
 
 class VoteOut(Schema):

@@ -29,7 +29,7 @@ from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploaded_chains import score as score_uploaded_chain
 from leaderboard.models import Suite
 from leaderboard.operation import storage
-from leaderboard.people import ballot_pictures, counting
+from leaderboard.people import ballots, counting
 from leaderboard.standings import reports
 
 __all__ = [
@@ -58,7 +58,7 @@ __all__ = [
 def collect_garbage(_: int) -> None:
     """Remove pictures without a reference and files without a row, once they are a day old."""
     storage.collect(timedelta(days=1))
-    ballot_pictures.forget()
+    ballots.forget_images()
 
 
 def count_votes(_: int) -> None:

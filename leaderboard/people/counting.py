@@ -1,31 +1,188 @@
-"""What comes of the votes: how far each voter is believed, whom people prefer, who agrees.
-
-Done by a worker; `count` can be repeated at any time and gives the same rows.
-"""
+"""What comes of the votes: how far each voter is believed, whom people prefer, who agrees."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 from django.db import transaction
 from django.utils import timezone
+from numpy.typing import NDArray
 
-from evaluation.analysis.people.strengths import believed, strengths
-from evaluation.analysis.people.usable import Asked, human_life
-from evaluation.analysis.people.voters import Belief, Checks
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.standings import chain_of_numbers
+from evaluation.analysis.survival import Floats
+from evaluation.analysis.votes import (
+    Agreement,
+    Asked,
+    Ballots,
+    Belief,
+    Checks,
+    Share,
+    among_people,
+    believed,
+    half_say_no,
+    human_life,
+    strengths,
+    with_people,
+    yes_by_retention,
+)
+from evaluation.metrics import in_order
 from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, Vote, Voter
 from leaderboard.models.votes import Kind, votable_runs
-from leaderboard.people import agreement, ballot_pictures, pairs_to_ask
-from leaderboard.people.ballot_rows import Table, checks, counted, table
-from leaderboard.people.returns import Return, returns
+from leaderboard.people import ballots, questions
+from leaderboard.people.vote_rows import (
+    Return,
+    Table,
+    checks,
+    counted,
+    metric_says,
+    returns,
+    table,
+    witness_says,
+)
 from leaderboard.standings.stored import core_case
+
+#: Fewer choices are no agreement to speak of.
+LEAST = 10
+#: Of the questions on which people and the headline differ most, so many.
+DIFFERENCES = 12
+#: A difference needs so many people who chose, and so few of them with the metric.
+LEAST_PEOPLE, AGREE_AT_MOST = 3, 1 / 3
+
+Says = Callable[[str, Return, Return], float]
+
+
+def agreement(
+    pairs: Table, single: Table, known: Mapping[int, Return], weights: Mapping[int, float]
+) -> dict[str, Any]:
+    """All that the page on agreement shows, ready for JSON."""
+    pair_weights, single_weights = (_weights(table, weights) for table in (pairs, single))
+    asked = [known[row.first] for row in single.rows]
+    shown = [(known[row.first], known[row.second]) for row in pairs.rows if row.second]
+    everything = [*asked, *(one for both in shown for one in both)]
+    metrics = in_order({name for one in everything for name in one.kept})
+    witnesses = sorted(
+        {str(told.get("witness")) for one in everything for told in one.evidence} - {"None"}
+    )
+    lines = [
+        _line(name, "metric", _agreement(name, metric_says, shown, pairs, pair_weights))
+        | _level(name, asked, single, single_weights)
+        for name in metrics
+    ]
+    lines += [
+        _line(name, "witness", _agreement(name, witness_says, shown, pairs, pair_weights))
+        for name in witnesses
+    ]
+    return {
+        "lines": [line for line in lines if line["everywhere"] or line.get("level")],
+        "ceiling": _share(among_people(pairs.ballots, pair_weights)),
+        "differences": _pair_differences(pairs, shown, pair_weights),
+        "usable_differences": _usable_differences(single, asked, single_weights),
+    }
+
+
+def _weights(table: Table, weights: Mapping[int, float]) -> Floats:
+    return np.array([weights.get(row.voter, 0.0) for row in table.rows])
+
+
+def _agreement(
+    name: str, says: Says, shown: Sequence[tuple[Return, Return]], pairs: Table, weights: Floats
+) -> Agreement:
+    told = np.array([says(name, *both) for both in shown], dtype=float)
+    return with_people(told, pairs.ballots, weights)
+
+
+def _line(name: str, kind: str, found: Agreement) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": kind,
+        "everywhere": _share(found.everywhere),
+        "shared": _share(found.shared),
+    }
+
+
+def _share(found: Share | None) -> dict[str, Any] | None:
+    return asdict(found) if found and found.votes >= LEAST else None
+
+
+def _level(name: str, asked: Sequence[Return], single: Table, weights: Floats) -> dict[str, Any]:
+    """At which retention by this metric half of the people say no, with the curve."""
+    kept = np.array([one.kept.get(name, math.nan) for one in asked], dtype=float)
+    found = half_say_no(kept, single.ballots, weights)
+    if found is None:
+        return {"level": None, "curve": []}
+    return {
+        "level": asdict(found),
+        "curve": yes_by_retention(kept, single.ballots, weights),
+    }
+
+
+def _pair_differences(
+    pairs: Table, shown: Sequence[tuple[Return, Return]], weights: Floats
+) -> list[dict[str, Any]]:
+    """Pairs on which several people chose one and the headline keeps more of the other."""
+    by_question: dict[int, list[int]] = defaultdict(list)
+    for place, row in enumerate(pairs.rows):
+        if row.answer and weights[place] > 0:
+            by_question[row.question].append(place)
+    found = []
+    for question, places in by_question.items():
+        first, second = shown[places[0]]
+        one, other = first.headline, second.headline
+        if one is None or other is None or one == other or len(places) < LEAST_PEOPLE:
+            continue
+        answers = np.array([pairs.rows[place].answer for place in places])
+        agree = float(np.average(np.sign(one - other) == answers, weights=weights[places]))
+        if agree <= AGREE_AT_MOST:
+            found.append(
+                {
+                    "question": question,
+                    "first": first.trip,
+                    "second": second.trip,
+                    "agree": agree,
+                    "with_it": int((np.sign(one - other) == answers).sum()),
+                    "people": len(places),
+                    "gap": one - other,
+                }
+            )
+    return sorted(found, key=lambda one: -abs(one["gap"]) * (0.5 - one["agree"]))[:DIFFERENCES]
+
+
+def _usable_differences(
+    single: Table, asked: Sequence[Return], weights: Floats
+) -> list[dict[str, Any]]:
+    """Returns that people still use though the headline calls them lost, and the reverse."""
+    by_trip: dict[int, list[int]] = defaultdict(list)
+    for place, row in enumerate(single.rows):
+        if weights[place] > 0:
+            by_trip[row.first].append(place)
+    found = []
+    for trip, places in by_trip.items():
+        kept = asked[places[0]].headline
+        if kept is None or len(places) < LEAST_PEOPLE:
+            continue
+        yes = float(np.average([single.rows[p].answer for p in places], weights=weights[places]))
+        agree = yes if kept > DEFAULT_LEVEL else 1 - yes
+        if agree <= AGREE_AT_MOST:
+            found.append(
+                {
+                    "first": trip,
+                    "use_it": sum(single.rows[p].answer for p in places),
+                    "people": len(places),
+                    "kept": kept,
+                    "agree": agree,
+                }
+            )
+    found.sort(key=lambda one: -abs(one["kept"] - DEFAULT_LEVEL) * (0.5 - one["agree"]))
+    return found[:DIFFERENCES]
+
 
 #: While votes come in, numbers are worked out so often.
 OFTEN = timedelta(minutes=5)
@@ -41,7 +198,7 @@ def is_due() -> bool:
     report = PeopleReport.objects.order_by("pk").first()
     if report is None:
         return votable_runs().exists()
-    if report.pool_stamp != pairs_to_ask.stamp():
+    if report.pool_stamp != questions.stamp():
         return True
     late = report.computed_at < timezone.now() - OFTEN
     return late and report.votes != Vote.objects.answered().count()
@@ -64,13 +221,13 @@ def count() -> PeopleReport:
         _store_voters(beliefs, made)
         _store_standings(runs, pairs, single, known, weights)
         report = _store_report(
-            agreement.report(pairs, single, known, weights) | _totals(rows, beliefs),
+            agreement(pairs, single, known, weights) | _totals(rows, beliefs),
             began,
             answered,
         )
-    pairs_to_ask.refresh()
+    questions.refresh()
     _prepare()
-    PeopleReport.objects.filter(pk=report.pk).update(pool_stamp=pairs_to_ask.stamp())
+    PeopleReport.objects.filter(pk=report.pk).update(pool_stamp=questions.stamp())
     return report
 
 
@@ -140,25 +297,13 @@ def _preferred(
     place = np.full(len(order) + 1, -1)  # the last is that of runs that are not compared
     for number, run in enumerate(own):
         place[order[run]] = number
-    ballots = pairs.ballots
-    here = type(ballots)(
-        ballots.voter,
-        ballots.case,
-        ballots.question,
-        place[ballots.first],
-        place[ballots.second],
-        ballots.answer,
-        ballots.left,
-    )
+    here = _renumbered(pairs.ballots, place)
     seen = sorted({*here.first.tolist(), *here.second.tolist()} - {-1})
     if len(seen) < 2:
         return {}
     again = np.full(len(own) + 1, -1)
     again[seen] = np.arange(len(seen))
-    here = type(here)(
-        *(here.voter, here.case, here.question, again[here.first], again[here.second]),
-        *(here.answer, here.left),
-    )
+    here = _renumbered(here, again)
     found = strengths(here, weights, len(seen)) or []
     rows = {}
     for number, one in zip(seen, found, strict=True) if found else ():
@@ -169,6 +314,11 @@ def _preferred(
             told |= {"strength_high": one.strength_high}
         rows[own[number]] = NOTHING | told
     return rows
+
+
+def _renumbered(votes: Ballots, numbers: NDArray[np.int64]) -> Ballots:
+    """Return the votes with models under other numbers."""
+    return replace(votes, first=numbers[votes.first], second=numbers[votes.second])
 
 
 #: A run that lost its numbers keeps none of before.
@@ -234,13 +384,13 @@ def _store_report(numbers: dict[str, Any], began: Any, answered: int) -> PeopleR
 def _prepare() -> None:
     """Draw the pictures of the next questions, those first whose turn comes first."""
     end = time.monotonic() + PREPARING
-    for trip in pairs_to_ask.pictures_due(PREPARED):
+    for trip in questions.pictures_due(PREPARED):
         if time.monotonic() > end:
             break
         source = trip.chain.case.picture.stored
         for stored in (source, trip.restored):
             if source and stored:
                 try:
-                    ballot_pictures.prepare(stored, (source.width, source.height))
+                    ballots.prepare_image(stored, (source.width, source.height))
                 except (OSError, ValueError):
                     continue  # gone or broken: said when somebody asks for it

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from leaderboard.models import Vote
-from leaderboard.people import counting, pairs_to_ask
+from leaderboard.people import counting, questions
 from leaderboard.testing.browser import PHONE, WIDE
 from leaderboard.testing.votable import cast, votable_board
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def board():
     suite = votable_board()
-    pairs_to_ask.refresh()
+    questions.refresh()
     return suite
 
 

@@ -10,14 +10,14 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Suite, Vote
-from leaderboard.people import pairs_to_ask
+from leaderboard.people import questions
 from leaderboard.testing.played import once
 from leaderboard.testing.votable import votable_board
 
 
 def _made() -> Suite:
     suite = votable_board()
-    pairs_to_ask.refresh()
+    questions.refresh()
     return suite
 
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from leaderboard.models import Question, Vote
-from leaderboard.people import pairs_to_ask
+from leaderboard.people import questions
 from leaderboard.testing.votable import votable_board
 
 AT_ONCE = 6
@@ -46,7 +46,7 @@ def post(client: Client, address: str, body: dict[str, Any]) -> Any:
 @pytest.mark.django_db(transaction=True)
 def test_one_person_has_one_session_and_one_vote_on_each_question(client):
     votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, pictures=4, trips=2)
-    pairs_to_ask.refresh()
+    questions.refresh()
     # One question more makes somebody known by a cookie; the session is then given up.
     assert post(client, "/vote/session", {"kind": "pair"}).status_code == 200
     cookies = client.cookies

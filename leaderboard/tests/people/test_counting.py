@@ -13,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from evaluation.analysis.people import ballots
+from evaluation.analysis import votes
 from leaderboard import job_queue, jobs
 from leaderboard.models import (
     PeopleReport,
@@ -23,7 +23,7 @@ from leaderboard.models import (
     Vote,
     Voter,
 )
-from leaderboard.people import ballot_pictures, counting, pairs_to_ask
+from leaderboard.people import ballots, counting, questions
 from leaderboard.testing.votable import cast
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def counted(board):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """A few draws show as much as hundreds; their intervals are tested with the statistics."""
-    monkeypatch.setattr(ballots, "DRAWS", 60)
+    monkeypatch.setattr(votes, "DRAWS", 60)
 
 
 def test_people_prefer_what_was_planted_and_clickers_are_found(counted):
@@ -222,7 +222,7 @@ def test_close_pairs_of_little_known_cases_come_first_and_the_obvious_last(board
 
 def test_a_question_that_enough_people_answered_is_not_asked_again(board):
     question = Question.objects.open().filter(kind="pair", gold="").order_by("due").first()
-    for number in range(pairs_to_ask.ENOUGH):
+    for number in range(questions.ENOUGH):
         Vote.objects.create(
             session=f"s{number}",
             place=0,
@@ -232,7 +232,7 @@ def test_a_question_that_enough_people_answered_is_not_asked_again(board):
             answer=1,
             answered_at=question.created_at,
         )
-    pairs_to_ask.refresh()
+    questions.refresh()
     question.refresh_from_db()
     assert question.due is None
 
@@ -240,7 +240,7 @@ def test_a_question_that_enough_people_answered_is_not_asked_again(board):
 def test_eighty_votes_cover_every_model_and_every_case(board):
     asked = set()
     for _ in range(5):
-        pairs_to_ask.refresh()
+        questions.refresh()
         first = Question.objects.open().filter(kind="pair", gold="").order_by("due")[:16]
         for question in first:
             asked.add(question)
@@ -277,10 +277,10 @@ def test_pictures_of_the_next_questions_are_drawn_before_anybody_waits(board):
     question = Question.objects.open().order_by("due").first()
     source = question.case.picture.stored
     size = (source.width, source.height)
-    name = ballot_pictures.name(question.first.restored, size)
+    name = ballots.image_name(question.first.restored, size)
     assert default_storage.exists(name)
     assert question.first.restored_id not in name
-    assert ballot_pictures.forget() == 0
-    old = timezone.now() - 2 * ballot_pictures.KEPT
+    assert ballots.forget_images() == 0
+    old = timezone.now() - 2 * ballots.KEPT
     os.utime(default_storage.path(name), (old.timestamp(),) * 2)
-    assert ballot_pictures.forget() == 1
+    assert ballots.forget_images() == 1

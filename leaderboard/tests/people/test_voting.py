@@ -12,7 +12,7 @@ from PIL import Image
 
 from leaderboard.models import EditingModel, Question, Run, StoredImage, Suite, Use, Vote, Voter
 from leaderboard.models.votes import TICKET_LIFE
-from leaderboard.people import ballot_pictures, pairs_to_ask, sessions
+from leaderboard.people import ballots, questions
 from leaderboard.tests.people.conftest import Browser, best
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ def test_a_session_has_ten_questions_a_gold_one_and_an_own_one_again(board, brow
     again = next(vote for vote in made if vote.role == "repeat")
     own = next(v for v in made if v.question_id == again.question_id and v.role == "")
     assert again.first_left is not own.first_left
-    assert again.place >= own.place + sessions.APART
+    assert again.place >= own.place + ballots.APART
     gold = next(vote for vote in made if vote.role == "gold").question
     assert gold.gold == Question.Gold.FIRST
     assert gold.first.chain.retention("picture")[gold.first.number - 1] >= 0.9
@@ -56,7 +56,7 @@ def test_a_session_that_is_begun_twice_at_once_is_one(board, browser):
     """Else one voter, with many requests at once, would be asked the same as often."""
     first = browser.begin().json()
     voter = votes_of(first)[0].voter
-    again = sessions.start(voter, "pair")  # as the second of two that both found nothing open
+    again = ballots.start(voter, "pair")  # as the second of two that both found nothing open
     assert [vote.ticket for vote in again] == [q["ticket"] for q in first["questions"]]
     assert Vote.objects.filter(voter=voter).count() == 10
 
@@ -117,10 +117,10 @@ def test_what_a_page_says_of_itself_is_bounded(board, browser):
     odd = [
         (True, None),
         ("5", None),
-        (1e400, sessions.LONGEST_SECONDS),
+        (1e400, ballots.LONGEST_SECONDS),
         (-3, None),
-        (1e9, sessions.LONGEST_SECONDS),
-        (10**400, sessions.LONGEST_SECONDS),
+        (1e9, ballots.LONGEST_SECONDS),
+        (10**400, ballots.LONGEST_SECONDS),
     ]
     for (given, kept), question in zip(odd, questions, strict=False):
         looked = {"zoom": 1, "width": 10**9, "name": "x" * 50}
@@ -214,7 +214,7 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
         for headers, data, address in sent.values():
             told += f"{headers} {address}"
             heads.add(str(sorted((k, v) for k, v in headers.items() if k != "Content-Length")))
-            lengths.add(len(data) % ballot_pictures.ROUNDED)
+            lengths.add(len(data) % ballots.ROUNDED)
             image = Image.open(io.BytesIO(data))
             # One size and one form, whatever size and form the model answers in.
             assert (image.format, image.size) == ("WEBP", (source.width, source.height))
@@ -294,14 +294,14 @@ def test_what_is_withdrawn_or_sealed_is_never_asked_or_shown(board, browser):
     for asked in votes_of(other.begin().json()):
         pair = (asked.question.first, asked.question.second)
         assert run.pk not in {trip.chain.run_id for trip in pair}
-    pairs_to_ask.refresh()
+    questions.refresh()
     hidden = Question.objects.open().filter(first__chain__run=run)
     assert not hidden.exists()
     Run.objects.filter(pk=run.pk).update(published=True)
     Suite.objects.filter(pk=board.pk).update(sealed=True)
     assert Browser().begin().status_code == 404
     assert browser.client.get(address).status_code == 404
-    pairs_to_ask.refresh()
+    questions.refresh()
     assert not Question.objects.open().exists()
 
 

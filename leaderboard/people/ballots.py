@@ -1,18 +1,60 @@
-"""Ten questions for one voter, and their answers: each ticket is answered once."""
+"""Ballots: who votes, the ten questions of a session, the answers, and the images.
+
+A voter is a signed cookie with a random number and nothing else. Nothing about an image tells
+which model made it: it is drawn anew from its pixels at the size of the source, without any
+chunk but pixels; its length is rounded up; it is kept under a name that only this site can work
+out. The pixels themselves cannot be hidden: comparing them with every image of the public pages
+finds the one.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
+from evaluation.images import encode_webp, fit
 from evaluation.untrusted_json import bounded
-from leaderboard.models import Question, Vote, Voter
+from leaderboard.models import Question, StoredImage, Vote, Voter
+from leaderboard.models.pictures import decoding, write
 from leaderboard.models.votes import Kind, new_ticket
+
+COOKIE, SALT, PATH = "voter", "leaderboard.people.voter", "/vote/"
+YEAR = 365 * 24 * 3600
+
+
+def voter_key(request: HttpRequest) -> str | None:
+    """Return the key in the signed cookie; None for a new visitor or a forged cookie."""
+    return request.get_signed_cookie(COOKIE, default=None, salt=SALT, max_age=YEAR)  # type: ignore[no-any-return]
+
+
+def voter_of(request: HttpRequest) -> Voter | None:
+    key = voter_key(request)
+    return Voter.objects.filter(key=key).first() if key else None
+
+
+def remember(response: HttpResponse, voter: Voter) -> None:
+    """Have the browser show who it is, on the pages of votes alone."""
+    response.set_signed_cookie(
+        COOKIE,
+        voter.key,
+        salt=SALT,
+        max_age=YEAR,
+        path=PATH,
+        httponly=True,
+        samesite="Lax",
+        secure=settings.HTTPS,
+    )
+
 
 LENGTH = 10
 #: Of the ten: a known answer, and an own question again with its sides exchanged.
@@ -183,3 +225,59 @@ def is_finished(session: str, voter: Voter) -> bool:
     """Whether every question of this voter's session has its answer."""
     own = Vote.objects.filter(session=session, voter=voter)
     return own.exists() and not own.filter(answered_at=None).exists()
+
+
+FOLDER = "ballots"
+#: Lengths are multiples of this: zeros after the end, which no decoder reads.
+ROUNDED = 32 * 1024
+#: Of questions that nobody is asked any more.
+KEPT = timedelta(days=2)
+
+
+def image_name(stored: StoredImage, size: tuple[int, int]) -> str:
+    value = f"{stored.pk}:{size[0]}x{size[1]}"
+    found = salted_hmac("leaderboard.people.ballots", value, algorithm="sha256").hexdigest()
+    return f"{FOLDER}/{found[:2]}/{found}.webp"
+
+
+def read_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
+    """The picture at this size; FileNotFoundError or ImageError where it is gone or broken."""
+    file = image_name(stored, size)
+    try:
+        with default_storage.open(file) as kept:
+            return kept.read()
+    except FileNotFoundError:
+        with decoding:
+            data = draw_image(stored, size)
+        write(file, data)
+        return data
+
+
+def draw_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
+    data = encode_webp(fit(stored.read().image, size))
+    return data + bytes(-len(data) % ROUNDED)
+
+
+def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
+    """Draw it before anybody waits for it."""
+    if not default_storage.exists(image_name(stored, size)):
+        write(image_name(stored, size), draw_image(stored, size))
+
+
+def forget_images() -> int:
+    """Remove what was drawn days ago; who is asked again has it drawn again. How many."""
+    removed, before = 0, timezone.now() - KEPT
+    try:
+        shards, _ = default_storage.listdir(FOLDER)
+    except FileNotFoundError:
+        return 0
+    for shard in shards:
+        for file in default_storage.listdir(f"{FOLDER}/{shard}")[1]:
+            path = f"{FOLDER}/{shard}/{file}"
+            try:
+                if default_storage.get_modified_time(path) < before:
+                    default_storage.delete(path)
+                    removed += 1
+            except FileNotFoundError:
+                continue
+    return removed

@@ -23,7 +23,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
 from leaderboard.models.votes import Kind, votable_runs, votable_trips
-from leaderboard.people.returns import headline
+from leaderboard.people.vote_rows import headline
 
 Gold = Question.Gold
 #: Open questions of each suite and kind, and gold ones.

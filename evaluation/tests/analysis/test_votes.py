@@ -7,12 +7,14 @@ import pytest
 
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import half_life
-from evaluation.analysis.people.agreement import among_people, others_agree, with_people
-from evaluation.analysis.people.ballots import Ballots
-from evaluation.analysis.people.usable import (
+from evaluation.analysis.votes import (
     Asked,
+    Ballots,
+    among_people,
     half_say_no,
     human_life,
+    others_agree,
+    with_people,
     yes_by_retention,
 )
 from evaluation.testing.chains import made_up_cases

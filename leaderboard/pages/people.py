@@ -1,19 +1,22 @@
-"""The page on agreement: who says what people say, and is our level where people put it?"""
+"""Pages of people's votes: agreement with metrics, and what a session's images were."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import QuerySet
+
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics import HEADLINE, METRICS, in_order
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
-from leaderboard.models import PeopleReport, StoredImage, Trip
-from leaderboard.models.votes import votable_trips
+from leaderboard.models import PeopleReport, Question, StoredImage, Trip, Vote
+from leaderboard.models.votes import Kind, votable_trips
 from leaderboard.pages.charts import Chart, Table, layout
-from leaderboard.people.returns import headline
+from leaderboard.people.vote_rows import headline, is_right, metric_says, returns_of
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ def _with_interval(share: Mapping[str, Any] | None) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """One return beside its source."""
+    """One return with its model's name, as its page shows it."""
 
     trip: Trip
+    chosen: bool = False
 
     @property
     def name(self) -> str:
@@ -131,7 +135,7 @@ def lines(numbers: Mapping[str, Any]) -> list[Line]:
     ]
 
 
-def context(report: PeopleReport) -> dict[str, Any]:
+def agreement(report: PeopleReport) -> dict[str, Any]:
     """All that the page says."""
     numbers = report.numbers
     found = lines(numbers)
@@ -262,3 +266,102 @@ def _label(name: str, kind: str) -> str:
     if kind == "metric":
         return formatting.metric_label(name) if name in METRICS else name
     return witness_label(name)
+
+
+@dataclass
+class Row:
+    """One question with its answer."""
+
+    question: Question
+    answer: int
+    role: str
+    shown: list[Shown]
+    metrics: list[dict[str, Any]]
+    others: str
+    again: int | None = field(default=None)
+
+    @property
+    def source(self) -> StoredImage | None:
+        return self.question.case.picture.stored
+
+    @property
+    def said(self) -> str:
+        """What the voter said, in words."""
+        if self.question.kind != Kind.PAIR:
+            return "You could still use it." if self.answer else "You could no longer use it."
+        if not self.answer:
+            return "You could not say."
+        return f"You chose {next((one.name for one in self.shown if one.chosen), '')}."
+
+    @property
+    def remark(self) -> str:
+        """Of checks, what they were."""
+        if self.role == Vote.Role.GOLD:
+            right = is_right(self.question.gold, self.answer)
+            return (
+                f"We knew the answer to this one: {'you did, too' if right else 'it is the other'}."
+            )
+        if self.again is None:
+            return ""
+        same = "the same" if self.again == self.answer else "something else"
+        return f"You were asked twice, with the sides exchanged, and said {same}."
+
+
+def revealed(votes: QuerySet[Vote]) -> list[Row]:
+    """Return the questions of a finished session in their order, with names and answers."""
+    related = ("question__case__picture__stored",)
+    trips = [
+        f"question__{side}__{what}"
+        for side in ("first", "second")
+        for what in ("restored", "chain__run__editing_model")
+    ]
+    own = list(votes.select_related(*related, *trips).order_by("place"))
+    others = _others(own)
+    known = returns_of(own)
+    found: dict[int, Row] = {}
+    for vote in own:
+        question = vote.question
+        if question.pk in found:
+            found[question.pk].again = vote.answer
+            continue
+        both = [(question.first, 1)] + ([(question.second, -1)] if question.second else [])
+        sides = both if vote.first_left else both[::-1]
+        shown = [Shown(trip, vote.answer == sign) for trip, sign in sides]
+        told = [known[one.trip.pk] for one in shown if one.trip.pk in known]
+        metrics = in_order({name for one in told for name in one.kept})
+        lines = [
+            {
+                "name": formatting.metric_label(metric),
+                "kept": [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in told],
+                "agrees": _agrees(metric, told, vote) if len(told) > 1 else None,
+            }
+            for metric in metrics
+        ]
+        found[question.pk] = Row(
+            question, vote.answer or 0, vote.role, shown, lines, _words(others[question.pk], vote)
+        )
+    return list(found.values())
+
+
+def _agrees(metric: str, told: list[Any], vote: Vote) -> bool | None:
+    says = metric_says(metric, told[0], told[1])
+    chosen = vote.left
+    return None if not chosen or says != says or says == 0 else says == chosen
+
+
+def _others(own: Iterable[Vote]) -> Mapping[int, list[int]]:
+    """By question, what others said; ordinary votes of visitors alone."""
+    own = list(own)
+    found: dict[int, list[int]] = defaultdict(list)
+    keys = {vote.question_id for vote in own}
+    rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)
+    for question, answer in rows.exclude(voter=own[0].voter).values_list("question", "answer"):
+        found[question].append(answer or 0)
+    return found
+
+
+def _words(answers: list[int], vote: Vote) -> str:
+    if not answers:
+        return "You are the first to be asked this."
+    same = sum(answer == vote.answer for answer in answers)
+    return f"{same} of {formatting.count(len(answers), 'other voter')} said the same."

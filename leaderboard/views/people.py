@@ -1,8 +1,7 @@
-"""Blind votes: ten questions, one picture after the other, and then the names.
+"""Blind votes: ten questions, then the names; and how far metrics agree with people.
 
-Until a session is finished nothing that is sent tells which model made a picture: addresses are
-those of tickets, the same for everybody, and pictures are drawn anew (people.ballot_pictures).
-"""
+Until a session is finished nothing that is sent tells which model made an image: addresses are
+those of tickets, the same for all, and images are drawn anew (people.ballots)."""
 
 from __future__ import annotations
 
@@ -17,11 +16,14 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from evaluation.analysis import votes as rule
 from evaluation.images import ImageError
-from leaderboard.models import Question, Use, Vote, Voter
+from leaderboard.board import rows
+from leaderboard.models import PeopleReport, Question, Use, Vote, Voter
 from leaderboard.models.votes import Kind
-from leaderboard.pages.people import revealed
-from leaderboard.people import ballot_pictures, cookies, sessions
+from leaderboard.page_cache import keep_page
+from leaderboard.pages import people
+from leaderboard.people import ballots
 from leaderboard.views.crawlers import noindex, noindex_variants
 from leaderboard.visitors import client_network, wait
 
@@ -39,7 +41,7 @@ def index(request: HttpRequest) -> HttpResponse:
     kind = Kind.USABLE if request.GET.get("mode") == Kind.USABLE else Kind.PAIR
     context = {
         "kind": kind,
-        "length": sessions.LENGTH,
+        "length": ballots.LENGTH,
         "begin": reverse("vote_session"),
         "there_is_something": Question.objects.open().filter(kind=kind).exists(),
     }
@@ -53,8 +55,8 @@ def begin(request: HttpRequest) -> HttpResponse:
     kind = _body(request).get("kind")
     if kind not in Kind.values:
         return _problem(f"kind: say one of {', '.join(Kind.values)}", 422)
-    voter = cookies.voter_of(request)
-    if voter and (left := sessions.open_session(voter, kind)):
+    voter = ballots.voter_of(request)
+    if voter and (left := ballots.open_session(voter, kind)):
         return JsonResponse(_session(left))
     if seconds := wait(request, "vote_session"):
         return _too_many(seconds)
@@ -63,13 +65,13 @@ def begin(request: HttpRequest) -> HttpResponse:
     if Use.objects.take("vote", used, settings.VOTE_SESSIONS_PER_DAY):
         return _problem("That is enough for today; thank you. Please come back tomorrow.", 429)
     new = voter or Voter.objects.create()
-    made = sessions.start(new, kind)
+    made = ballots.start(new, kind)
     if not made:
         if voter is None:
             new.delete()  # nobody was asked anything
         return _problem(NOTHING, 404)
     response = JsonResponse(_session(made))
-    cookies.remember(response, new)
+    ballots.remember(response, new)
     return response
 
 
@@ -81,13 +83,13 @@ def answer(request: HttpRequest) -> HttpResponse:
     vote = _own_vote(request, str(said.get("ticket", "")))
     looked = said.get("looked")
     try:
-        sessions.answer(
+        ballots.answer(
             vote,
             str(said.get("answer", "")),
             said.get("seconds"),
             looked if isinstance(looked, dict) else None,
         )
-    except sessions.NotAccepted as error:
+    except ballots.NotAccepted as error:
         return _problem(str(error), error.status)
     return JsonResponse({"taken": True})
 
@@ -112,7 +114,7 @@ def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
             raise Http404("there is no such picture")
         stored = trip.restored
     try:
-        data = ballot_pictures.read(stored, (source.width, source.height))
+        data = ballots.read_image(stored, (source.width, source.height))
     except (FileNotFoundError, ImageError):
         raise Http404("this picture is lost") from None
     response = HttpResponse(data, content_type="image/webp")
@@ -128,12 +130,12 @@ def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
 @noindex
 def done(request: HttpRequest, session: str) -> HttpResponse:
     """Thank you: the names, what the metrics said, and what others chose."""
-    voter = cookies.voter_of(request)
-    if voter is None or not sessions.is_finished(session, voter):
+    voter = ballots.voter_of(request)
+    if voter is None or not ballots.is_finished(session, voter):
         return redirect("vote")
     own = Vote.objects.filter(session=session, voter=voter)
     kind = own.values_list("kind", flat=True)[0]
-    context = {"rows": revealed.rows(own), "kind": kind, "usable": kind == Kind.USABLE}
+    context = {"rows": people.revealed(own), "kind": kind, "usable": kind == Kind.USABLE}
     return render(request, "leaderboard/vote_done.html", context)
 
 
@@ -175,10 +177,7 @@ def _own_vote(request: HttpRequest, ticket: str) -> Vote:
     if not TICKET.fullmatch(ticket):  # not even asked for: PostgreSQL takes no zero bytes
         raise Http404("there is no such question")
     vote = get_object_or_404(votes, ticket=ticket)
-    key = request.get_signed_cookie(
-        cookies.NAME, default=None, salt=cookies.SALT, max_age=cookies.YEAR
-    )
-    if key != vote.voter.key:
+    if ballots.voter_key(request) != vote.voter.key:
         raise Http404("this is somebody else's question")
     return vote
 
@@ -201,3 +200,27 @@ def _too_many(seconds: int) -> JsonResponse:
     response = _problem("Too many sessions from your network; please come back later.", 429)
     response["Retry-After"] = str(seconds)
     return response
+
+
+def stamp() -> str:
+    """Changes with the numbers, and with what is public."""
+    written = PeopleReport.objects.order_by("pk").values_list("computed_at", flat=True).first()
+    return f"{written}|{rows.stamp()}"
+
+
+@require_safe
+@keep_page(stamp)
+@noindex_variants
+def agreement(request: HttpRequest) -> HttpResponse:
+    """How far metrics, witnesses and judges agree with people."""
+    report = PeopleReport.objects.order_by("pk").first()
+    context = people.agreement(report) if report else {}
+    context["rule"] = {
+        "expected": f"{rule.EXPECTED_PASSED:g} of {rule.EXPECTED_CHECKS:g}",
+        "full": rule.FULL,
+        "sides": rule.SIDES_APART,
+        "order": rule.ORDER_APART,
+        "votes": rule.LEAST_VOTES,
+        "voters": rule.LEAST_VOTERS,
+    }
+    return render(request, "leaderboard/agreement.html", context)

@@ -11,10 +11,19 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.analysis.people.ballots import Ballots, weighted_share
-from evaluation.analysis.people.strengths import PRIOR, believed, fit, strengths, won
-from evaluation.analysis.people.voters import Checks, beliefs, by_checks
-from evaluation.tests.analysis.people.crowds import CLICKER, COLOUR, HONEST, LEFT, crowd
+from evaluation.analysis.votes import (
+    PRIOR,
+    Ballots,
+    Checks,
+    beliefs,
+    believed,
+    by_checks,
+    fit,
+    strengths,
+    weighted_share,
+    won,
+)
+from evaluation.tests.analysis.crowds import CLICKER, COLOUR, HONEST, LEFT, crowd
 
 PLANTED = np.array([1.5, 0.8, 0.2, -0.2, -0.8, -1.5])
 MIXED = {HONEST: 30, CLICKER: 6, LEFT: 4, COLOUR: 4}
@@ -132,7 +141,7 @@ def test_a_share_says_how_far_it_may_be_off_for_other_voters_and_cases():
 def test_what_pages_import_of_it_loads_neither_choix_nor_scipy():
     code = (
         "import sys\n"
-        "from evaluation.analysis.people import agreement, ballots, strengths, usable, voters\n"
+        "from evaluation.analysis import votes\n"
         "print(sorted({name.split('.')[0] for name in sys.modules}))"
     )
     folder = Path(evaluation.__file__).parent.parent

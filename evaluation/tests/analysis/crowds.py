@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.analysis.people.ballots import Ballots
-from evaluation.analysis.people.voters import Checks
 from evaluation.analysis.survival import Floats
+from evaluation.analysis.votes import Ballots, Checks
 
 #: What a made-up voter answers: 1 for the first, -1 for the second, 0 for a tie; given the gap
 #: of the pair in logits, by all that counts and by colour alone, and whether the first is left.

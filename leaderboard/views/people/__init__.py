@@ -1,1 +1,0 @@
-"""Pages on which people are asked, and what came of it."""
