@@ -2,6 +2,7 @@
 
 from django.urls import path, re_path
 
+from leaderboard.experiments import pages as experiments
 from leaderboard.views import (
     board,
     cases,
@@ -22,7 +23,6 @@ from leaderboard.views import (
 from leaderboard.views.explore import (
     cards,
     embeds,
-    experiments,
     gallery,
     news,
     no_reference,

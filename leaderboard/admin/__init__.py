@@ -5,7 +5,6 @@ from django.contrib import admin
 from leaderboard.admin import (
     contributions,
     entries,
-    experiments,
     pairs,
     pictures,
     runs,
@@ -14,6 +13,7 @@ from leaderboard.admin import (
     tokens,
     votes,
 )
+from leaderboard.experiments import admin as experiments
 
 __all__ = [
     "contributions",

@@ -28,6 +28,9 @@ from leaderboard.api.schemas import (
 )
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import suites
+from leaderboard.experiments.pages import ExperimentView
+from leaderboard.experiments.pages import settings as arm_settings
+from leaderboard.experiments.pages import views as experiment_views
 from leaderboard.models import (
     Case,
     Chain,
@@ -38,9 +41,6 @@ from leaderboard.models import (
     Suite,
     Trip,
 )
-from leaderboard.pages.explore.experiments import ExperimentView
-from leaderboard.pages.explore.experiments import settings as arm_settings
-from leaderboard.pages.explore.experiments import views as experiment_views
 
 #: An id in an address; larger numbers than a database can hold are simply not found.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]

@@ -8,8 +8,8 @@ from typing import Any
 from evaluation.content.suites import Case
 from evaluation.content.suites import EditPair as CorePair
 from leaderboard import jobs
-from leaderboard.content import experiments
 from leaderboard.content.loading import store_suite
+from leaderboard.experiments import plan as experiments
 from leaderboard.models import EditingModel, EditPair, Experiment, ExperimentArm, Run, Suite
 from leaderboard.testing import factories
 

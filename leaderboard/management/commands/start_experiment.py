@@ -12,7 +12,7 @@ from django.db import transaction
 
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
-from leaderboard.content import experiments
+from leaderboard.experiments import plan as experiments
 from leaderboard.models import Experiment
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from leaderboard.content import experiments
+from leaderboard.experiments import plan as experiments
 from leaderboard.models import Experiment, Run
 from leaderboard.testing import experiments as made
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from evaluation.arms import FIDELITY, Arm
 from evaluation.errors import UserFacingError
 from leaderboard import jobs
-from leaderboard.content import experiments
+from leaderboard.experiments import plan as experiments
 from leaderboard.models import Chain, EditPair, Experiment, ExperimentResult, Run, RunProgress, Trip
 from leaderboard.testing import experiments as made
 from leaderboard.testing import factories

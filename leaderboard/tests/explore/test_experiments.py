@@ -14,8 +14,8 @@ from evaluation.bundle.verification import verify
 from evaluation.experiment_file import ExperimentFile
 from leaderboard import jobs, standings
 from leaderboard.board.rows import runs_of
-from leaderboard.content import experiments
 from leaderboard.contributions import importing
+from leaderboard.experiments import plan as experiments
 from leaderboard.models import (
     EditingModel,
     EditPair,

@@ -17,7 +17,7 @@ from evaluation.errors import UserFacingError
 from evaluation.estimate import duration
 from evaluation.experiment_file import MAX_ARMS
 from leaderboard.admin.base import start_budget
-from leaderboard.content import experiments
+from leaderboard.experiments.plan import plan, start, whole
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
 #: What may still change once runs have begun: how it is told, and who else plays it.
@@ -153,11 +153,11 @@ class ExperimentAdmin(admin.ModelAdmin):
             raise PermissionDenied
         back = redirect("admin:leaderboard_experiment_change", pk)
         try:
-            planned = experiments.plan(experiment)
+            planned = plan(experiment)
             if request.method == "POST":
                 budget = _Budget(request.POST)
                 if budget.is_valid():
-                    runs = experiments.start(experiment, budget.cleaned_data["budget_usd"])
+                    runs = start(experiment, budget.cleaned_data["budget_usd"])
                     self.log_change(request, experiment, f"started {len(runs)} run(s)")
                     messages.success(request, f"{len(runs)} run(s) started.")
                     return back
@@ -165,14 +165,14 @@ class ExperimentAdmin(admin.ModelAdmin):
         except UserFacingError as error:
             messages.error(request, str(error))
             return back
-        whole = experiments.whole(planned)
+        total = whole(planned)
         context = {
             **self.admin_site.each_context(request),
             "experiment": experiment,
             "planned": [(one, duration(one.estimate.seconds)) for one in planned],
-            "whole": whole,
-            "length": duration(whole.seconds),
-            "budget_usd": start_budget(whole)["budget_usd"],
+            "whole": total,
+            "length": duration(total.seconds),
+            "budget_usd": start_budget(total)["budget_usd"],
             "opts": self.opts,
             "title": "Start this experiment?",
         }

@@ -1,4 +1,6 @@
-"""An experiment as a page tells it: only what its visitor may see, all numbers from stored rows."""
+"""Pages of experiments: the same suite played in several ways, and what that changes.
+
+A visitor sees only what is public to them; all numbers come from stored rows."""
 
 from __future__ import annotations
 
@@ -11,6 +13,9 @@ from typing import Any
 import yaml
 from django.db import connection
 from django.db.models import Prefetch
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 
 from evaluation.analysis.experiments import words
 from evaluation.analysis.half_life import METHOD_VERSION
@@ -31,6 +36,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.suites import Category
+from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.charts import (
     Chart,
     Curve,
@@ -44,6 +50,7 @@ from leaderboard.pages.charts import (
 )
 from leaderboard.pages.model_page import shell_name
 from leaderboard.text import safe_cell
+from leaderboard.views.crawlers import noindex_variants
 
 #: Trips shown of a case: few enough for one line.
 SHOWN = 5
@@ -429,3 +436,80 @@ def settings(arm: Arm) -> dict[str, Any]:
     if sizes := told.pop("sizes", None):
         told["size"] = sizes[0] if len(sizes) == 1 else sizes
     return {name: value for name, value in told.items() if value != getattr(DEFAULT, name, None)}
+
+
+PARAMETERS = ("model", "metric", "case")
+
+
+@require_safe
+@keep_page(stamp)
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    return render(request, "leaderboard/experiments.html", {"views": views(request.user)})
+
+
+@require_safe
+@keep_page(stamp, PARAMETERS)
+@noindex_variants
+def detail(request: HttpRequest, slug: str) -> HttpResponse:
+    view = _found(request, slug)
+    asked = {name: request.GET.get(name, "") for name in PARAMETERS}
+    told = [one for one in view.models if one.results]
+    by_slug = {one.model.slug: one for one in told}
+    model = by_slug.get(asked["model"]) or next(iter(told), None)
+    context: dict[str, Any] = {
+        "view": view,
+        "experiment": view.experiment,
+        "suite": view.experiment.suite,
+        "trips": view.experiment.suite.trips,
+        "told": told,
+        "under_way": [one for one in view.models if not one.results],
+        "chosen": model,
+    }
+    known = {"", *by_slug}
+    if model:
+        metric = asked["metric"] if asked["metric"] in model.results else next(iter(model.results))
+        numbers = model.results[metric]
+        shown = strips(view, model, metric, asked["case"])
+        known |= {*model.results, *(str(case.pk) for case in shown.get("cases", ()))}
+        context |= shown | {
+            "metrics": list(model.results),
+            "metric": metric,
+            "numbers": numbers,
+            "effects": effect_rows(view, numbers),
+            "effect_chart": effect_chart(view, model, metric),
+            "curves_chart": curves_chart(view, model, metric),
+            "rank_words": words.rank_words(numbers["ranks"]),
+            "pair_words": words.pair_words(numbers["ranks"]),
+            "sensitivity": sensitivity(numbers),
+            "by_metric": by_metric(model),
+            "rerun_words": words.rerun_words(numbers["reruns"]),
+        }
+        context["sensitivity_words"] = words.sensitivity_words(context["sensitivity"])
+    response = render(request, "leaderboard/experiment.html", context)
+    return response if set(asked.values()) <= known else not_kept(response)
+
+
+@require_safe
+def table(request: HttpRequest, slug: str) -> HttpResponse:
+    """All its numbers as CSV."""
+    text = as_csv(_found(request, slug))
+    return _file(text, f"{slug}.csv", "text/csv; charset=utf-8")
+
+
+@require_safe
+def file(request: HttpRequest, slug: str) -> HttpResponse:
+    """The file that plays it: `convergebench experiment FILE`."""
+    text = as_yaml(_found(request, slug))
+    return _file(text, f"{slug}.yaml", "application/yaml; charset=utf-8")
+
+
+def _file(text: str, name: str, kind: str) -> HttpResponse:
+    disposition = f'attachment; filename="{name}"'
+    return HttpResponse(text, content_type=kind, headers={"Content-Disposition": disposition})
+
+
+def _found(request: HttpRequest, slug: str) -> ExperimentView:
+    for view in views(request.user, slug):
+        return view
+    raise Http404("there is no such experiment")
