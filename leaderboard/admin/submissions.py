@@ -18,7 +18,7 @@ from simple_history.admin import SimpleHistoryAdmin
 from leaderboard.admin.base import picture, start_budget
 from leaderboard.models import EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
-from leaderboard.submissions import actions, status, workflow
+from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm as SubmitForm
 
 #: What changes by itself, and no reviewer needs to hear of.
@@ -125,7 +125,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
     def test_again(self, request: HttpRequest, queryset: Any) -> None:
         for submission in queryset:
             try:
-                actions.test_again(submission)
+                workflow.test_again(submission)
                 messages.success(request, f"{submission} is being tested again.")
             except workflow.NotPossible as error:
                 messages.error(request, f"{submission}: {error}")

@@ -24,7 +24,7 @@ from leaderboard.api.submission_schemas import (
     form_data,
 )
 from leaderboard.models import ApiToken, Case, Run, Submission, Suite
-from leaderboard.submissions import actions
+from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import SubmissionForm
 from leaderboard.submissions.workflow import NotPossible
 from leaderboard.visitors import client_address, wait
@@ -97,24 +97,24 @@ def status(request: HttpRequest, response: HttpResponse, token: Token) -> Any:
 
 @router.post("/{token}/test", response={200: Act, **REFUSED}, summary="Test the endpoint again")
 def test(request: HttpRequest, token: Token) -> Any:
-    return _act(request, token, actions.test_again)
+    return _act(request, token, workflow.test_again)
 
 
 @router.post("/{token}/key", response={200: Act, **REFUSED}, summary="Set a new key")
 def key(request: HttpRequest, token: Token, key: KeyIn) -> Any:
     """A run that waits for the key goes on; a test that failed is made again."""
-    return _act(request, token, lambda submission: actions.set_key(submission, key.api_key))
+    return _act(request, token, lambda submission: workflow.set_key(submission, key.api_key))
 
 
 @router.post("/{token}/reply", response={200: Act, **REFUSED}, summary="Answer a question")
 def reply(request: HttpRequest, token: Token, reply: ReplyIn) -> Any:
-    return _act(request, token, lambda submission: actions.reply(submission, reply.reply))
+    return _act(request, token, lambda submission: workflow.reply(submission, reply.reply))
 
 
 @router.post("/{token}/withdraw", response={200: Act, **REFUSED}, summary="Withdraw")
 def withdraw(request: HttpRequest, token: Token) -> Any:
     """Ends the evaluation, deletes the key and takes the model off the board."""
-    return _act(request, token, actions.withdraw)
+    return _act(request, token, workflow.withdraw)
 
 
 def _act(request: HttpRequest, token: str, act: Callable[[Submission], str]) -> Act:

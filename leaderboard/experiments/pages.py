@@ -1,6 +1,7 @@
 """Pages of experiments: the same suite played in several ways, and what that changes.
 
-A visitor sees only what is public to them; all numbers come from stored rows."""
+A visitor sees only what is public to them; all numbers come from stored rows.
+"""
 
 from __future__ import annotations
 

@@ -19,14 +19,8 @@ from leaderboard import endpoints
 from leaderboard.models import ApiToken, Submission, Suite
 from leaderboard.models.entries import taken_name
 from leaderboard.submissions import workflow
+from leaderboard.submissions.workflow import MAX_KEY, can_be_key
 from leaderboard.text import PlainCharField, secret_names, skeleton
-
-MAX_KEY = 500
-
-
-def can_be_key(text: str) -> bool:
-    """Whether this fits into a header as a key: some visible ASCII, nothing between."""
-    return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 class SuiteChoiceField(forms.ModelChoiceField):

@@ -1,10 +1,13 @@
-"""What happens to a submission: saved, tested, reviewed, evaluated.
+"""What happens to a submission: saved, tested, reviewed, evaluated, published or withdrawn.
 
-Its key is moved to its model when it is approved and is never shown to anybody.
+Its key is moved to its model when it is approved and is never shown to anybody. What submitters
+do, on their page or by machine, returns a sentence that says what was done, or raises
+NotPossible.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -12,17 +15,28 @@ import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q
+from django.forms import ModelForm
 from django.utils import timezone
 
 from leaderboard import endpoints, job_queue, jobs
 from leaderboard.models import EditingModel, Run, Submission, Suite, Use
-from leaderboard.models.entries import SUBMISSION_MOVES, free_slug
+from leaderboard.models.entries import SUBMISSION_MOVES, free_slug, new_token
+from leaderboard.models.runs import RunState
 from leaderboard.operation.notifications import notify_submitter
+from leaderboard.standings import refresh_ranks
+from leaderboard.text import plain_text
 from leaderboard.visitors import network_of
 
 log = structlog.get_logger(__name__)
 
 State = Submission.State
+MAX_REPLY = 2000
+MAX_KEY = 500
+
+
+def can_be_key(text: str) -> bool:
+    """Whether this fits into a header as a key: some visible ASCII, nothing between."""
+    return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 class NotPossible(Exception):
@@ -134,3 +148,123 @@ def run_of(submission: Submission) -> Run | None:
         return None
     own = (r for r in model.runs.all() if r.suite_id == submission.suite_id and not r.arm_digest)
     return next(own, None)
+
+
+# What submitters do, on their page or by machine: each says in a sentence what it did.
+
+
+def _hold(submission: Submission) -> None:
+    """The submission as it is now; nobody else decides anything before our transaction ends."""
+    submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
+
+
+def test_again(submission: Submission) -> str:
+    """Have the endpoint tested once more."""
+    with transaction.atomic():
+        take_probe(submission)
+        move(
+            submission,
+            State.PROBING,
+            probe={},
+            probe_sent=None,
+            probe_edited=None,
+            probe_returned=None,
+            probed_at=None,
+            probe_attempts=0,
+            probe_lease_until=None,
+        )
+    job_queue.enqueue(submission.pk, job_queue.PROBE, job_queue.PROBES)
+    return "The endpoint is being tested again."
+
+
+@transaction.atomic
+def correct(submission: Submission, form: ModelForm) -> str:
+    """Give the endpoint as it is in a valid form, and have it tested anew."""
+    # First the move: to look the new address up took time, in which somebody may have decided.
+    submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the host whose test counts
+    test_again(submission)
+    form.save()
+    return "Corrected. The endpoint is being tested again."
+
+
+@transaction.atomic
+def set_key(submission: Submission, key: str) -> str:
+    """Replace the key, also of the model that came of it, and go on where a run waits for it."""
+    key = key.strip()
+    if not can_be_key(key):
+        raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
+    _hold(submission)
+    if submission.state in (State.REJECTED, State.WITHDRAWN):
+        raise NotPossible("This submission is over; a key would not be used.")
+    submission.api_key = key
+    submission.save(update_fields=["api_key"])
+    model = submission.editing_model
+    if model:
+        model.api_key = key
+        model.save(update_fields=["api_key"])
+        for run in model.runs.filter(state="paused", reason="key_rejected"):
+            jobs.resume(run)
+    elif submission.state == State.PROBE_FAILED:
+        test_again(submission)
+    return "The new key is stored. It is never shown again."
+
+
+def reply(submission: Submission, text: str) -> str:
+    """Answer the reviewers' question."""
+    answer = plain_text(text)[:MAX_REPLY]
+    if not answer:
+        raise NotPossible("The answer is empty.")
+    move(submission, State.REVIEW, reply=answer)
+    return "Thank you, your answer is with the reviewers."
+
+
+@transaction.atomic
+def publish(submission: Submission) -> str:
+    """Show the finished result to everybody; whether it is ranked, its flags decide."""
+    _hold(submission)
+    run = run_of(submission)
+    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
+        raise NotPossible("There is no finished result to publish yet.")
+    if run.withdrawn_at:
+        raise NotPossible(f"{run.public_state} by an admin; please write to us.")
+    Run.objects.filter(pk=run.pk).publish()
+    refresh_ranks(run.suite)
+    log.info("run published by its submitter", run=run.pk, submission=submission.pk)
+    run.refresh_from_db()
+    return f"{run.public_state}."
+
+
+@transaction.atomic
+def share(submission: Submission) -> str:
+    """A new link under which the result can be seen before it is public; the old one dies."""
+    _hold(submission)
+    run = run_of(submission)
+    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
+        raise NotPossible("There is no finished result to share yet.")
+    submission.embargo_token = new_token()
+    submission.save(update_fields=["embargo_token"])
+    return "There is a link to share now. Whoever has it sees the result and can do nothing else."
+
+
+def unshare(submission: Submission) -> str:
+    """Have the link to share lead nowhere."""
+    submission.embargo_token = None
+    submission.save(update_fields=["embargo_token"])
+    return "The link to share leads nowhere any more."
+
+
+@transaction.atomic
+def withdraw(submission: Submission) -> str:
+    """End it: runs are cancelled, the key is forgotten, what was published says it is withdrawn."""
+    move(submission, State.WITHDRAWN, api_key="", embargo_token=None)
+    model = submission.editing_model
+    if model:
+        for run in model.runs.unfinished():
+            with suppress(jobs.CannotMove):  # it ended by itself meanwhile
+                jobs.cancel(run)
+        model.runs.withdraw()
+        rows = EditingModel.objects.filter(pk=model.pk)
+        rows.update(api_key="", status=EditingModel.Status.HIDDEN)
+        for suite in Suite.objects.filter(runs__editing_model=model).distinct():
+            refresh_ranks(suite)
+    return "The submission is withdrawn and its key is deleted."

@@ -1,7 +1,8 @@
 """Blind votes: ten questions, then the names; and how far metrics agree with people.
 
 Until a session is finished nothing that is sent tells which model made an image: addresses are
-those of tickets, the same for all, and images are drawn anew (people.ballots)."""
+those of tickets, the same for all, and images are drawn anew (people.ballots).
+"""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from evaluation.editors.contracts import CONTRACTS, find_contract
 from evaluation.images import ImageError
 from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
-from leaderboard.submissions import actions, private_result, workflow
+from leaderboard.submissions import status as stages
+from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
-from leaderboard.submissions.status import cost, state, step
 from leaderboard.text import absolute
 from leaderboard.views import pictures
 from leaderboard.views.crawlers import noindex
@@ -95,12 +95,12 @@ def _page(
     open_ = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
     context = {
         "submission": submission,
-        "state": state(submission),
-        "step": step(submission, run),
+        "state": stages.state(submission),
+        "step": stages.step(submission, run),
         "run": run,
         "token": submission.token,
-        "cost": cost(submission),
-        "result": private_result.result(run),
+        "cost": stages.cost(submission),
+        "result": stages.result(run),
         "curl": curl_of(submission),
         "correction": (form or EndpointForm(instance=submission)) if open_ else None,
         "embargo": submission.embargo_token
@@ -121,7 +121,7 @@ def _private(response: HttpResponse) -> HttpResponse:
 @cache_control(private=True, no_cache=True)
 def status_json(request: HttpRequest, token: str) -> JsonResponse:
     """The same in a few hundred bytes, for polling."""
-    return JsonResponse(state(_submission(token)))
+    return JsonResponse(stages.state(_submission(token)))
 
 
 @never_cache
@@ -131,7 +131,7 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
     """A result that is not public yet, for whom its submitter gave the link."""
     submission = get_object_or_404(_submissions(), embargo_token=token)
     run = workflow.run_of(submission)
-    result = private_result.result(run)
+    result = stages.result(run)
     over = submission.state != State.APPROVED or (run and run.withdrawn_at)
     if run is None or result is None or over:
         raise Http404
@@ -152,7 +152,7 @@ def picture(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRes
     shared = submission.token != token
     if shared and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
         raise Http404
-    stored = own or private_result.picture(run, sha256)
+    stored = own or stages.picture(run, sha256)
     if stored is None:
         raise Http404
     try:
@@ -184,13 +184,13 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
         form.mark_errors()
         return _page(request, submission, form)
     known: dict[str, Callable[[], str]] = {
-        "test": lambda: actions.test_again(submission),
-        "correct": lambda: actions.correct(submission, cast(EndpointForm, form)),
-        "key": lambda: actions.set_key(submission, request.POST.get("api_key", "")),
-        "reply": lambda: actions.reply(submission, request.POST.get("reply", "")),
-        "publish": lambda: actions.publish(submission),
-        "share": lambda: actions.share(submission),
-        "unshare": lambda: actions.unshare(submission),
+        "test": lambda: workflow.test_again(submission),
+        "correct": lambda: workflow.correct(submission, cast(EndpointForm, form)),
+        "key": lambda: workflow.set_key(submission, request.POST.get("api_key", "")),
+        "reply": lambda: workflow.reply(submission, request.POST.get("reply", "")),
+        "publish": lambda: workflow.publish(submission),
+        "share": lambda: workflow.share(submission),
+        "unshare": lambda: workflow.unshare(submission),
         "withdraw": lambda: _withdraw(request, submission),
     }
     if chosen not in known:
@@ -206,4 +206,4 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
 def _withdraw(request: HttpRequest, submission: Submission) -> str:
     if "sure" not in request.POST:
         raise workflow.NotPossible("Nothing was withdrawn: please tick that you are sure.")
-    return actions.withdraw(submission)
+    return workflow.withdraw(submission)

@@ -16,7 +16,7 @@ from leaderboard import jobs
 from leaderboard.exports import scores as score_exports
 from leaderboard.models import EditingModel, Run, Submission, Suite
 from leaderboard.standings import refresh_ranks
-from leaderboard.submissions import actions
+from leaderboard.submissions import workflow
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.losing_runs import losing_run, losing_suite
 
@@ -147,7 +147,7 @@ def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way)
             editing_model=run.editing_model,
             state=Submission.State.APPROVED,
         )
-        actions.withdraw(submission)
+        workflow.withdraw(submission)
     assert [job.rsplit("-", 2)[0] for job in queue.get_job_ids()] == [f"export-{suite.pk}"]
 
 

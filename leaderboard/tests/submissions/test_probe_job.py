@@ -21,7 +21,7 @@ from evaluation.testing.resolvers import resolver
 from leaderboard import endpoints, job_queue, jobs
 from leaderboard.jobs import probe_job
 from leaderboard.models import SecurityEvent, Submission, Suite, Use
-from leaderboard.submissions import actions
+from leaderboard.submissions import workflow
 from leaderboard.submissions.workflow import NotPossible, take_submission
 from leaderboard.testing.submission_fields import form_fields
 
@@ -96,7 +96,7 @@ def test_a_test_that_kills_its_process_is_given_up(suite, local, monkeypatch):
     jobs.probe(tested.pk)
     tested.refresh_from_db()
     assert tested.state == State.PROBE_FAILED
-    actions.test_again(tested)  # a person may ask for it once more
+    workflow.test_again(tested)  # a person may ask for it once more
     assert tested.probe_attempts == 0
 
 
@@ -170,15 +170,15 @@ def test_an_endpoint_is_tested_so_often_a_day_also_when_it_is_submitted_anew(sui
     one = submission(suite, "https://93.184.216.34/v1", state=State.REVIEW)
     other = submission(suite, "https://93.184.216.34/v2", state=State.REVIEW)
     for tested in (one, other):
-        actions.test_again(tested)
+        workflow.test_again(tested)
         assert tested.state == State.PROBING
         tested.move(State.PROBE_FAILED)
     for tested in (one, other):
         with pytest.raises(NotPossible, match="2 times"):
-            actions.test_again(tested)
+            workflow.test_again(tested)
         assert tested.state == State.PROBE_FAILED
     Use.objects.update(since=timezone.now() - timedelta(days=1, seconds=1))
-    actions.test_again(one)
+    workflow.test_again(one)
 
 
 # Quotas of submissions.
@@ -188,7 +188,7 @@ def test_an_endpoint_is_tested_so_often_a_day_also_when_it_is_submitted_anew(sui
 def test_withdrawing_gives_no_submission_back(client, suite, settings, valkey):
     settings.SUBMISSIONS_PER_DAY = 1
     client.post(reverse("submit"), form_fields(suite))
-    actions.withdraw(Submission.objects.get())
+    workflow.withdraw(Submission.objects.get())
     answer = client.post(reverse("submit"), form_fields(suite, name="Another"))
     assert answer.status_code == 422
     assert "the limit is 1" in answer.content.decode()

@@ -15,7 +15,7 @@ from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, RunReview, Submission, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.operation.notifications import notify_submitter
-from leaderboard.submissions import actions, workflow
+from leaderboard.submissions import workflow
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.submission_fields import CANARY, form_fields
 
@@ -101,7 +101,7 @@ def test_a_rejection_gives_its_reason_and_ends_it(owner, reviewed):
     decide(owner, reviewed, "reject", message="A copy of another model.")
     assert "A copy of another model." in owner.get(reviewed.get_absolute_url()).content.decode()
     with pytest.raises(workflow.NotPossible):
-        actions.test_again(reviewed)
+        workflow.test_again(reviewed)
 
 
 def test_withdrawing_cancels_the_run_and_forgets_the_key(owner, reviewed):
@@ -346,13 +346,13 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     told = len(mail.outbox)
 
     for _ in range(2):
-        actions.test_again(Submission.objects.get())
+        workflow.test_again(Submission.objects.get())
         jobs.probe(submission.pk)
     assert Submission.objects.get().state == State.REVIEW
     assert len(mail.outbox) == told
 
     Submission.objects.update(endpoint_url="http://127.0.0.1:9/v1")
-    actions.test_again(Submission.objects.get())
+    workflow.test_again(Submission.objects.get())
     jobs.probe(submission.pk)
     assert [message.subject for message in mail.outbox[told:]] == [
         "ConvergeBench: your submission: The test failed"

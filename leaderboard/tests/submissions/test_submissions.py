@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from leaderboard import endpoints, jobs
 from leaderboard.models import EditingModel, SecurityEvent, Submission
-from leaderboard.submissions import actions, workflow
+from leaderboard.submissions import workflow
 from leaderboard.testing.submission_fields import CANARY, form_fields
 from leaderboard.text import skeleton
 
@@ -288,13 +288,13 @@ def test_what_is_decided_while_an_address_is_looked_up_stays_decided(
 def test_no_key_is_stored_and_no_link_made_once_it_is_over(client, suite, server, local, valkey):
     client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     stale = Submission.objects.get()
-    actions.withdraw(Submission.objects.get())
+    workflow.withdraw(Submission.objects.get())
     with pytest.raises(workflow.NotPossible):
-        actions.set_key(stale, "sk-later")
+        workflow.set_key(stale, "sk-later")
     assert not Submission.objects.get().api_key.reveal()
     stale.state = State.APPROVED
     with pytest.raises(workflow.NotPossible):
-        actions.share(stale)
+        workflow.share(stale)
 
 
 def test_each_suite_on_the_form_says_how_many_edits_it_takes(client, suite):
