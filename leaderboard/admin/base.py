@@ -23,6 +23,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_POST
 from import_export.forms import ExportForm
 from import_export.resources import ModelResource
+from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.estimate import Estimate
 from leaderboard.models import StoredImage
@@ -64,6 +65,15 @@ class ReadOnly(admin.ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+class HistoryAdmin(SimpleHistoryAdmin):
+    """Rows with a history; the slug of a new one is filled in from its title."""
+
+    prepopulated_fields = {"slug": ("title",)}
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return {} if obj else self.prepopulated_fields
 
 
 class SafeResource(ModelResource):

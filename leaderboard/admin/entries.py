@@ -9,13 +9,12 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest
-from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
 from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
-from leaderboard.admin.base import NoticesConflicts, ReadOnly
+from leaderboard.admin.base import HistoryAdmin, NoticesConflicts, ReadOnly
 from leaderboard.models import EditingModel, SecurityEvent, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.text import secret_names
@@ -69,7 +68,7 @@ class EditingModelForm(NoticesConflicts):
 
 
 @admin.register(EditingModel)
-class EditingModelAdmin(SimpleHistoryAdmin):
+class EditingModelAdmin(HistoryAdmin):
     form = EditingModelForm
     list_display = (
         *("name", "provider", "editor", "access", "open_weights", "price_per_edit", "is_reference"),
@@ -82,9 +81,6 @@ class EditingModelAdmin(SimpleHistoryAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(n_runs=Count("runs"))
-
-    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return {} if obj else self.prepopulated_fields
 
     def save_model(self, request: HttpRequest, obj: EditingModel, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

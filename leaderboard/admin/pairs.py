@@ -16,7 +16,6 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.text import slugify
 from import_export.admin import ImportExportMixin
-from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation, sources
 from evaluation.content.suites import SourcePicture
@@ -25,6 +24,7 @@ from evaluation.editors.base import Beside
 from evaluation.images import Picture, encode_webp
 from leaderboard.admin.base import (
     CurationActions,
+    HistoryAdmin,
     NoticesConflicts,
     SafeResource,
     WordingsField,
@@ -152,7 +152,7 @@ class TemplateForm(forms.Form):
 
 
 @admin.register(EditPair)
-class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
+class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
     form = EditPairForm
     resource_classes = (EditPairResource,)
     import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
@@ -160,7 +160,6 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
     list_filter = ("status", "category", "change", "reversibility", "place")
     list_per_page = 50
     search_fields = ("slug", "title", "forward", "backward", "object")
-    prepopulated_fields = {"slug": ("title",)}
     readonly_fields = ("trial", "hard")
     fieldsets = (
         (
@@ -186,9 +185,6 @@ class EditPairAdmin(CurationActions, ImportExportMixin, SimpleHistoryAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(count=Count("cases", distinct=True))
-
-    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return {} if obj else self.prepopulated_fields
 
     @admin.display(description="cases", ordering="count")
     def used(self, row: Any) -> int:

@@ -13,12 +13,12 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
 from import_export.admin import ExportMixin
-from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content import curation
 from evaluation.images import MAX_BYTES
 from leaderboard.admin.base import (
     CurationActions,
+    HistoryAdmin,
     NoticesConflicts,
     SafeResource,
     WordsField,
@@ -106,7 +106,7 @@ class SourceImageResource(SafeResource):
 
 
 @admin.register(SourceImage)
-class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
+class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
     form = SourceImageForm
     resource_classes = (SourceImageResource,)
     list_display = ("thumbnail", "title", "kind", "made", "places", "licence", "used", "status")
@@ -115,7 +115,6 @@ class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
     list_select_related = ("stored",)
     list_per_page = 50
     search_fields = ("slug", "title", "author", "subkind", "attribution")
-    prepopulated_fields = {"slug": ("title",)}
     readonly_fields = ("preview",)
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -125,9 +124,6 @@ class SourceImageAdmin(CurationActions, ExportMixin, SimpleHistoryAdmin):
         # The pixels of a picture never change: there is a file only for a new one.
         fields = super().get_fields(request, obj)
         return [name for name in fields if not (obj and name == "file")]
-
-    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return {} if obj else self.prepopulated_fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         used = (

@@ -14,11 +14,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
-from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
-from leaderboard.admin.base import NoticesConflicts, ThumbnailChoices, picture
+from leaderboard.admin.base import HistoryAdmin, NoticesConflicts, ThumbnailChoices, picture
 from leaderboard.content import drafts
 from leaderboard.models import (
     Case,
@@ -131,7 +130,7 @@ class SuiteForm(NoticesConflicts):
 
 
 @admin.register(Suite)
-class SuiteAdmin(SimpleHistoryAdmin):
+class SuiteAdmin(HistoryAdmin):
     form = SuiteForm
     list_display = (
         *("title", "some_pictures", "version", "status", "case_count", "trips", "run_count"),
@@ -139,7 +138,6 @@ class SuiteAdmin(SimpleHistoryAdmin):
     )
     list_filter = ("status", "published_elsewhere")
     search_fields = ("slug", "title")
-    prepopulated_fields = {"slug": ("title",)}
     draft_fieldsets = (
         (
             None,
@@ -202,9 +200,6 @@ class SuiteAdmin(SimpleHistoryAdmin):
             for name in drafts.FILTERS:
                 form.base_fields.pop(name, None)
         return form
-
-    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return {} if obj else self.prepopulated_fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Suite | None = None) -> bool:
         return not (obj and obj.is_frozen) and super().has_delete_permission(request, obj)
