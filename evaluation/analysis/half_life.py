@@ -171,11 +171,3 @@ def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
         "edits_made": share(chain.edits_made for chain in chains),
         "edits_undone": share(chain.edits_undone for chain in chains),
     }
-
-
-def survival_steps(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
-) -> tuple[list[float], list[float]]:
-    """The whole survival curve for drawing: its times, and the share that is usable from each on."""
-    played = [chain for chain in chains if chain.played]
-    return Survival.of(played, events_of(played, trips, level), trips).steps()

@@ -22,10 +22,11 @@ from evaluation.analysis.covariance import (
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
 from evaluation.analysis.half_life import Summary, half_life, summary_and_values
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.analysis.simultaneous import reach
 from evaluation.analysis.survival import Floats
 
 DRAWS = 10_000
+#: So many draws of a hundred runs fit into a processor's cache.
+DRAWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,24 @@ def _compared(
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    return errors, reach(drawn, errors, TOLERANCE, CONFIDENCE), p_first.tolist()
+    return errors, simultaneous_reach(drawn, errors, CONFIDENCE), p_first.tolist()
+
+
+def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> float:
+    """Return how many of its errors a difference takes to be sure, of all pairs at once.
+
+    That is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
+    between two columns, in their `errors`. Columns that never differ count as equal.
+    """
+    scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
+    largest = np.zeros(len(drawn))
+    for start in range(0, len(drawn), DRAWS_AT_ONCE):
+        by_run = np.ascontiguousarray(drawn[start : start + DRAWS_AT_ONCE].T)
+        most = largest[start : start + DRAWS_AT_ONCE]
+        for place, run in enumerate(by_run[:-1], start=1):
+            apart = np.abs(by_run[place:] - run) * scale[place - 1, place:, None]
+            np.maximum(most, apart.max(axis=0), out=most)
+    return float(np.quantile(largest, confidence))
 
 
 @dataclass(frozen=True)

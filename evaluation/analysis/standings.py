@@ -14,10 +14,7 @@ from typing import Any
 from evaluation.analysis.breakdown import scopes
 from evaluation.analysis.case_values import CaseValues, chain_auc, last_shown
 from evaluation.analysis.covariance import Interval
-from evaluation.analysis.diagnostics.curve_shape import curve_shape
-from evaluation.analysis.diagnostics.dynamics import dynamics, summarise_dynamics
-from evaluation.analysis.diagnostics.failure_labels import failure_labels, label_counts
-from evaluation.analysis.diagnostics.repeats import repeat_spread
+from evaluation.analysis.dynamics import curve_shape, dynamics, summarise_dynamics
 from evaluation.analysis.events import (
     BROKEN,
     COMPLETED,
@@ -29,9 +26,11 @@ from evaluation.analysis.events import (
     crossing_cause,
     event,
 )
+from evaluation.analysis.failure_labels import failure_labels, label_counts
 from evaluation.analysis.half_life import Summary, summaries_and_values
 from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds
+from evaluation.analysis.robustness import repeat_spread
 from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
 from evaluation.measuring.scoring import retention
 from evaluation.metrics import METRICS, metric_class

@@ -1,7 +1,7 @@
 """What kind of damage a return shows: moved, tinted, grainy, smooth, or drawn anew in places.
 
 Retention says how much is lost; these few numbers say how. Failure labels are made of them
-(evaluation.analysis.diagnostics.failure_labels).
+(evaluation.analysis.failure_labels).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class LossWords:
     #: The end of sentences: where least is kept, and what changed most.
     because: str
     most: str
-    #: What the loss is of (evaluation.analysis.diagnostics.failure_labels).
+    #: What the loss is of (evaluation.analysis.failure_labels).
     level: str
 
 

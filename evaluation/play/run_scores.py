@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.events import LOST, OUTCOMES, Case, ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
 from evaluation.analysis.stopping import known_at
 from evaluation.content.suites import Suite

@@ -13,8 +13,8 @@ from django.core.cache import cache
 from django.db import transaction
 from PIL import Image
 
-from evaluation.analysis.diagnostics.item_diagnostics import CaseDiagnosis, diagnose
 from evaluation.analysis.events import ChainResult
+from evaluation.analysis.item_diagnostics import CaseDiagnosis, diagnose
 from evaluation.analysis.standings import chain_of_numbers
 from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder

@@ -18,7 +18,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.experiments import words
+from evaluation.analysis import experiment_words as words
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.arms import DEFAULT, Arm
 from evaluation.content.suites import ticks

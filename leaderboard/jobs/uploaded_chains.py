@@ -9,7 +9,7 @@ import structlog
 from django.core.files.storage import default_storage
 from django.db.models import F
 
-from evaluation.analysis.diagnostics.dynamics import dynamics
+from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.levels import LEVELS
 from evaluation.images import ImageError, Picture

@@ -53,7 +53,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.unscored().filter(lapsed)
 
     def labelled(self, label: str) -> ChainQuerySet:
-        """Chains that failed in this way (evaluation.analysis.diagnostics.failure_labels)."""
+        """Chains that failed in this way (evaluation.analysis.failure_labels)."""
         return self.filter(labels__contains=f"|{label}|")
 
     def room(self, editing_model: EditingModel) -> int:

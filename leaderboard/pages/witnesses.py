@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.analysis.diagnostics.failure_labels import LABELS, LEVELS
+from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.measuring.error_rates import WEAR, ErrorTable
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.analysis.events import ChainResult
-from evaluation.analysis.experiments.numbers import experiment_numbers
+from evaluation.analysis.experiments import experiment_numbers
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from evaluation.analysis.case_values import CaseValues as CoreValues
 from evaluation.analysis.covariance import Design
-from evaluation.analysis.diagnostics.robustness import Choice, retest, robustness
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.power import power, suite_design
+from evaluation.analysis.robustness import Choice, retest, robustness
 from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.diagnostics.failure_labels import LABELS
+from evaluation.analysis.failure_labels import LABELS
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE, METRICS
 from leaderboard.models import Call, Case, Chain, Run, Trip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS, is_lost
+from evaluation.analysis.robustness import kendall_tau
 from evaluation.metrics import HEADLINE, in_order
 from leaderboard import formatting
 from tools.papers import figures, tables
@@ -261,16 +262,12 @@ def _results(board: Board) -> list[Block]:
 
 
 def _robustness(board: Board) -> list[Block]:
-    from scipy.stats import kendalltau
-
-    order = {row["run"]: row["standing"]["usable_trips"] for row in board.shown}
+    order = {str(row["run"]): row["standing"]["usable_trips"] for row in board.shown}
     lines = []
     for choice, usable in board.orders():
-        shared = [run for run in order if run in usable]
-        if len(shared) >= FEWEST_TO_ORDER:
-            tau = float(kendalltau([order[r] for r in shared], [usable[r] for r in shared])[0])
-            if tau == tau:  # not a number if one order has only ties
-                lines.append((choice, tau))
+        tau = kendall_tau(order, {str(run): trips for run, trips in usable.items()})
+        if tau is not None and len(order.keys() & map(str, usable)) >= FEWEST_TO_ORDER:
+            lines.append((choice, tau))
     if not lines:
         return [Paragraph("Too few results to say how robust the order is.")]
     compared = "models" if board.models else "yardsticks"

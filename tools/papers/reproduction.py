@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.content import catalog
 from evaluation.content.edit_types import TYPES
 from evaluation.content.suites import Suite

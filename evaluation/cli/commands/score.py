@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.analysis.diagnostics.no_reference import share
 from evaluation.analysis.levels import life, lost
+from evaluation.analysis.no_reference import share
 from evaluation.cli.judge_options import ANSWERS, add_judge, asked_judge, report_judge
 from evaluation.cli.printing import CommandError, note, progress, say, say_json, table
 from evaluation.cli.results import MetricResult, run_results, shown

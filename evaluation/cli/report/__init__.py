@@ -12,7 +12,7 @@ from typing import Any
 
 from evaluation import __version__
 from evaluation.analysis.breakdown import breakdown, case_summaries
-from evaluation.analysis.diagnostics.dynamics import dynamics, summarise_dynamics
+from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import COMPLETED, event
 from evaluation.analysis.half_life import Summary
 from evaluation.analysis.levels import life, lost

@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.analysis.covariance import Design
 from evaluation.analysis.events import ChainResult
-from evaluation.analysis.experiments.numbers import ExperimentNumbers, experiment_numbers
+from evaluation.analysis.experiments import ExperimentNumbers, experiment_numbers
 from evaluation.analysis.power import Lifetimes
 from evaluation.testing.chains import halving
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from evaluation.analysis.case_values import case_values
 from evaluation.analysis.covariance import Design, Interval, t_quantile
 from evaluation.analysis.half_life import half_life, summarise
-from evaluation.analysis.ranking import Bounds, board, rank_board, rank_scope
+from evaluation.analysis.ranking import (
+    Bounds,
+    board,
+    rank_board,
+    rank_scope,
+    simultaneous_reach,
+)
 from evaluation.testing.chains import chain, halving, made_up_cases, run_of, spread_times
 
 PICTURES = 30
@@ -275,3 +281,23 @@ def test_the_critical_value_of_two_runs_is_students_own(design):
     for factor, told in ((0.97, False), (1.03, True)):
         table = np.column_stack([apart + factor * reach * error, np.zeros(len(apart))])
         assert rank_board(design, table, draws=100_000).better[0, 1] == told
+
+
+# Sure differences of all pairs at once
+
+
+def test_a_sure_difference_is_the_quantile_of_the_largest_of_every_pair():
+    random = np.random.default_rng(3)
+    shares = random.normal(0, 1, (12, 9)) * np.exp(random.normal(0, 1, 9))
+    shares[:, 2] = shares[:, 1]  # two runs that never differ
+    errors = np.sqrt(np.square(shares[:, :, None] - shares[:, None]).sum(axis=0))
+    drawn = random.normal(0, 1, (700, 12)) @ shares
+    scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 1e-9)
+    largest = [(np.abs(row[:, None] - row) * scale).max() for row in drawn]
+    assert simultaneous_reach(drawn, errors, 0.95) == np.quantile(largest, 0.95)
+
+
+@pytest.mark.parametrize("runs", [1, 48])
+def test_runs_that_never_differ_reach_nothing(runs):
+    drawn = np.repeat(np.random.default_rng(1).normal(0, 1, (50, 1)), runs, axis=1)
+    assert simultaneous_reach(drawn, np.zeros((runs, runs)), 0.95) == 0

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from evaluation.analysis.diagnostics.failure_labels import (
+from evaluation.analysis.events import Event
+from evaluation.analysis.failure_labels import (
     LABELS,
     LEVELS,
     failure_labels,
     label_counts,
 )
-from evaluation.analysis.events import Event
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.damage import damage

@@ -9,8 +9,8 @@ from django import forms
 from django.db.models import F, OuterRef, QuerySet, Subquery, Window
 from django.db.models.functions import RowNumber
 
-from evaluation.analysis.diagnostics.failure_labels import LABELS, LEVELS
 from evaluation.analysis.events import CAUSES
+from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.content.suites import find_suite
 from leaderboard import formatting
 from leaderboard.models import Chain, EditingModel, Run, StoredImage, Suite, Trip

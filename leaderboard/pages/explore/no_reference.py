@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from evaluation.analysis.diagnostics.no_reference import FIRST, SOURCE, asked_trips, share
+from evaluation.analysis.no_reference import FIRST, SOURCE, asked_trips, share
 from evaluation.metrics import metric_class, no_reference_metrics
 from evaluation.metrics.no_reference import WORN, no_reference_in_order
 from leaderboard import formatting

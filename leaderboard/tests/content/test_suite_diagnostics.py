@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.analysis.diagnostics.item_diagnostics import TOO_EASY, TOO_HARD
+from evaluation.analysis.item_diagnostics import TOO_EASY, TOO_HARD
 from leaderboard.content.drafts import diagnose_suite
 from leaderboard.models import Run
 from leaderboard.testing import factories

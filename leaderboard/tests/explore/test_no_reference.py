@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.analysis.diagnostics.no_reference import QualityChain, no_reference_numbers
+from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from leaderboard.formatting import percent
 from leaderboard.models import Chain, NoReferenceResult, Run, Suite
 from leaderboard.pages.explore import no_reference as pages

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.diagnostics.no_reference import SOURCE, asked_trips
+from evaluation.analysis.no_reference import SOURCE, asked_trips
 from leaderboard.board.rows import suites
 from leaderboard.models import Suite
 from leaderboard.page_cache import keep_page, not_kept

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.analysis.experiments import words
-from evaluation.analysis.experiments.numbers import ExperimentNumbers, experiment_numbers
+from evaluation.analysis import experiment_words as words
+from evaluation.analysis.experiments import ExperimentNumbers, experiment_numbers
 from evaluation.arms import Arm
 from evaluation.cli.commands.editors import find_editor
 from evaluation.cli.commands.play import (

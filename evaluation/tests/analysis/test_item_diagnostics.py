@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from evaluation.analysis.diagnostics.item_diagnostics import diagnose
+from evaluation.analysis.item_diagnostics import diagnose
 from evaluation.testing.chains import chain, halving
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from evaluation.analysis import experiment_words as words
 from evaluation.analysis.covariance import Design, t_quantile
-from evaluation.analysis.experiments import words
-from evaluation.analysis.experiments.numbers import (
+from evaluation.analysis.experiments import (
     experiment_numbers,
     holm,
     rank_test,
+    reach_of_all,
     signed_rank,
-    simultaneous_reach,
 )
 from evaluation.analysis.power import Lifetimes, suite_design
 from evaluation.content import catalog
@@ -79,11 +79,11 @@ def test_the_interval_of_one_arm_is_students_and_those_of_many_are_wider():
     random = np.random.default_rng(0)
     design = Design(made_up_cases(40, 16, 24, 6))
     apart = random.normal(0, 1, (40, 5))
-    alone = simultaneous_reach(design, apart[:, :1])
+    alone = reach_of_all(design, apart[:, :1])
     assert alone == pytest.approx(
         t_quantile(0.975, design.freedom) * design.standard_errors(apart)[:1]
     )
-    together = simultaneous_reach(design, apart)
+    together = reach_of_all(design, apart)
     assert together[0] > 1.1 * alone[0]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.analysis.diagnostics.no_reference import (
+from evaluation.analysis.no_reference import (
     QualityChain,
     asked_trips,
     no_reference_numbers,

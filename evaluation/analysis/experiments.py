@@ -20,12 +20,12 @@ import numpy as np
 
 from evaluation.analysis.case_values import CaseValues, case_values
 from evaluation.analysis.covariance import CONFIDENCE, SEED, Design, Interval, t_quantile
-from evaluation.analysis.diagnostics.repeats import RepeatSpread, repeat_spread
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
-from evaluation.analysis.experiments.words import SIGNIFICANT
+from evaluation.analysis.experiment_words import SIGNIFICANT
 from evaluation.analysis.half_life import half_life
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds
+from evaluation.analysis.robustness import RepeatSpread, repeat_spread
 from evaluation.analysis.survival import Floats
 
 DRAWS = 10_000
@@ -171,7 +171,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     usable = np.column_stack([values[name].usable for name in names])
     apart = usable[:, 1:] - usable[:, :1]
     differences = [0.0, *design.mean(apart).tolist()]
-    reach = [0.0, *simultaneous_reach(design, apart, seed).tolist()] if design.enough else None
+    reach = [0.0, *reach_of_all(design, apart, seed).tolist()] if design.enough else None
     found = []
     for place, name in enumerate(names):
         own, difference = values[name], differences[place]
@@ -195,7 +195,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def simultaneous_reach(design: Design, apart: Floats, seed: int = SEED) -> Floats:
+def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
     """How far each column's mean may be off, with 95 % for all columns at once."""
     errors = design.standard_errors(apart)
     if apart.shape[1] == 1:

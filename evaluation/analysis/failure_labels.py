@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from evaluation.analysis.diagnostics.dynamics import DRIFTING, dynamics
+from evaluation.analysis.dynamics import DRIFTING, dynamics
 from evaluation.analysis.events import BROKEN, Event
 from evaluation.metrics.picture import LOST
 from evaluation.records import TripMeasures
