@@ -33,7 +33,7 @@ from evaluation.bundle.numbers import as_kept, measured, without_names
 from evaluation.bundle.quality import quality_checks
 from evaluation.bundle.stops import stop_checks
 from evaluation.bundle.votes import vote_checks
-from evaluation.content.degradations import degraded
+from evaluation.content.operators import degraded
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case as SuiteCase

@@ -7,15 +7,15 @@ checkout they lie in `fixtures/`, in an installed package in `evaluation/fixture
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
-from evaluation.content.degradations import DEGRADATIONS
 from evaluation.content.edit_types import TYPES
-from evaluation.content.operators import OPERATORS
+from evaluation.content.operators import DEGRADATIONS, OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
 from evaluation.content.shapes import Step
@@ -44,6 +44,15 @@ PLAIN = "plain"
 #: Said after any wording, to see whether it helps.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
+#: Labels of pictures that show a person, by what they tell. Skin and age are as they look.
+PORTRAIT_GROUPS = {
+    "sex": ("woman", "man"),
+    "age": ("child", "young adult", "middle-aged", "old"),
+    "skin": ("light skin", "medium skin", "dark skin"),
+    "background": ("plain background", "dark background", "indoors", "outdoors"),
+    "made": ("real", "generated", "rendered", "painted"),
+}
+UNSAID = "not said"
 
 Row = TypeVar("Row")
 T = TypeVar("T")
@@ -148,23 +157,38 @@ class CatalogPair(EditPair):
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
 
 
-class Wordings(Protocol):
-    """A pair, here or in the database, with its own prompts and its variants."""
+class Pictured(Protocol):
+    """A source image or a picture of a suite."""
 
     @property
-    def forward(self) -> str: ...
+    def kind(self) -> str: ...
     @property
-    def backward(self) -> str: ...
+    def made(self) -> str: ...
     @property
-    def variants(self) -> Sequence[Variant]: ...
+    def contains(self) -> tuple[str, ...]: ...
 
 
-def variant_prompts(pair: Wordings, wording: str) -> tuple[str, str] | None:
-    """Both prompts of a pair in this wording; None where it has none of that name."""
-    if wording == PLAIN:
-        return pair.forward, pair.backward
-    found = ((v.forward, v.backward) for v in pair.variants if v.name == wording)
-    return next(found, None)
+def is_portrait(picture: Pictured) -> bool:
+    """Whether a picture is of one person's face."""
+    return picture.kind == "face" and "person" in picture.contains
+
+
+def portraits(pictures: Iterable[Pictured]) -> dict[str, dict[str, int]]:
+    """Count the portraits by label of each group: a suite's people are not all people."""
+    counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
+    for picture in pictures:
+        if is_portrait(picture):
+            labels = {*picture.contains, _made(picture)}
+            for group, names in PORTRAIT_GROUPS.items():
+                counted[group][next((name for name in names if name in labels), UNSAID)] += 1
+    return {
+        group: {name: counts[name] for name in (*PORTRAIT_GROUPS[group], UNSAID) if counts[name]}
+        for group, counts in counted.items()
+    }
+
+
+def _made(picture: Pictured) -> str:
+    return "painted" if "painting" in picture.contains else picture.made
 
 
 def folder() -> Path:

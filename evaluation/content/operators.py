@@ -1,8 +1,23 @@
-"""The exact operators of geometric edit pairs, the one place that knows which way they turn."""
+"""Operators that need no model: exact flips and turns, and the degradations of restoration.
+
+The seven degradations are those of the study of Nano Banana 2. It names them and states no
+parameters: its pictures were degraded already when it took them from another study, three of
+the seven from life and without a clean original. So each is made here, of the kinds of damage
+that its name stands for, in the parameters below. Lengths are in parts of the longer side, so
+that a picture is hurt alike at every size; the figures beside them are for 1024 pixels.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
+
+from evaluation.images import Picture, encode_jpeg
 
 # Quarter turns are named as people say them: rotate_90 turns clockwise, Pillow's
 # ROTATE_90 the other way.
@@ -24,10 +39,259 @@ QUARTER_TURNS = frozenset({"rotate_90", "rotate_270"})
 
 
 def apply(operator: str, image: Image.Image) -> Image.Image:
-    """The image moved by the operator, pixel for pixel; quarter turns swap width and height."""
+    """Move every pixel by the operator; quarter turns swap width and height."""
     return image.transpose(OPERATORS[operator])
 
 
 def undo(operator: str, image: Image.Image) -> Image.Image:
-    """The image moved back: `undo(operator, apply(operator, image))` is the image."""
+    """Move the image back: `undo(operator, apply(operator, image))` is the image."""
     return apply(INVERSES[operator], image)
+
+
+#: The version of the degradations, part of their seed; grows if any image can come out otherwise.
+VERSION = 1
+Values = npt.NDArray[np.float64]
+Random = np.random.Generator
+#: How much light each channel gives (Rec. 601).
+LIGHT = np.array([0.299, 0.587, 0.114])
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """An operator of ours: its name in the study, its description and its function.
+
+    Pictures are sRGB in [0, 1]; what comes out is clipped.
+    """
+
+    name: str
+    title: str
+    words: str
+    apply: Callable[[Values, Random], Values]
+
+
+def degraded(name: str, picture: Picture, number: int) -> Picture:
+    """Degrade an image; the same image always gives the same answer.
+
+    What is random in it is drawn by its name, the trip's number and the picture itself.
+    """
+    pixels = np.asarray(picture.image)
+    text = f"{name}/{VERSION}/{number}/{picture.width}x{picture.height}/".encode()
+    drawn = hashlib.sha256(text + pixels.tobytes()).digest()
+    random = np.random.default_rng(int.from_bytes(drawn[:8], "big"))
+    return Picture.from_image(_image(DEGRADATIONS[name].apply(_values(picture.image), random)))
+
+
+# The parts of the degradations.
+
+
+def _image(values: Values) -> Image.Image:
+    return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
+
+
+def _values(image: Image.Image) -> Values:
+    return np.asarray(image, dtype=np.float64) / 255
+
+
+def _side(values: Values) -> int:
+    return max(values.shape[:2])
+
+
+def _blurred(values: Values, kernel: Values) -> Values:
+    """Convolved with a kernel of sum 1; the rim is mirrored."""
+    from scipy.signal import fftconvolve  # late: pages read suites, and need no scipy
+
+    high, wide = (side // 2 for side in kernel.shape)
+    around = np.pad(values, ((high, high), (wide, wide), (0, 0)), mode="symmetric")
+    return np.stack(
+        [fftconvolve(around[..., channel], kernel, mode="valid") for channel in range(3)], axis=-1
+    )
+
+
+def _disc(radius: float) -> Values:
+    """A disc with a soft edge of one pixel."""
+    reach = int(np.ceil(radius))
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+    disc = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)
+    return np.asarray(disc / disc.sum())
+
+
+def _line(length: float, angle: float) -> Values:
+    """A line through the middle, drawn at eight times its size and averaged."""
+    reach = max(1, int(np.ceil(length / 2)))
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
+    along = x * np.cos(angle) + y * np.sin(angle)
+    across = -x * np.sin(angle) + y * np.cos(angle)
+    line = np.clip(length / 2 + 0.5 - np.abs(along), 0, 1) * np.clip(1 - np.abs(across), 0, 1)
+    return np.asarray(line / line.sum())
+
+
+def _shrunk(values: Values, factor: int) -> Image.Image:
+    image = _image(values)
+    size = (max(1, image.width // factor), max(1, image.height // factor))
+    return image.resize(size, Image.Resampling.BOX)
+
+
+def _enlarged(image: Image.Image, like: Values) -> Values:
+    return _values(image.resize((like.shape[1], like.shape[0]), Image.Resampling.BICUBIC))
+
+
+def _jpeg(image: Image.Image, quality: int) -> Image.Image:
+    return Picture.from_bytes(encode_jpeg(image, quality)).image
+
+
+def _grained(values: Values, sigma: float, random: Random) -> Values:
+    """Grain of light, the same in all channels, `sigma` of 255."""
+    return np.asarray(values + random.normal(0, sigma / 255, values.shape[:2])[..., None])
+
+
+def _faded(values: Values, contrast: float, lift: float) -> Values:
+    return np.asarray(lift + contrast * values)
+
+
+def _scratched(
+    values: Values, count: int, random: Random, *, upright: bool, light: float
+) -> Values:
+    """So many fine scratches from edge to edge, or short ones that lie as they fall."""
+    result = values.copy()
+    high, wide = values.shape[:2]
+    y, x = np.mgrid[0:high, 0:wide].astype(np.float64)
+    thick = max(1.0, _side(values) / 700)
+    for _ in range(count):
+        left, top = random.uniform(0, wide), random.uniform(0, high)
+        if upright:
+            bent = left + wide / 200 * np.sin(
+                y / high * random.uniform(2, 9) + random.uniform(0, 6)
+            )
+            cover = np.clip(thick - np.abs(x - bent), 0, 1)
+        else:
+            angle = random.uniform(0, np.pi)
+            along = (x - left) * np.cos(angle) + (y - top) * np.sin(angle)
+            across = -(x - left) * np.sin(angle) + (y - top) * np.cos(angle)
+            reach = random.uniform(0.05, 0.25) * _side(values)
+            cover = np.clip(thick - np.abs(across), 0, 1) * (np.abs(along) < reach)
+        cover = (0.75 * cover)[..., None]
+        result = result * (1 - cover) + light * cover
+    return result
+
+
+def _dusted(values: Values, count: int, random: Random) -> Values:
+    """Specks, dark and bright, up to a 250th of the side across."""
+    result = values.copy()
+    high, wide = values.shape[:2]
+    for _ in range(count):
+        radius = random.uniform(0.5, max(1.0, _side(values) / 500))
+        reach = int(np.ceil(radius)) + 1
+        row, column = random.integers(0, high), random.integers(0, wide)
+        top, left = max(0, row - reach), max(0, column - reach)
+        part = result[top : row + reach + 1, left : column + reach + 1]
+        y, x = np.mgrid[top : top + part.shape[0], left : left + part.shape[1]]
+        cover = np.clip(radius + 0.5 - np.hypot(x - column, y - row), 0, 1)[..., None]
+        part[...] = part * (1 - cover) + random.choice([0.1, 0.95]) * cover
+    return result
+
+
+def _vignetted(values: Values, share: float) -> Values:
+    """Darker towards the corners, by `share` there."""
+    high, wide = values.shape[:2]
+    y, x = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j]
+    return np.asarray(values * (1 - share * (x**2 + y**2) / 2)[..., None])
+
+
+# The seven degradations.
+
+
+def _defocus(values: Values, random: Random) -> Values:
+    return _blurred(values, _disc(_side(values) / 128))  # a radius of 8
+
+
+def _motion(values: Values, random: Random) -> Values:
+    angle = random.uniform(0, np.pi)
+    return _blurred(values, _line(_side(values) / 40, angle))  # a length of 26
+
+
+def _zoom(values: Values, random: Random) -> Values:
+    return _enlarged(_jpeg(_shrunk(values, 4), 75), values)
+
+
+def _old_film(values: Values, random: Random) -> Values:
+    soft = _blurred(values, _disc(_side(values) / 700))  # a radius of 1.5
+    pale = _vignetted(_faded(soft, 0.72, 0.12), 0.25)
+    grained = _grained(pale, 14, random)
+    return _dusted(_scratched(grained, 5, random, upright=True, light=0.9), 40, random)
+
+
+def _grey(values: Values) -> Values:
+    return np.repeat((values @ LIGHT)[..., None], 3, axis=-1)
+
+
+def _old_black_and_white(values: Values, random: Random) -> Values:
+    soft = _blurred(_grey(values), _disc(_side(values) / 600))  # a radius of 1.7
+    grained = _grained(_faded(soft, 0.6, 0.22), 10, random)
+    return _dusted(_scratched(grained, 8, random, upright=False, light=0.92), 30, random)
+
+
+#: Dyes that have faded, yellow most of all: what each channel keeps, and what it gains.
+DYES, PAPER = np.array([0.72, 0.60, 0.48]), np.array([0.24, 0.19, 0.13])
+
+
+def _old_colour(values: Values, random: Random) -> Values:
+    soft = _blurred(values, _disc(_side(values) / 600))
+    paled = 0.6 * soft + 0.4 * _grey(soft)
+    grained = _grained(paled * DYES + PAPER, 8, random)
+    return _dusted(_scratched(grained, 6, random, upright=False, light=0.9), 25, random)
+
+
+def _surveillance(values: Values, random: Random) -> Values:
+    dim = 0.75 * (0.6 * values + 0.4 * _grey(values))
+    small = _values(_shrunk(dim, 4))
+    noisy = small + random.normal(0, 12 / 255, small.shape)
+    return _enlarged(_jpeg(_image(noisy), 30), values)
+
+
+DEGRADATIONS = {
+    one.name: one
+    for one in (
+        Degradation(
+            "defocus",
+            "Defocus blur",
+            "blurred with a disc of 1/128 of the longer side in radius",
+            _defocus,
+        ),
+        Degradation(
+            "motion",
+            "Motion blur",
+            "blurred along a line of 1/40 of the longer side, at a drawn angle",
+            _motion,
+        ),
+        Degradation(
+            "zoom",
+            "Digital zoom",
+            "shrunk to a quarter, saved as JPEG 75, enlarged again",
+            _zoom,
+        ),
+        Degradation(
+            "old-film",
+            "Old film",
+            "softened, contrast at 72 %, darker corners, grain of 14, five upright scratches, dust",
+            _old_film,
+        ),
+        Degradation(
+            "old-black-and-white",
+            "Old photo, black and white",
+            "grey, softened, contrast at 60 %, grain of 10, eight scratches, dust",
+            _old_black_and_white,
+        ),
+        Degradation(
+            "old-colour",
+            "Old photo, colour",
+            "softened, dyes faded towards yellow, grain of 8, six scratches, dust",
+            _old_colour,
+        ),
+        Degradation(
+            "surveillance",
+            "Surveillance",
+            "dim and pale, shrunk to a quarter, noise of 12, JPEG 30, enlarged again",
+            _surveillance,
+        ),
+    )
+}

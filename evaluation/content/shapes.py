@@ -60,7 +60,7 @@ class Asked:
     `name` is what seeds, files and the ledger call it: unique in its trip. `back_to` is which
     picture of the trip should be here again afterwards (0: the one it began with, k: the
     answer to its k-th step); None where that picture has not been seen before. With an `operator`
-    nobody is asked: we make the edit ourselves, by evaluation.content.degradations.
+    nobody is asked: we make the edit ourselves, by evaluation.content.operators.
     """
 
     name: str

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
-from evaluation.content.degradations import DEGRADATIONS
-from evaluation.content.operators import INVERSES
+from evaluation.content.operators import DEGRADATIONS, INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
 from evaluation.errors import UserFacingError
 from evaluation.untrusted_json import read_json_file
@@ -33,8 +32,15 @@ MOST = {"trips": 1_000, "repeats": 1_000, "size": 16_384, "width": 65_536, "heig
 #: Fields that came later are written and hashed only where they say something, so that what
 #: was frozen before them keeps its hash.
 LATER = (
-    *("annotations", "type", "place", "present", "witness", "repeats"),
-    *("shape", "steps", "against"),
+    "annotations",
+    "type",
+    "place",
+    "present",
+    "witness",
+    "repeats",
+    "shape",
+    "steps",
+    "against",
 )
 
 
@@ -80,7 +86,7 @@ class EditPair:
     reversibility: str = "clean"  # exact, clean, partial, destroys, invents
     operator: str = (
         ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
-        # restoration: one of evaluation.content.degradations
+        # restoration: one of evaluation.content.operators
     )
     object: str = ""
     source_text: str = ""  # for CLIP's direction score

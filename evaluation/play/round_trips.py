@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from evaluation.content.degradations import DEGRADATIONS, VERSION, degraded
+from evaluation.content.operators import DEGRADATIONS, VERSION, degraded
 from evaluation.editors.base import Answer, Beside, Turn
 from evaluation.images import Picture, clean_wire
 from evaluation.play.plan import Plan, Position, Step

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.content import people
+from evaluation.content import catalog
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
 from leaderboard.board.query import find_suite
@@ -70,7 +70,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "balance": _balance(cases),
         "types": _types(suite),
         "twice": sum(case.repeats > suite.repeats for case in cases),
-        "people": people.distribution(suite.core.pictures) if suite.definition else {},
+        "people": catalog.portraits(suite.core.pictures) if suite.definition else {},
         "licences": Counter(picture.licence for picture in pictures).most_common(),
         "versions": versions,
         "runs": Run.objects.public().as_the_suite_says().filter(suite=suite).count(),

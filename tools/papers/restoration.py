@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from evaluation.content.catalog import PLAIN
-from evaluation.content.degradations import DEGRADATIONS
-from evaluation.content.suite_builder.shipped import RESTORED
+from evaluation.content.operators import DEGRADATIONS
+from evaluation.content.suite_builder import RESTORED
 from evaluation.content.suites import Case, Suite
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from leaderboard import formatting

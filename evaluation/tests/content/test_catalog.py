@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from evaluation.content import catalog, people
+from evaluation.content import catalog
 from evaluation.content.catalog import CatalogError
 from evaluation.content.operators import INVERSES, OPERATORS, apply, undo
 from evaluation.content.suites import EditPair, SuiteError
@@ -79,8 +79,8 @@ def test_no_wording_asks_for_two_different_things():
 def test_at_least_thirty_portraits_and_a_hundred_and_fifty_pictures_ship():
     pictures = [image for image in catalog.source_images() if image.status == "active"]
     assert len(pictures) >= 150
-    assert sum(people.is_portrait(image) for image in pictures) >= 30
-    for portrait in filter(people.is_portrait, pictures):
+    assert sum(catalog.is_portrait(image) for image in pictures) >= 30
+    for portrait in filter(catalog.is_portrait, pictures):
         assert portrait.annotations.face, portrait.slug
 
 
@@ -201,3 +201,26 @@ def test_reading_the_catalog_loads_neither_django_nor_torch():
         "catalog.edit_pairs(); sys.exit(any(m in sys.modules for m in ('django', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_there_are_at_least_thirty_portraits_and_every_one_is_described():
+    found = [image for image in catalog.source_images() if catalog.is_portrait(image)]
+    assert len(found) >= 30
+    for group, counts in catalog.portraits(found).items():
+        if group != "sex":  # of a toddler nobody need know it
+            assert catalog.UNSAID not in counts, group
+        assert sum(counts.values()) == len(found)
+
+
+def test_portraits_are_as_different_as_could_be_had():
+    found = catalog.portraits(catalog.source_images())
+    assert found["sex"]["woman"] >= 15
+    assert found["sex"]["man"] >= 15
+    assert set(found["age"]) == set(catalog.PORTRAIT_GROUPS["age"])
+    assert set(found["skin"]) == set(catalog.PORTRAIT_GROUPS["skin"])
+    assert found["made"]["real"] >= 15
+
+
+def test_animals_and_things_are_not_counted():
+    pictures = [image for image in catalog.source_images() if not catalog.is_portrait(image)]
+    assert all(not counts for counts in catalog.portraits(pictures).values())

@@ -6,8 +6,15 @@ import pytest
 
 from evaluation.content import catalog, suite_builder
 from evaluation.content.annotations import UNANNOTATED
-from evaluation.content.suite_builder import SHIPPED, Candidate, Draft, balance, build, shipped
-from evaluation.content.suite_builder.__main__ import main
+from evaluation.content.suite_builder import (
+    SHIPPED,
+    Candidate,
+    Draft,
+    balance,
+    build,
+    main,
+    shipped,
+)
 from evaluation.content.suites import EditPair, SourcePicture, Suite, SuiteError
 
 

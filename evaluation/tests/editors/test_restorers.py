@@ -12,7 +12,7 @@ from skimage import data
 
 from evaluation import weights
 from evaluation.content import catalog
-from evaluation.content.degradations import degraded
+from evaluation.content.operators import degraded
 from evaluation.editors import load_editor
 from evaluation.images import Picture
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from evaluation.content.degradations import DEGRADATIONS
+from evaluation.content.operators import DEGRADATIONS
 from leaderboard.board.breakdowns import shade
 from leaderboard.models import Chain
 from leaderboard.models.suites import Category

@@ -12,7 +12,7 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL
 from evaluation.bundle.verification import _made_by_us, verify
 from evaluation.content import catalog
-from evaluation.content.degradations import DEGRADATIONS, degraded
+from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from leaderboard import jobs, standings
@@ -146,7 +146,10 @@ def test_the_shell_plays_it_and_packs_it_up(tmp_path: Path, capsys, monkeypatch)
     file = tmp_path / "suite.json"
     file.write_text(json.dumps(core.to_dict()))
     out = tmp_path / "run"
-    assert main(["play", "--editor", "noop", "--suite", str(file), "--out", str(out)]) == 0
+    assert (
+        main(["run", "--play-only", "--editor", "noop", "--suite", str(file), "--out", str(out)])
+        == 0
+    )
     assert "2 edits" in capsys.readouterr().out
     assert main(["score", str(out), "--metrics", "psnr,ssim"]) == 0
     assert len((out / "calls.jsonl").read_text().splitlines()) == 2

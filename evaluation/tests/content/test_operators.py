@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation.content import catalog
-from evaluation.content.degradations import DEGRADATIONS, degraded
-from evaluation.content.suite_builder.shipped import RESTORED
+from evaluation.content.operators import DEGRADATIONS, degraded
+from evaluation.content.suite_builder import RESTORED
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.testing.pictures import busy
