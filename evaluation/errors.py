@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class UserFacingError(Exception):
     """Something that people can do something about: the message says what, without a traceback."""
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first problem that pydantic found, after the field that it is in."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    place = ".".join(str(part)[:60] for part in first["loc"])
+    return f"{place}: {message}" if place else message
 
 
 class Fault(StrEnum):

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.arms import Arm, ArmError, Worded
+from evaluation.arms import Arm, ArmError
 from evaluation.audits.plan import audit_count
 from evaluation.content.catalog import Variant
 from evaluation.content.suites import EditPair as CorePair
@@ -48,24 +48,15 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
         raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms, the first to compare with.")
     plain = {arm.name: arm.core for arm in arms}
     check_apart(plain)
-    pairs = worded(experiment.suite.core.pairs)
-    return {name: arm.settled(pairs) for name, arm in plain.items()}
+    pairs = experiment.suite.core.pairs
+    variants = variants_of(pairs)
+    return {name: arm.settled(pairs, variants) for name, arm in plain.items()}
 
 
-def worded(pairs: tuple[CorePair, ...]) -> list[Worded]:
-    """The pairs of a suite with the wordings that curators gave them."""
+def variants_of(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:
+    """Return the other wordings that curators gave the pairs of a suite."""
     rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
-    variants = dict(rows.values_list("slug", "variants"))
-    return [
-        Worded(
-            pair.slug,
-            pair.forward,
-            pair.backward,
-            _variants(variants.get(pair.slug, [])),
-            pair.shape,
-        )
-        for pair in pairs
-    ]
+    return {slug: _variants(found) for slug, found in rows.values_list("slug", "variants")}
 
 
 def _variants(rows: Any) -> tuple[Variant, ...]:

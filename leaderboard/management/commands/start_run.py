@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.analysis.stopping import MOST
-from evaluation.arms import DEFAULT, FLOOR, ArmError, Worded
+from evaluation.arms import DEFAULT, FLOOR, ArmError
 from evaluation.content.suites import find_suite
 from evaluation.editors import Editor, EditorError, load_editor
 from leaderboard import jobs
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         suite = _suite(options["suite"])
         arm = FLOOR if options["floor"] else DEFAULT
         try:
-            arm.settled(Worded.of(pair) for pair in suite.core.pairs)
+            arm.settled(suite.core.pairs)
         except ArmError as error:
             raise CommandError(str(error)) from error
         chosen = EditingModel.objects.filter(slug__in=options["models"])
