@@ -20,7 +20,7 @@ class SchemaHook(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from evaluation.cli.commands.exchange.schema import write
+        from evaluation.cli.commands.schema import write
 
         self.folder = Path(tempfile.mkdtemp(prefix="convergebench-schemas-"))
         write(self.folder)

@@ -12,25 +12,20 @@ from evaluation import __version__
 from evaluation.errors import UserFacingError
 from evaluation.play.store import Paused
 
-COMMANDS = {
-    "editors": "evaluation.cli.commands.editors",
-    "suites": "evaluation.cli.commands.suites",
-    "weights": "evaluation.cli.commands.weights",
-    "play": "evaluation.cli.commands.play",
-    "score": "evaluation.cli.commands.score",
-    "report": "evaluation.cli.commands.report",
-    "run": "evaluation.cli.commands.run",
-    "experiment": "evaluation.cli.commands.experiment",
-    "merge": "evaluation.cli.commands.merge",
-    "score-chain": "evaluation.cli.commands.score_chain",
-    "check-endpoint": "evaluation.cli.commands.check_endpoint",
-    "audit": "evaluation.cli.commands.audit",
-    "bundle": "evaluation.cli.commands.exchange.bundle",
-    "verify": "evaluation.cli.commands.exchange.verify",
-    "import-scores": "evaluation.cli.commands.exchange.import_scores",
-    "schema": "evaluation.cli.commands.exchange.schema",
-    "site": "evaluation.cli.commands.site",
-}
+COMMANDS = (
+    "list",
+    "weights",
+    "run",
+    "score",
+    "report",
+    "experiment",
+    "merge",
+    "check-endpoint",
+    "bundle",
+    "verify",
+    "schema",
+    "site",
+)
 OURS = ("evaluation", "leaderboard", "convergebench_site")
 DESCRIPTION = """\
 How many round trips does a picture last?
@@ -41,14 +36,14 @@ back against the source, and reports half-lives."""
 EPILOG = """\
 a first run, with no key, no GPU and no download but LPIPS' weights:
   convergebench weights                              fetch what the metrics need, once
-  convergebench play --editor jpeg --suite smoke     play it into the folder jpeg-smoke
+  convergebench run --editor jpeg --suite smoke      play, score and report in jpeg-smoke
+or step by step:
+  convergebench run --play-only --editor jpeg --suite smoke
   convergebench score jpeg-smoke                     score every trip
   convergebench report jpeg-smoke                    curves, half-lives, strips: one HTML page
-or all of it at once:
-  convergebench run --editor jpeg --suite smoke
 
 pictures that you have already:
-  convergebench score-chain FOLDER                   I0_source.png, I1_forward.png, ...
+  convergebench score FOLDER                         I0_source.png, I1_forward.png, ...
 
 a run to hand on, or one that somebody else published:
   convergebench bundle RUN                           one file, which a site takes
@@ -59,7 +54,7 @@ exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of every command, or of one: the others' modules need not load then."""
+    """Return the parser of every command, or of one without loading the others."""
     top = argparse.ArgumentParser(
         prog="convergebench",
         description=DESCRIPTION,
@@ -68,10 +63,10 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"convergebench {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, path in COMMANDS.items():
+    for name in COMMANDS:
         if only not in (None, name):
             continue
-        module = importlib.import_module(path)
+        module = importlib.import_module(f"evaluation.cli.commands.{name.replace('-', '_')}")
         described = getattr(module, "DESCRIPTION", None) or module.HELP
         sub = subparsers.add_parser(
             name,
@@ -86,7 +81,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns its exit code."""
+    """Run a command; return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     only = arguments[0] if arguments and arguments[0] in COMMANDS else None
     args = parser(only).parse_args(arguments)
@@ -97,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"convergebench: paused. {pause}\n")
         return 3
     except BrokenPipeError:
-        # `convergebench editors | head`: nobody reads on. Keep Python from flushing again.
+        # `convergebench list editors | head`: nobody reads on. Keep Python from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

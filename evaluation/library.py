@@ -12,26 +12,25 @@ import importlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from evaluation.cli.commands.editors import find_editor, own_editor
-from evaluation.cli.commands.play import Terms, check_budget, new_player, open_run, play_on
+from evaluation.cli import results as metric_results
 from evaluation.cli.commands.report import reported
-from evaluation.cli.commands.score import new_scorer, results_table, scored
-from evaluation.cli.commands.suites import find_suite as suite
-from evaluation.cli.hooks import Hook, Hooks, trip_row
-from evaluation.cli.judge_options import ANSWERS, judge_of
-from evaluation.cli.own_editors import as_editor, place_of
+from evaluation.cli.editors import ChosenEditor, find_editor, own_editor
+from evaluation.cli.hooks import Hook, Hooks, TripFunction
+from evaluation.cli.playing import PlayOptions, open_run, play_run, raise_pause
 from evaluation.cli.report import Report
-from evaluation.cli.results import MetricResult, run_results
-from evaluation.cli.suite_parts import part_of
+from evaluation.cli.results import MetricResult, results_table, run_results
+from evaluation.cli.scoring import ANSWERS, judge_of, new_scorer, scored
+from evaluation.cli.suite_parts import find_suite
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.play.run_folder import PlayedChain, RunFolder
+from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 from evaluation.play.store import Paused
 
@@ -42,13 +41,16 @@ __all__ = [
     "FrameError",
     "Paused",
     "Picture",
+    "PlayOptions",
     "Refused",
     "Results",
+    "ScoreOptions",
     "Suite",
     "evaluate",
     "suite",
 ]
 FRAMES = ("pandas", "polars")
+suite = find_suite
 
 
 class FrameError(UserFacingError):
@@ -64,7 +66,7 @@ class Results:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """A run folder that was scored, here or by `convergebench score`."""
+        """Open a run folder that was scored, here or by `convergebench score`."""
         run = RunFolder.open(Path(folder))
         scores = read_scores(run)
         if scores is None:
@@ -80,8 +82,8 @@ class Results:
         return self.run.suite
 
     @cached_property
-    def metrics(self) -> dict[str, MetricResult]:
-        """The results by metric, the headline first; one that was not run is not there."""
+    def metrics(self) -> metric_results.Results:
+        """The results by metric, the headline first, without those that were not run."""
         return run_results(self.suite, self.scores)
 
     @property
@@ -92,11 +94,11 @@ class Results:
         return next(iter(self.metrics.values()))
 
     def curves(self) -> dict[str, tuple[float | None, ...]]:
-        """Mean retention after 0..N trips, by metric."""
+        """Return the mean retention after 0..N trips, by metric."""
         return {name: result.summary.curve for name, result in self.metrics.items()}
 
     def chains(self) -> Iterator[dict[str, Any]]:
-        """A row per chain: how it ended, after how many usable trips, and by what."""
+        """Yield a row per chain: how it ended, after how many usable trips, and by what."""
         events = self.standing.events
         for slug, chain in self.scores.chains.items():
             event = events.get(slug)
@@ -110,7 +112,7 @@ class Results:
             }
 
     def trips(self) -> Iterator[dict[str, Any]]:
-        """A row per trip: distance and retention by every metric, and what was seen."""
+        """Yield a row per trip: distance and retention by every metric, and what was seen."""
         for slug, chain in self.scores.chains.items():
             kept = {name: self.scores.retention(chain, name) for name in self.scores.metrics}
             for index, trip in enumerate(chain.trips):
@@ -127,19 +129,19 @@ class Results:
                 yield row
 
     def trips_frame(self, package: str | None = None) -> Any:
-        """`trips()` as a data frame of pandas or polars, whichever is installed or named."""
+        """Return `trips()` as a data frame of pandas or polars, as installed or named."""
         return _frame(self.trips(), package)
 
     def chains_frame(self, package: str | None = None) -> Any:
-        """`chains()` as a data frame."""
+        """Return `chains()` as a data frame."""
         return _frame(self.chains(), package)
 
     def calls_frame(self, package: str | None = None) -> Any:
-        """Every call to the editor, also those that failed, as a data frame."""
+        """Return every call to the editor, also those that failed, as a data frame."""
         return _frame(self.run.calls(), package)
 
     def save(self, folder: str | Path) -> Path:
-        """Copies the run with its scores; `convergebench report` and `Results.open` take it."""
+        """Copy the run with its scores; `convergebench report` and `Results.open` take it."""
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserFacingError(f"{target} is there already; choose another folder")
@@ -147,7 +149,7 @@ class Results:
         return target
 
     def report(self, folder: str | Path | None = None) -> Path:
-        """The report as one HTML page; in the run's folder unless another is named."""
+        """Write the report as one HTML page; into the run's folder unless another is named."""
         out = Path(folder) if folder else self.folder / "report"
         return Report(self.suite, [reported(self.run, self.scores)]).write(out)
 
@@ -170,81 +172,65 @@ class Results:
         }
 
 
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How a run is scored: by all metrics that can run here, or by these.
+
+    `judge` is a vision-language model that is asked about the trips people read: its name, or
+    its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
+    environment.
+    """
+
+    metrics: Iterable[str] | None = None
+    judge: str | Mapping[str, Any] | None = None
+
+
 def evaluate(
     editor: str | Editor | Callable[..., Any],
     suite: str | Suite = "smoke",
     *,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
-    trips: int | None = None,
-    cases: str | Iterable[str] | None = None,
-    parallel: int | None = None,
-    metrics: Iterable[str] | None = None,
-    judge: str | Mapping[str, Any] | None = None,
-    budget: float | None = None,
-    price: float | None = None,
-    max_edits: int | None = None,
-    attempts: int = 5,
-    secret: str | None = None,
-    stop_after: int = 0,
-    on_trip: Callable[[dict[str, Any]], Any] | None = None,
-    log: str | Hook | Iterable[str | Hook] | None = None,
+    play: PlayOptions | None = None,
+    score: ScoreOptions | None = None,
+    log: str | Hook | TripFunction | Iterable[str | Hook | TripFunction] | None = None,
 ) -> Results:
-    """Play a suite with an editor, score it, and return the results.
+    """Play a suite with an editor, score it, and return the results. Raises Paused.
 
-    `editor` is a name of `convergebench editors`, a place (my.module:MyEditor), an Editor,
-    or a function of (image, prompt, seed) that returns a PIL image; `options` are for those
-    that are made here. `suite` is a name, a file or a Suite; `trips` and `cases` (patterns
-    of a case, picture or pair) take a part of it. With the same `out` an interrupted
-    evaluation goes on; without, the run lasts as long as the results. A paid model is not
-    asked about: give `budget` (USD) or `max_edits`, and Paused is raised when it is reached.
-    With `stop_after` chains are scored while they are played, and stopped so many trips after
-    their end is known (3 is a good number): fewer edits, the same half-life.
-    `judge` is a vision-language model to be asked about the trips that people read: its name,
-    or its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
-    environment. `on_trip` is called after every trip that is played, with its chain, number,
-    seconds and cost (from a thread of its own where `parallel` is more than one). `log` are
-    hooks that are told all of it and the results: "wandb", "mlflow", or objects with `begin`,
-    `on_trip` and `end`; one that fails is told no more, and the evaluation goes on.
+    `editor` is a name of `convergebench list editors`, a place (my.module:MyEditor), an Editor,
+    or a function of (image, prompt, seed) that returns a PIL image; `options` are for those that
+    are made here. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
+    one. With the same `out` an interrupted evaluation goes on; without, the run lasts as long as
+    the results. Nobody is asked before a paid model is played: give a budget in `play`.
+
+    `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions
+    that are called after every trip with its chain, number, seconds and cost (from a thread of
+    its own if chains are played in parallel). One that fails is dropped, and the evaluation
+    goes on.
     """
+    play, score = play or PlayOptions(), score or ScoreOptions()
     hooks = Hooks.of(log)
-    chosen, record = _chosen(editor, dict(options or {}))
-    terms = Terms(parallel, attempts, budget, price, max_edits)
-    check_budget(record, terms)
-    part = part_of(_suite(suite), trips, cases)
-    scorer = new_scorer(",".join(metrics) if metrics is not None else None)
+    chosen = _chosen(editor, dict(options or {}))
+    play.price_of(chosen)
+    whole = suite if isinstance(suite, Suite) else find_suite(suite)
+    scorer = new_scorer(None if score.metrics is None else ",".join(score.metrics))
     aside = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
     path = Path(out) if out else Path(aside.name if aside else "") / "run"
-    run = open_run(path, part, record, secret, stop_after)
-
-    def told(chain: PlayedChain) -> None:
-        hooks.on_trip(chain)
-        if on_trip:
-            on_trip(trip_row(chain))
-
+    run = open_run(path, whole, chosen, play)
     results: Results | None = None
     try:
-        with run.playing():
-            player = new_player(run, chosen, record, terms)
-            hooks.begin(run)
-            play_on(player, record, on_trip=told)
-        stated = {"model": judge} if isinstance(judge, str) else judge
-        asked = judge_of(stated, run.path / ANSWERS) if stated else None
-        scores = scored(run, scorer, judge=asked)
-        results = Results(run, scores, aside)
+        played = play_run(run, chosen, play, hooks=hooks)
+        raise_pause([played])
+        settings = {"model": score.judge} if isinstance(score.judge, str) else score.judge
+        judge = judge_of(settings, run.path / ANSWERS) if settings else None
+        results = Results(run, scored(run, scorer, judge=judge), aside)
     finally:
         hooks.end(results.metrics if results else None)
     return results
 
 
-def _chosen(editor: Any, options: dict[str, Any]) -> tuple[Editor, dict[str, Any]]:
-    if isinstance(editor, str):
-        return find_editor(editor, options)
-    return own_editor(as_editor(editor, options), place_of(editor), options)
-
-
-def _suite(wanted: str | Suite) -> Suite:
-    return wanted if isinstance(wanted, Suite) else suite(wanted)
+def _chosen(editor: Any, options: dict[str, Any]) -> ChosenEditor:
+    return find_editor(editor, options) if isinstance(editor, str) else own_editor(editor, options)
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], package: str | None) -> Any:

@@ -2,7 +2,7 @@
 
     pip install pyiqa
     python no_reference_scores.py RUN_OR_BUNDLE.zip --metrics musiq,topiq_nr > scores.csv
-    convergebench import-scores scores.csv RUN
+    convergebench score RUN --import scores.csv
 
 pyiqa is under the PolyForm Noncommercial licence, and fetches its weights from a hub: whether you
 may use it is for you to say, so ConvergeBench neither needs nor installs it. On a site, an

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli.schemas import SCHEMAS
+from evaluation.cli.commands.schema import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ import convergebench, evaluation
 from evaluation.__main__ import main
 assert evaluation.__file__.startswith({str(installed)!r}), evaluation.__file__
 assert convergebench.evaluate and convergebench.suite("smoke").cases
-play = ["play", "--editor", "noop", "--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
+play = ["run", "--play-only", "--editor", "noop", "--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
 assert main([*play, "--out", "run"]) == 0
 assert main(["schema", "run.json"]) == 0
 """

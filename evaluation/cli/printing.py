@@ -6,23 +6,13 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict
 from tqdm import tqdm
 
 from evaluation.errors import UserFacingError
-
-#: Of every `--json`: one more where a field goes or means something else.
-SCHEMA_VERSIONS = dict.fromkeys(
-    (
-        *("audit", "bundle", "check-endpoint", "editors", "editor-options"),
-        *("experiment", "experiment-estimate", "import-scores"),
-        *("merge", "play", "play-models", "report", "run", "score", "score-chain", "score-chains"),
-        *("suites", "verify", "weights"),
-    ),
-    1,
-)
 
 
 class CommandError(UserFacingError):
@@ -76,15 +66,26 @@ def note(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
-def schema_id(name: str) -> str:
-    """What a `--json` of this name says of itself."""
-    return f"convergebench/{name}/{SCHEMA_VERSIONS[name]}"
+class Output(BaseModel):
+    """What a command prints with `--json`.
+
+    The version grows if a field goes or means something else, not if one is added.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    schema_name: ClassVar[str]
+    schema_version: ClassVar[int] = 1
+
+    @classmethod
+    def schema_id(cls) -> str:
+        """The id that the text says under "schema", such as "convergebench/run/1"."""
+        return f"convergebench/{cls.schema_name}/{cls.schema_version}"
 
 
-def say_json(name: str, data: Mapping[str, Any]) -> None:
-    """An object that says which schema it follows (evaluation.cli.schemas)."""
-    told = {"schema": schema_id(name), **data}
-    json.dump(told, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+def say_json(output: Output) -> None:
+    """Print the output with the id of its schema."""
+    data = {"schema": output.schema_id(), **output.model_dump()}
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 

@@ -1,16 +1,20 @@
-"""From a run's scores to the numbers people read, by metric."""
+"""From a run's scores to the numbers people read, by metric: as records and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from evaluation.analysis.covariance import Interval
+from evaluation.analysis.no_reference import share
 from evaluation.analysis.events import ChainResult, Event, event
 from evaluation.analysis.half_life import Summary, shown_half_life
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.levels import DEFAULT_LEVEL, life
 from evaluation.analysis.ranking import Bounds, Placing, board
+from evaluation.cli.printing import table
 from evaluation.content.suites import Suite
 from evaluation.metrics import in_order, metric_class
 from evaluation.play.run_folder import chain_slug
@@ -35,83 +39,80 @@ class MetricResult:
     def half_life_interval(self) -> str:
         return interval_text(self.bounds.half_life, self.trips)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+
+#: By metric, the headline first.
+Results = Mapping[str, MetricResult]
 
 
-def run_results(
-    suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL
-) -> dict[str, MetricResult]:
-    """The results of one run, the headline first.
+class Rank(BaseModel):
+    """A run's place among those compared."""
 
-    A metric that was not run is not there, nor one that chains were stopped before: what it
-    would say of them is not known.
+    run: str
+    rank: int | None
+    rank_set: tuple[int, int] | None = Field(description="The ranks that are possible.")
+    metric: str
+    usable_trips: float | None
+    half_life: float | None = Field(description="None: longer than the suite can tell.")
+    interval: Interval | None
+    shown: str
+    interval_shown: str
+    complete: bool
+
+
+class Strict(BaseModel):
+    """A part of an output without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ReturnsCalled(Strict):
+    """The verdicts of a no-reference metric on the returns of one trip."""
+
+    returns: int
+    worse: int
+    better: int
+    gap: float | None = Field(description="Mean; above 0 it calls them better.")
+
+
+class ReturnsOfTrip(Strict):
+    """The returns of one trip, compared."""
+
+    source: ReturnsCalled = Field(description="Compared with the source.")
+    first: ReturnsCalled | None = Field(description="Compared with the first return.")
+    better_cases: list[str]
+    worse_cases: list[str]
+
+
+class NoReference(Strict):
+    """One no-reference metric on a run; lists have an entry for n = 0..N."""
+
+    label: str
+    higher_is_better: bool
+    version: str
+    imported: bool = Field(description="Whether it came in a score file.")
+    in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
+    value: list[float | None] = Field(description="Mean over chains.")
+    gained: list[float | None] = Field(description="Since the source; above 0 is better.")
+    lost: list[float | None] = Field(description="Of the picture, by the headline metric.")
+    trips: dict[str, ReturnsOfTrip]
+    by_kept: list[dict[str, float]] = Field(
+        default=[], description="Of a judge: how many returns it calls worn, by retention."
+    )
+
+
+def run_results(suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL) -> Results:
+    """Return the results of one run, the headline first.
+
+    A metric that was not run is left out, and one by which a stopped chain's end is unknown.
     """
-    found = {}
+    results = {}
     for metric in in_order(scores.metrics):
-        chains = told(suite, scores, metric, level)
+        chains = conclusive(suite, scores, metric, level)
         if not chains:
             continue
-        (placing,) = board({"run": chains}, suite.trips, level, keys=keys(suite, scores))
-        found[metric] = _result(metric, suite.trips, placing, chains, level)
-    return found
-
-
-def compared(
-    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
-) -> list[Placing]:
-    """Several runs of one suite in the board's order, by a metric that all of them have."""
-    chains = {name: told(suite, scores, metric, level) for name, scores in runs.items()}
-    if not all(chains.values()):
-        return []
-    asked = {key for scores in runs.values() for key in keys(suite, scores)}
-    return board(chains, suite.trips, level, keys=asked)
-
-
-def told(
-    suite: Suite, scores: RunScores, metric: str, level: float = DEFAULT_LEVEL
-) -> list[ChainResult]:
-    """The run's chains; none where the end of one is not known by this metric."""
-    chains = scores.results(suite, metric)
-    return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
-
-
-def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[dict[str, Any]]:
-    """The runs in the board's order by the first metric that all of them have, ready for JSON."""
-    for metric in in_order(set.intersection(*(set(scores.metrics) for scores in runs.values()))):
-        if placings := compared(suite, runs, metric):
-            return [
-                {
-                    "run": placing.run,
-                    "rank": placing.rank,
-                    "rank_set": placing.rank_set,
-                    "metric": metric,
-                    "usable_trips": placing.summary.usable_trips,
-                    "half_life": placing.summary.half_life,
-                    "interval": placing.bounds.half_life and asdict(placing.bounds.half_life),
-                    "shown": shown(placing.summary.half_life, suite.trips),
-                    "interval_shown": interval_text(placing.bounds.half_life, suite.trips),
-                    "complete": placing.complete,
-                }
-                for placing in placings
-            ]
-    return []
-
-
-def keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
-    """Every chain that the run of these scores was asked for."""
-    return [
-        (case.picture, case.pair, repeat)
-        for case in suite.cases
-        for repeat in range(scores.repeats or suite.repeats_of(case))
-    ]
-
-
-def interval_text(interval: Interval | None, trips: int) -> str:
-    """ "3.1 – 5.0", "3.1 – > 20"; a dash where the pictures are too few for one."""
-    if interval is None:
-        return "-"
-    return f"{shown(interval.low, trips)} – {shown(interval.high, trips)}"
+        (placing,) = board({"run": chains}, suite.trips, level, keys=_keys(suite, scores))
+        results[metric] = _result(metric, suite.trips, placing, chains, level)
+    return results
 
 
 def _result(
@@ -124,3 +125,147 @@ def _result(
     return MetricResult(
         metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
     )
+
+
+def compared(
+    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
+) -> list[Placing]:
+    """Return several runs of one suite in the board's order, by a metric that all of them have."""
+    chains = {name: conclusive(suite, scores, metric, level) for name, scores in runs.items()}
+    if not all(chains.values()):
+        return []
+    keys = {key for scores in runs.values() for key in _keys(suite, scores)}
+    return board(chains, suite.trips, level, keys=keys)
+
+
+def conclusive(
+    suite: Suite, scores: RunScores, metric: str, level: float = DEFAULT_LEVEL
+) -> list[ChainResult]:
+    """Return the run's chains; none if the end of one is not known by this metric."""
+    chains = scores.results(suite, metric)
+    return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
+
+
+def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:
+    """Rank the runs by the first metric that all of them have."""
+    for metric in in_order(set.intersection(*(set(scores.metrics) for scores in runs.values()))):
+        if placings := compared(suite, runs, metric):
+            return [
+                Rank(
+                    run=placing.run,
+                    rank=placing.rank,
+                    rank_set=placing.rank_set,
+                    metric=metric,
+                    usable_trips=placing.summary.usable_trips,
+                    half_life=placing.summary.half_life,
+                    interval=placing.bounds.half_life,
+                    shown=shown(placing.summary.half_life, suite.trips),
+                    interval_shown=interval_text(placing.bounds.half_life, suite.trips),
+                    complete=placing.complete,
+                )
+                for placing in placings
+            ]
+    return []
+
+
+def _keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
+    """Return every chain that the run of these scores should have."""
+    return [
+        (case.picture, case.pair, repeat)
+        for case in suite.cases
+        for repeat in range(scores.repeats or suite.repeats_of(case))
+    ]
+
+
+def interval_text(interval: Interval | None, trips: int) -> str:
+    """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if there are too few pictures."""
+    if interval is None:
+        return "-"
+    return f"{shown(interval.low, trips)} – {shown(interval.high, trips)}"
+
+
+# Tables.
+
+
+def results_table(results: Results) -> str:
+    """Format the results of one run, a row for each metric."""
+    if not results:
+        return "No metric says anything of these chains: their sources are of one colour."
+    head = ["metric", life().lower(), "95 % interval", "usable trips", "AUC", "after 1", "after N"]
+    rows = [
+        [
+            result.label,
+            shown(result.summary.half_life, result.trips),
+            result.half_life_interval,
+            _number(result.summary.usable_trips),
+            _number(result.summary.auc, 3),
+            _number(result.summary.curve[1], 3),
+            _number(result.summary.curve[-1], 3),
+        ]
+        for result in results.values()
+    ]
+    summary = next(iter(results.values())).summary
+    seen = summary.change_seen
+    lines = [
+        table(head, rows),
+        "",
+        f"{_count(summary.cases, 'case')}, {_count(summary.chains, 'chain')} of "
+        f"{_count(summary.trips, 'trip')}; "
+        f"change seen on {'no judged trip' if seen is None else f'{seen:.0%} of judged trips'}; "
+        + ", ".join(f"{count} {name}" for name, count in summary.outcomes.items() if count),
+        '"after n" is retention: 1 = identical, 0 = no better than a blank card',
+    ]
+    if summary.outcomes["known"]:
+        lines.append(
+            "chains were stopped once their end was known: usable trips and half-life are those of "
+            "a full run; AUC, the end of the curve and metrics that fall later are not known"
+        )
+    return "\n".join(lines)
+
+
+def ranks_table(ranked: Sequence[Rank]) -> str:
+    """Format several runs of one suite, in the board's order."""
+    if not ranked:
+        return "No metric says anything of all these runs."
+    label = metric_class(ranked[0].metric).label
+    head = ["rank", "run", f"{life().lower()} ({label})", "95 % interval", "usable trips"]
+    rows = [
+        [
+            "-" if one.rank is None else str(one.rank),
+            one.run,
+            one.shown,
+            one.interval_shown,
+            _number(one.usable_trips),
+        ]
+        for one in ranked
+    ]
+    return table(head, rows)
+
+
+def no_reference_table(numbers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Format no-reference metrics beside what was lost meanwhile."""
+    trips = sorted({int(n) for metric in numbers.values() for n in metric["trips"]})
+    head = ["no-reference metric", "source", f"trip {trips[-1]}", "picture lost"]
+    head += [f"called worse at {n}" for n in trips]
+    rows = []
+    for metric in numbers.values():
+        shares = [metric["lost"][-1]]
+        shares += [share(metric["trips"][str(n)]["source"]) for n in trips]
+        rows.append(
+            [
+                f"{metric['label']} "
+                f"({'higher' if metric['higher_is_better'] else 'lower'} is better)",
+                _number(metric["value"][0], 2),
+                _number(metric["value"][-1], 2),
+                *("–" if part is None else f"{part:.0%}" for part in shares),
+            ]
+        )
+    return table(head, rows)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

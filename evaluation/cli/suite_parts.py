@@ -1,4 +1,4 @@
-"""A part of a suite: fewer trips, some of its cases; or one machine's share of its chains."""
+"""Find a suite or a part of it: fewer trips, some of its cases, one machine's share."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+from evaluation.content import catalog
 from evaluation.content.suites import Case, Suite, SuiteError
 
 
-def part_of(
-    suite: Suite,
+def find_suite(
+    name: str,
     trips: int | None = None,
     cases: str | Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Suite:
-    """The suite with fewer trips and only the cases asked for. It is another suite by its hash.
+    """Return a shipped suite by its name, or the suite in a file; or a part of it.
 
-    `cases` are patterns (a text has commas between) of a case's name, its picture's or its
-    pair's; `limit` takes the first of them.
+    `trips` are fewer than it has; `cases` are patterns (a text has commas between) of a case's
+    name, its picture's or its pair's; `limit` takes the first of them. A part is another suite
+    by its hash.
     """
+    is_file = name.endswith(".json") or "/" in name
+    suite = Suite.read(Path(name)) if is_file else catalog.suite(name)
     if trips is not None and trips > suite.trips:
         raise SuiteError(f"the suite {suite.slug} has {suite.trips} trips; --trips only shortens")
     if trips is not None and trips < 1:
@@ -57,12 +62,12 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """ "2/4"; ValueError for anything else."""
-        found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-        if not found or not 1 <= int(found[1]) <= int(found[2]):
+        """Parse a share such as "2/4". Raises ValueError."""
+        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"{text!r} is not a share like 1/4")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def share(self, chains: Iterable[str]) -> set[str]:
-        """The chains that this machine plays."""
+        """Return the chains that this machine plays."""
         return set(list(chains)[self.number - 1 :: self.of])

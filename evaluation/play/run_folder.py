@@ -188,8 +188,7 @@ class RunFolder:
             raise RunFolderError(f"there is no folder {path}")
         if not file.is_file():
             raise RunFolderError(
-                f"{path} is not a run folder: it has no run.json "
-                "(`convergebench play` makes one; for pictures alone use `score-chain`)"
+                f"{path} is not a run folder: it has no run.json (`convergebench run` makes one)"
             )
         header = _read_json(file)
         if header.get("format") != FORMAT:

@@ -106,7 +106,7 @@ def suite_list(request: HttpRequest) -> Any:
 
 @router.get("/suites/{key}", response={200: dict[str, Any], **PROBLEMS}, summary="A suite's file")
 def suite(request: HttpRequest, key: Slug) -> Any:
-    """The frozen suite as the shell plays it: `convergebench play --suite FILE`."""
+    """The frozen suite as the shell plays it: `convergebench run --suite FILE`."""
     found = find_suite(key, suites())
     if found is None:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")

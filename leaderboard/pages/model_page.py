@@ -296,7 +296,7 @@ def reproduce(run: Run) -> str:
         return ""
     if run.arm_digest:  # its experiment's page has the file that plays it
         return ""
-    play = ["convergebench", "play", "--editor", model.slug, "--suite", shell_name(suite)]
+    play = ["convergebench", "run", "--editor", model.slug, "--suite", shell_name(suite)]
     secret = (
         None if run.earlier_secrets else run.published_secret
     )  # one draws no more than its part

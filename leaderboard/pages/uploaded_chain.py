@@ -99,7 +99,7 @@ def take(address: str | None) -> str | None:
         return None
     return (
         f"{limit} chains came from your network address in the last 24 hours; the limit is "
-        f"{limit}. On your own machine there is none: convergebench score-chain."
+        f"{limit}. On your own machine there is none: convergebench score."
     )
 
 

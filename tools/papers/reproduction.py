@@ -303,7 +303,7 @@ def banana100(comparison: Comparison) -> list[Table]:
             verdicts,
             note="Here: cases called worse than the first return at each of these trips, of "
             "all. A metric that was not run says so: BRISQUE, NIQE and PIQE run here, others come "
-            "by a score file (convergebench import-scores).",
+            "by a score file (convergebench score --import).",
         ),
         Table(
             "gaps",

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from evaluation.cli.commands.suites import find_suite
 from evaluation.cli.printing import CommandError
+from evaluation.cli.suite_parts import find_suite
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
@@ -25,7 +25,7 @@ DESCRIPTION = """\
 Witnesses say whether an edit was made and undone. This study counts how often they
 are wrong: on folders in which every edit was made and undone, such as a run of the
 oracle, and on folders in which none was made, such as a run of an editor that draws a red
-ball whatever it is asked. A folder is a run, or one chain as for score-chain (with
+ball whatever it is asked. A folder is a run, or one chain as for `score` (with
 "object" in its manifest's pair, or --object). For example:
   python -m tools.studies witnesses oracle-smoke --not-made red-ball-smoke"""
 

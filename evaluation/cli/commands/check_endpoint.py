@@ -9,13 +9,35 @@ import sys
 import time
 from typing import Any
 
-from evaluation.cli.printing import say_json
+from pydantic import BaseModel, Field
+
+from evaluation.cli.printing import Output, say_json
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.errors import EditorError
 from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
 
 HELP = "send one small picture through an endpoint and say whether it works"
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "skipped": "-"}
+
+
+class ProbeStep(BaseModel):
+    """One step of the probe."""
+
+    name: str
+    label: str
+    state: str = Field(description='"passed", "warning", "failed" or "skipped".')
+    detail: str
+    advice: str
+    data: dict[str, Any] = Field(description="What was measured in this step.")
+
+
+class CheckEndpointOutput(Output):
+    """`check-endpoint`."""
+
+    schema_name = "check-endpoint"
+    ok: bool
+    seconds: float
+    steps: list[ProbeStep]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             _show(step)
     report = ProbeReport(tuple(steps.values()), time.monotonic() - start)
     if args.json:
-        say_json("check-endpoint", report.to_dict())
+        say_json(CheckEndpointOutput(**report.to_dict()))
     else:
         verdict = "The endpoint works." if report.ok else "The endpoint does not work yet."
         sys.stdout.write(f"\n{verdict}\n")

@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.cli.printing import CommandError, say, say_json
+from evaluation.cli.printing import CommandError, Output, say, say_json
 from evaluation.play.run_folder import PlayedChain, RunFolder
 
 HELP = "make one run of the shares that several machines played"
 DESCRIPTION = """\
 Puts the chains of several run folders into a new one. They must be shares of the same
-run: of one suite, with one editor, its options and one secret (`play --shard I/N
+run: of one suite, with one editor, its options and one secret (`run --shard I/N
 --secret HEX`). A chain that two of them played is taken from the one that played more
 of it; where both came to an end by different pictures, that is refused."""
 EPILOG = """\
@@ -23,8 +23,19 @@ example:
 SAME = ("editor", "options", "arm", "secret", "stop_after")
 
 
+class MergeOutput(Output):
+    """`merge`."""
+
+    schema_name = "merge"
+    run: str
+    runs: list[str]
+    chains: int
+    ended: int
+    complete: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `run`")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the new folder")
     parser.add_argument("--json", action="store_true", help="print what was merged as JSON")
 
@@ -35,18 +46,17 @@ def run(args: argparse.Namespace) -> int:
     ended = sum(bool(chain.outcome) for chain in merged.chains.values())
     if args.json:
         say_json(
-            "merge",
-            {
-                "run": str(merged.path),
-                "runs": [str(share.path) for share in shares],
-                "chains": len(merged.chains),
-                "ended": ended,
-                "complete": merged.complete,
-            },
+            MergeOutput(
+                run=str(merged.path),
+                runs=[str(share.path) for share in shares],
+                chains=len(merged.chains),
+                ended=ended,
+                complete=merged.complete,
+            )
         )
         return 0
     say(f"{merged.path}: {ended} of {len(merged.chains)} chains")
-    say(f"next: convergebench {'score' if merged.complete else 'play ... --out'} {merged.path}")
+    say(f"next: convergebench {'score' if merged.complete else 'run ... --out'} {merged.path}")
     return 0
 
 

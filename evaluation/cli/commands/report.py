@@ -6,12 +6,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evaluation.cli.commands.score import add_metrics, new_scorer, scored
-from evaluation.cli.printing import CommandError, say, say_json
+from evaluation.cli.printing import CommandError, Output, say, say_json
 from evaluation.cli.report import Report, ReportedRun
-from evaluation.cli.report.huggingface import as_eval_results, as_model_index
-from evaluation.cli.report.markdown import as_markdown
-from evaluation.cli.results import ranks, run_results
+from evaluation.cli.report.model_cards import as_eval_results, as_markdown, as_model_index
+from evaluation.cli.results import Rank, ranks, run_results
+from evaluation.cli.scoring import add_metrics, new_scorer, scored
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
@@ -29,8 +28,17 @@ examples:
   convergebench report jpeg-75-smoke --model-index"""
 
 
+class ReportOutput(Output):
+    """`report`."""
+
+    schema_name = "report"
+    page: str
+    charts: list[str]
+    ranks: list[Rank]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `play`")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `run`")
     parser.add_argument(
         "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
     )
@@ -65,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         charts = sorted(str(png) for png in out.glob("*.png"))
         names = [str(folder.path) for folder in folders]
         board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
-        say_json("report", {"page": str(page), "charts": charts, "ranks": board})
+        say_json(ReportOutput(page=str(page), charts=charts, ranks=board))
     else:
         say(str(page))
     return 0
@@ -76,8 +84,8 @@ def _as_text(
 ) -> str:
     """The results as text for a model's page."""
     suite = folders[0].suite
-    told = [reported(*found) for found in zip(folders, scores, strict=True)]
-    runs = {run.name: run.scores for run in Report(suite, told).runs}
+    reports = [reported(*pair) for pair in zip(folders, scores, strict=True)]
+    runs = {run.name: run.scores for run in Report(suite, reports).runs}
     if args.markdown:
         return as_markdown(suite, runs)
     if args.model_index:

@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from tqdm import tqdm
 
 from evaluation import weights
-from evaluation.cli.printing import CommandError, note, progress, say, say_json, table
+from evaluation.cli.printing import CommandError, Output, note, progress, say, say_json, table
 from evaluation.metrics.picture import WholePicture
 
 HELP = "fetch and verify the weights of metrics, witnesses and editors"
@@ -24,6 +25,26 @@ examples:
   convergebench weights                          fetch what is missing
   convergebench weights --check                  only say how things stand
   convergebench weights lpips-alex --file FILE   from a file, with no network"""
+
+
+class Weight(BaseModel):
+    """One file of weights."""
+
+    name: str
+    label: str
+    needed_by: str
+    file: str
+    ready: bool
+    sha256: str | None
+    size: int | None
+    problem: str
+
+
+class WeightsOutput(Output):
+    """`weights`."""
+
+    schema_name = "weights"
+    weights: list[Weight]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
                 _fetch(status, args.file)
     found = [status for status in weights.status() if status.name in wanted]
     if args.json:
-        say_json("weights", {"weights": [{**vars(s), "file": str(s.file)} for s in found]})
+        say_json(WeightsOutput(weights=[Weight(**{**vars(s), "file": str(s.file)}) for s in found]))
     else:
         rows = [
             [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]

@@ -1,4 +1,4 @@
-"""`convergebench audit` and `play --endpoint`: what a submitter can see before submitting."""
+"""`convergebench run` with --audits and --endpoint: what a submitter sees before submitting."""
 
 import dataclasses
 import json
@@ -42,9 +42,9 @@ class Cheat(NearCache):
 
 @pytest.mark.slow
 def test_an_honest_editor_is_clean_and_every_key_is_there(suite_file, capsys):
-    assert main(["audit", "--editor", "jpeg", "--suite", str(suite_file), "--json"]) == 0
-    report = checked("audit", capsys.readouterr().out)
-    assert report.keys() == {*KEYS, "schema"}
+    assert main(["run", "--audits", "--editor", "jpeg", "--suite", str(suite_file), "--json"]) == 0
+    report = checked("run", capsys.readouterr().out)["runs"][0]["audit"]
+    assert report.keys() == KEYS
     assert (report["verdict"], report["reasons"]) == ("clean", [])
     assert report["change_seen"] > 0.5
     for share in (report["edits_made"], report["undone"]):
@@ -60,10 +60,10 @@ def test_a_trick_behind_an_endpoint_is_told_what_we_would_see(suite_file, capsys
         return cheat.edit(Picture.from_bytes(picture), prompt, seed).picture.png()
 
     with EditingServer(latency=0.0, edit=edit) as server:
-        arguments = ["audit", "--endpoint", server.url, "--contract", "huggingface"]
+        arguments = ["run", "--audits", "--endpoint", server.url, "--contract", "huggingface"]
         arguments += ["--allow-local", "--suite", str(suite_file)]
         assert main([*arguments, "--json", "--out", "kept"]) == 1
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)["runs"][0]["audit"]
     assert report["verdict"] == "review"
     assert "came back" in report["reasons"][0]
     assert report["marks_kept"]["median"] < 0.5
@@ -74,10 +74,10 @@ def test_an_endpoint_is_played_without_the_site_and_the_record_has_no_key(
 ):
     monkeypatch.setenv("MY_KEY", "sk-canary")
     with EditingServer(latency=0.0) as server:
-        arguments = ["play", "--endpoint", server.url, "--contract", "huggingface"]
+        arguments = ["run", "--play-only", "--endpoint", server.url, "--contract", "huggingface"]
         arguments += ["--allow-local", "--suite", str(suite_file), "--key-env", "MY_KEY"]
         assert main([*arguments, "--out", "run", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["edits"] == len(server.calls) == 16
+        assert json.loads(capsys.readouterr().out)["runs"][0]["edits"] == len(server.calls) == 16
     assert "sk-canary" not in (tmp_path / "run/run.json").read_text()
 
 
@@ -90,13 +90,24 @@ def test_an_endpoint_is_played_without_the_site_and_the_record_has_no_key(
     ],
 )
 def test_what_cannot_be_called_is_said_in_words(arguments, message, suite_file, capsys):
-    assert main(["play", *arguments, "--suite", str(suite_file)]) == 1
+    assert main(["run", "--play-only", *arguments, "--suite", str(suite_file)]) == 1
     assert message in capsys.readouterr().err
 
 
 def test_an_editor_or_an_endpoint_but_not_both(suite_file, capsys):
     with pytest.raises(SystemExit):
-        main(["audit", "--editor", "jpeg", "--endpoint", "https://x.org", "--suite", "smoke"])
+        main(
+            [
+                "run",
+                "--audits",
+                "--editor",
+                "jpeg",
+                "--endpoint",
+                "https://x.org",
+                "--suite",
+                "smoke",
+            ]
+        )
     assert "not allowed with" in capsys.readouterr().err
 
 

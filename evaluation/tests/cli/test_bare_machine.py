@@ -13,7 +13,7 @@ import pytest
 
 from evaluation.__main__ import COMMANDS, main
 
-PLAY = ["play", "--editor"]
+PLAY = ["run", "--play-only", "--editor"]
 ROOT = Path(__file__).resolve().parents[3]
 #: What is imported under another name than it is installed.
 MODULES = {
@@ -83,7 +83,7 @@ def without_extras(commands, cwd):
 def played(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     part = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
-    assert main(["play", "--editor", "noise", *part, "--out", "run"]) == 0
+    assert main(["run", "--play-only", "--editor", "noise", *part, "--out", "run"]) == 0
     chain = next((tmp_path / "run/chains").iterdir())
     shutil.copytree(chain, "chain", ignore=shutil.ignore_patterns("*.json"))
     return tmp_path
@@ -92,37 +92,34 @@ def played(tmp_path, monkeypatch):
 def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_needs(played):
     part = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
     commands = [
-        ["editors"],
-        ["editors", "jpeg"],
-        ["suites"],
+        ["list", "editors"],
+        ["list", "editors", "jpeg"],
+        ["list", "suites"],
         ["weights", "--check"],
-        ["play", "--editor", "noop", *part, "--out", "noop"],
-        ["play", "--editor", "jpeg", *part],
+        ["run", "--play-only", "--editor", "noop", *part, "--out", "noop"],
+        ["run", "--play-only", "--editor", "jpeg", *part],
         ["score", "run", "--metrics", "psnr"],
         ["score", "run"],
-        ["import-scores", "nothing.csv", "run"],
+        ["score", "run", "--import", "nothing.csv"],
         ["report", "run"],
         ["run", "--editor", "noop", *part],
         ["merge", "run", "--out", "merged"],
-        ["score-chain", "chain"],
-        ["score-chain", "."],
+        ["score", "chain"],
+        ["score", "."],
         ["check-endpoint", "http://127.0.0.1:9", "--allow-local"],
-        ["audit", "--editor", "noop", "--suite", "smoke", "--trips", "1"],
+        ["run", "--audits", "--editor", "noop", "--suite", "smoke", "--trips", "1"],
         ["experiment", "nothing.yaml"],
         ["bundle", "run"],
         ["verify", "nothing.zip"],
         ["verify", "run"],
-        ["schema", "play"],
+        ["schema", "run"],
         ["site"],
     ]
     assert {command[0] for command in commands} == set(COMMANDS)
     for command, code, said in without_extras(commands, played):
         assert code in (0, 1), (command, code, said)
         assert "Traceback" not in said
-        works = command[0] in ("editors", "suites", "merge", "schema") or command[:3] == [
-            *PLAY,
-            "noop",
-        ]
+        works = command[0] in ("list", "merge", "schema") or command[:4] == [*PLAY, "noop"]
         assert (code == 0) is works, (command, code, said)
         if code and command[0] not in ("check-endpoint", "weights"):  # whose tables say it
             assert said.splitlines()[-1].startswith("convergebench: "), (command, said)
@@ -131,7 +128,7 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
 def test_a_full_disk_is_told_in_one_line_and_the_same_command_goes_on(tmp_path):
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no disk of a chosen size can be made here")
-    play = f"{sys.executable} -m evaluation play --editor noise --suite smoke --cases 'desert--*'"
+    play = f"{sys.executable} -m evaluation run --play-only --editor noise --suite smoke --cases 'desert--*'"
     script = f"""
 mount -t tmpfs -o size=400k none {tmp_path} && cd {tmp_path}
 {play} ; echo "first $?"

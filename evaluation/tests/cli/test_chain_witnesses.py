@@ -18,7 +18,7 @@ def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, 
             pytest.skip("; ".join(missing))
     for file, image in (("I0_source", SOURCE), ("I1_forward", edited), ("I1_backward", SOURCE)):
         (tmp_path / f"{file}.png").write_bytes(Picture.from_image(image).data)
-    arguments = ["score-chain", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
+    arguments = ["score", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
     assert main([*arguments, "--no-report", "--json"]) == 0
     (trip,) = json.loads(capsys.readouterr().out)["trips"]
     heard = {one["witness"]: one for one in trip["evidence"]}

@@ -72,7 +72,7 @@ def test_what_cannot_be_played_is_said_before_anything_is(file, tmp_path, capsys
     for change, words in (
         ("long: {temperature: 1.0, ", "misreader cannot play the arm long: Misreader takes no"),
         ("long: {session: conversation, ", "keeps no conversation"),
-        ("long: {colour: 1, ", "arm long: there is no setting colour"),
+        ("long: {colour: 1, ", "arms.long.colour"),
     ):
         file.write_text(FILE.replace("long: {", change))
         assert main(["experiment", str(file), "--out", str(tmp_path / "runs")]) == 1

@@ -7,14 +7,17 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
-from convergebench import Paused, evaluate
+from convergebench import Paused, ScoreOptions, evaluate, suite
 from huggingface_hub import parse_eval_result_entries
 from huggingface_hub.repocard_data import model_index_to_eval_results
 from PIL import ImageOps
 
 from evaluation.__main__ import main
 
-FEW = {"trips": 2, "cases": "desert--*", "metrics": ["psnr", "ssim"]}
+FEW = {
+    "suite": suite("smoke", trips=2, cases="desert--*"),
+    "score": ScoreOptions(metrics=["psnr", "ssim"]),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,7 @@ class Kept:
 
 def test_an_object_is_told_the_beginning_every_trip_and_the_results():
     kept, trips = Kept(), []
-    results = evaluate(mirror, log=kept, on_trip=trips.append, **FEW)
+    results = evaluate(mirror, log=[kept, trips.append], **FEW)
     assert [what for what, _ in kept.told] == ["begin", "trip", "trip", "end"]
     about = kept.told[0][1]
     assert (about["suite"], about["chains"]) == ("smoke", 1)
@@ -65,7 +68,7 @@ def test_a_hook_that_fails_is_told_no_more_and_the_run_goes_on(fails_at, capsys)
     assert broken.told[-1][0] == fails_at
     assert [what for what, _ in whole.told] == ["begin", "trip", "trip", "end"]
     said = capsys.readouterr().err
-    assert said.count("Kept is told no more: ConnectionError: nobody listens") == 1
+    assert said.count("Kept is dropped: ConnectionError: nobody listens") == 1
 
 
 def test_the_end_is_told_also_where_the_run_breaks_off():
@@ -82,7 +85,7 @@ def test_the_end_is_told_also_where_the_run_breaks_off():
 def test_a_hook_that_is_not_here_is_told_before_anything_is_paid(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    play = ["play", "--editor", "noop", "--suite", "smoke", "--log"]
+    play = ["run", "--play-only", "--editor", "noop", "--suite", "smoke", "--log"]
     assert main([*play, "wandb"]) == 1
     assert "--log wandb needs the package wandb: pip install wandb" in capsys.readouterr().err
     assert main([*play, "nothing"]) == 1

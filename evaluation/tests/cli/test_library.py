@@ -7,7 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from convergebench import EditorError, Paused, Picture, Refused, Results, Suite, evaluate, suite
+from convergebench import (
+    EditorError,
+    Paused,
+    Picture,
+    PlayOptions,
+    Refused,
+    Results,
+    ScoreOptions,
+    Suite,
+    evaluate,
+    suite,
+)
 from PIL import Image, ImageOps
 
 from evaluation.__main__ import main
@@ -19,7 +30,11 @@ from examples.example_server import Handler
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # No witness looks at a flip: nothing heavy is loaded.
-FEW = {"trips": 1, "cases": "desert--*", "metrics": ["psnr", "ssim"]}
+FEW = {
+    "suite": suite("smoke", trips=1, cases="desert--*"),
+    "score": ScoreOptions(metrics=["psnr", "ssim"]),
+}
+TWO_TRIPS = {**FEW, "suite": suite("smoke", trips=2, cases="desert--*")}
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +94,9 @@ def test_the_notebook_runs_from_top_to_bottom():
 
 
 def test_a_function_an_editor_a_class_and_a_name_are_editors():
-    wanted = suite("smoke")
-    assert isinstance(wanted, Suite)
+    assert isinstance(suite("smoke"), Suite)
     for editor in (mirror, "noop", "evaluation.editors.reference:NoOp"):
-        results = evaluate(editor, wanted, **FEW)
+        results = evaluate(editor, **FEW)
         assert results.standing.summary.chains == 1
         assert results.folder.is_dir()
 
@@ -95,7 +109,7 @@ def test_an_evaluation_goes_on_where_it_was_and_other_settings_are_refused():
         return ImageOps.mirror(image)
 
     with pytest.raises(Paused, match="max-edits 1"):
-        evaluate(counted, out="run", max_edits=1, **FEW)
+        evaluate(counted, out="run", play=PlayOptions(max_edits=1), **FEW)
     first = evaluate(counted, out="run", **FEW)
     again = evaluate(counted, out="run", **FEW)
     assert len(asked) == 2
@@ -132,18 +146,22 @@ def test_bad_arguments_are_named():
         ("missing.py:edit", {}, "there is no file missing.py"),
         (3, {}, "neither an Editor nor a function"),
         (mirror, {"suite": "smok"}, "there is no suite 'smok'"),
-        (mirror, {"cases": "horses--*"}, "no case of smoke is called 'horses--*'"),
-        (mirror, {"trips": 0}, "at least one trip"),
-        (mirror, {"budget": 1}, "no budget can hold"),
-        (mirror, {"metrics": ["lpisp"]}, "there is no metric 'lpisp'"),
+        (mirror, {"play": PlayOptions(budget=1)}, "no budget can hold"),
+        (mirror, {"score": ScoreOptions(metrics=["lpisp"])}, "there is no metric 'lpisp'"),
     ):
         with pytest.raises(UserFacingError, match=re.escape(said)):
             evaluate(editor, **{**FEW, **more})
+    for part, said in (
+        ({"cases": "horses--*"}, "no case of smoke is called 'horses--*'"),
+        ({"trips": 0}, "at least one trip"),
+    ):
+        with pytest.raises(UserFacingError, match=re.escape(said)):
+            suite("smoke", **part)
 
 
 def test_every_trip_is_told_as_it_is_played_and_a_model_card_has_a_table(capsys):
     told = []
-    evaluate(mirror, out="run", on_trip=told.append, **{**FEW, "trips": 2})
+    evaluate(mirror, out="run", log=told.append, **TWO_TRIPS)
     assert [row["trip"] for row in told] == [1, 2]
     json.dumps(told)
     header = json.loads(Path("run/run.json").read_text()) | {"name": "a | b\n<script>"}
@@ -157,22 +175,26 @@ def test_every_trip_is_told_as_it_is_played_and_a_model_card_has_a_table(capsys)
     assert not Path("run/report").exists()
 
 
+def judged_by(judge):
+    return {**FEW, "score": ScoreOptions(metrics=["psnr", "ssim"], judge=judge)}
+
+
 def test_a_judge_is_asked_and_its_answers_are_kept_without_its_key():
     with FakeJudge() as fake:
         settings = {"model": "m", "url": f"{fake.server.url}/v1", "key": KEY, "calls": 4}
-        results = evaluate(mirror, out="run", judge=settings, **FEW)
+        results = evaluate(mirror, out="run", **judged_by(settings))
     assert results.scores.provenance["judge"]["calls"] > 0
     assert Path("run/judge.jsonl").is_file()
     assert not any(KEY in f.read_text() for f in Path("run").glob("*.json*"))
     with pytest.raises(UserFacingError, match="JUDGE_KIND"):
-        evaluate(mirror, out="run", judge={"model": "m", "kind": "telnet"}, **FEW)
+        evaluate(mirror, out="run", **judged_by({"model": "m", "kind": "telnet"}))
 
 
 # What comes back.
 
 
 def test_frames_have_a_row_for_every_trip_chain_and_call_and_say_what_they_need():
-    results = evaluate(mirror, **{**FEW, "trips": 2})
+    results = evaluate(mirror, **TWO_TRIPS)
     trips, chains, calls = results.trips_frame(), results.chains_frame(), results.calls_frame()
     assert (len(trips), len(chains), len(calls)) == (2, 1, 4)
     assert trips["psnr_retention"].notna().all()
@@ -217,14 +239,14 @@ nothing = 3
 def test_an_own_editor_is_played_by_its_place_and_goes_on_there(tmp_path, capsys):
     (tmp_path / "models").mkdir()
     (tmp_path / "models/own_one.py").write_text(OWN)
-    play = ["play", "--suite", "smoke", "--trips", "1", "--json"]
+    play = ["run", "--play-only", "--suite", "smoke", "--trips", "1", "--json"]
     few = ["--max-edits", "3"]
     for place in ("models/own_one.py:edit", "models.own_one:edit"):
         out = ["--out", place.partition(".")[2].replace(":", "-")]
         assert main([*play, *out, "--editor", place, *few]) == 3
         capsys.readouterr()
         assert main([*play, *out, "--editor", place, "--max-edits", "5"]) == 3
-        assert json.loads(capsys.readouterr().out)["edits"] == 5
+        assert json.loads(capsys.readouterr().out)["runs"][0]["edits"] == 5
     header = json.loads(Path("py-edit/run.json").read_text())
     assert header["editor"] == "own_one.py:edit"  # no folders of this machine
     assert len(header["provenance"]["editor"]["source_sha256"]) == 64
@@ -242,7 +264,16 @@ import sys
 sys.path = [{str(DOCS.parent)!r}, *(path for path in sys.path if path)]
 from evaluation.__main__ import main
 sys.exit(main())"""
-    arguments = ["play", "--editor", "own_two:edit", "--suite", "smoke", "--max-edits", "1"]
+    arguments = [
+        "run",
+        "--play-only",
+        "--editor",
+        "own_two:edit",
+        "--suite",
+        "smoke",
+        "--max-edits",
+        "1",
+    ]
     ended = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
     )

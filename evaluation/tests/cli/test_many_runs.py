@@ -28,15 +28,31 @@ def told(capsys):
 
 
 def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
-    assert main(["play", "--editor", "noop", *PART, "--json"]) == 0
-    assert told(capsys)["chains"] == 2
+    assert main(["run", "--play-only", "--editor", "noop", *PART, "--json"]) == 0
+    assert told(capsys)["runs"][0]["chains"] == 2
     assert sorted(RunFolder.open(Path("noop-smoke")).chains) == [
         "desert--flip-vertical",
         "fruit--flip-horizontal",
     ]
-    assert main(["play", "--editor", "noop", *PART, "--limit", "1", "--out", "one", "--json"]) == 0
-    assert told(capsys)["chains"] == 1
-    assert main(["play", "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
+    assert (
+        main(
+            [
+                "run",
+                "--play-only",
+                "--editor",
+                "noop",
+                *PART,
+                "--limit",
+                "1",
+                "--out",
+                "one",
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert told(capsys)["runs"][0]["chains"] == 1
+    assert main(["run", "--play-only", "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
     assert "no case of smoke is called 'horses'" in capsys.readouterr().err
 
 
@@ -44,7 +60,17 @@ def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
 
 
 def share(number, capsys, *more):
-    play = ["play", "--editor", "noise", *PART, "--shard", f"{number}/2", "--secret", SECRET]
+    play = [
+        "run",
+        "--play-only",
+        "--editor",
+        "noise",
+        *PART,
+        "--shard",
+        f"{number}/2",
+        "--secret",
+        SECRET,
+    ]
     assert main([*play, *more]) == 0
     capsys.readouterr()
     return f"noise-smoke-{number}-of-2"
@@ -55,7 +81,12 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert [RunFolder.open(Path(s)).edits_done for s in shares] == [2, 2]
     assert main(["merge", *shares, "--out", "merged", "--json"]) == 0
     assert told(capsys)["complete"]
-    assert main(["play", "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]) == 0
+    assert (
+        main(
+            ["run", "--play-only", "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]
+        )
+        == 0
+    )
     merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
 
     def pictures(run):
@@ -64,20 +95,35 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert pictures(merged) == pictures(whole)
     assert len(merged.calls()) == 4
     assert main(["score", "merged", *FAST]) == 0
-    assert main(["play", "--editor", "noise", *PART, "--secret", SECRET, "--out", "merged"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--play-only",
+                "--editor",
+                "noise",
+                *PART,
+                "--secret",
+                SECRET,
+                "--out",
+                "merged",
+            ]
+        )
+        == 0
+    )
 
 
 def test_one_share_alone_can_be_played_on(capsys):
     one = share(1, capsys)
     assert main(["merge", one, "--out", "part"]) == 0
     assert "1 of 2 chains" in capsys.readouterr().out
-    assert main(["play", "--editor", "noise", *PART, "--out", "part"]) == 0
+    assert main(["run", "--play-only", "--editor", "noise", *PART, "--out", "part"]) == 0
     assert RunFolder.open(Path("part")).complete
 
 
 def test_what_does_not_belong_together_is_not_merged(capsys):
     one = share(1, capsys)
-    play = ["play", *PART, "--out"]
+    play = ["run", "--play-only", *PART, "--out"]
     assert main([*play, "other-secret", "--editor", "noise"]) == 0
     assert main([*play, "other-editor", "--editor", "noop", "--secret", SECRET]) == 0
     assert main([*play, "trips", "--editor", "noise", "--secret", SECRET, "--trips", "2"]) == 0
@@ -94,7 +140,7 @@ def test_what_does_not_belong_together_is_not_merged(capsys):
 
 
 def test_shares_need_one_secret_and_a_number_that_exists(capsys):
-    play = ["play", "--editor", "noop", *PART, "--shard"]
+    play = ["run", "--play-only", "--editor", "noop", *PART, "--shard"]
     assert main([*play, "1/2"]) == 1
     assert "--secret" in capsys.readouterr().err
     for wrong in ("0/2", "3/2", "half", "1/0"):
@@ -119,15 +165,15 @@ def test_one_command_plays_scores_and_compares_several_models(capsys):
 
 
 def test_a_model_that_pauses_does_not_stop_the_next(capsys):
-    play = ["play", "--models", "noise,noop", *PART, "--max-edits", "3"]
+    play = ["run", "--play-only", "--models", "noise,noop", *PART, "--max-edits", "3"]
     assert main([*play, "--json"]) == 3
     assert [r["edits"] for r in told(capsys)["runs"]] == [3, 3]
-    assert main(["play", "--models", "noise,noop", *PART]) == 0
+    assert main(["run", "--play-only", "--models", "noise,noop", *PART]) == 0
     assert capsys.readouterr().out.count("2 completed") == 2
 
 
 def test_nobody_is_played_where_one_name_is_wrong(capsys):
-    assert main(["play", "--models", "noop,jpg", *PART]) == 1
+    assert main(["run", "--play-only", "--models", "noop,jpg", *PART]) == 1
     assert "did you mean jpeg" in capsys.readouterr().err
     assert not list(Path().iterdir())
 
@@ -154,40 +200,40 @@ def test_a_run_that_pauses_is_not_scored_and_goes_on(capsys):
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(option, said, capsys):
-    assert main(["play", "--editor", "jpeg", *PART, "--option", option]) == 1
+    assert main(["run", "--play-only", "--editor", "jpeg", *PART, "--option", option]) == 1
     assert said in capsys.readouterr().err
     assert not Path("jpeg-smoke").exists()
 
 
 def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys):
-    assert main(["editors", "jpeg", "--json"]) == 0
+    assert main(["list", "editors", "jpeg", "--json"]) == 0
     (quality,) = told(capsys)["options"]
     assert quality == {
         "name": "quality",
-        "type": "int",
+        "type": "integer",
         "required": False,
         "default": 75,
         "least": 1,
         "most": 100,
     }
-    assert main(["editors", "endpoint", "--json"]) == 0
+    assert main(["list", "editors", "endpoint", "--json"]) == 0
     assert {"url", "contract", "api_key"} <= {o["name"] for o in told(capsys)["options"]}
-    assert main(["editors", "diffusers"]) == 0
+    assert main(["list", "editors", "diffusers"]) == 0
     said = capsys.readouterr().out
     assert "checkpoint" in said
     assert said.count("required") == 2
-    assert main(["editors", "noise-8", "--json"]) == 0
+    assert main(["list", "editors", "noise-8", "--json"]) == 0
     assert told(capsys)["options"][0]["default"] == 8
-    assert main(["editors", "nobody"]) == 1
+    assert main(["list", "editors", "nobody"]) == 1
     Path("own.py").write_text("class Mine:\n    def __init__(self, steps: int = 4): pass\n")
-    assert main(["editors", "own.py:Mine"]) == 0
+    assert main(["list", "editors", "own.py:Mine"]) == 0
     assert "steps" in capsys.readouterr().out
 
 
 def test_every_editor_tells_its_options(capsys):
-    assert main(["editors", "--json"]) == 0
+    assert main(["list", "editors", "--json"]) == 0
     for entry in told(capsys)["editors"]:
-        assert main(["editors", entry["name"], "--json"]) == 0
+        assert main(["list", "editors", entry["name"], "--json"]) == 0
         assert isinstance(told(capsys)["options"], list)
 
 
@@ -203,7 +249,7 @@ def kept(tmp_path, monkeypatch):
 
 @pytest.fixture
 def played(capsys):
-    assert main(["play", "--editor", "noise", *PART, "--out", "run"]) == 0
+    assert main(["run", "--play-only", "--editor", "noise", *PART, "--out", "run"]) == 0
     return ["score", "run", "--again", "--json"]
 
 

@@ -106,7 +106,22 @@ def test_what_is_not_played_to_its_end_or_not_scored_is_not_packed(run, capsys):
 
 def test_a_run_that_is_not_complete_says_how_many_chains_lack(somewhere, capsys):
     arguments = ["--editor", "noop", "--suite", "smoke", "--trips", "1", "--limit", "2"]
-    assert main(["play", *arguments, "--max-edits", "3", "--parallel", "1", "--out", "part"]) == 3
+    assert (
+        main(
+            [
+                "run",
+                "--play-only",
+                *arguments,
+                "--max-edits",
+                "3",
+                "--parallel",
+                "1",
+                "--out",
+                "part",
+            ]
+        )
+        == 3
+    )
     assert main(["score", "part", "--metrics", "psnr"]) == 0
     code, _, err = said(capsys, "bundle", "part")
     assert code == 1

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import COMMANDS, main, parser
-from evaluation.cli.schemas import FILES, OUTPUTS, SCHEMAS, json_schema
+from evaluation.cli.commands.schema import FILES, OUTPUTS, SCHEMAS, json_schema
 from evaluation.testing.json_outputs import checked
 from evaluation.testing.local_server import LocalServer
 from examples.example_server import Handler
 
 FAST = ["--metrics", "psnr,ssim,piqe"]
 SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
+ONE_EDIT = ["--max-edits", "1", "--parallel", "1"]
 #: Where else the long ones are held against theirs.
 ELSEWHERE = {
-    "audit": "test_audit_command",
     "experiment": "test_experiment",
     "experiment-estimate": "test_experiment",
 }
@@ -31,7 +31,7 @@ def somewhere(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(somewhere):
-    assert main(["play", "--editor", "jpeg", *SMALL, "--out", "run"]) == 0
+    assert main(["run", "--play-only", "--editor", "jpeg", *SMALL, "--out", "run"]) == 0
     assert main(["score", "run", *FAST]) == 0
     return Path("run")
 
@@ -57,9 +57,10 @@ def test_the_schemas_are_listed_printed_and_written(capsys, tmp_path):
 
 
 def test_lists_are_wrapped(capsys):
-    assert len(told(capsys, "suites", "suites")["suites"]) > 3
-    assert told(capsys, "editors", "editors", "--ready")["editors"]
-    assert told(capsys, "editor-options", "editors", "jpeg")["options"][0]["name"] == "quality"
+    assert len(told(capsys, "suites", "list", "suites")["list", "suites"]) > 3
+    assert told(capsys, "editors", "list", "editors", "--ready")["editors"]
+    options = told(capsys, "editor-options", "list", "editors", "jpeg")["options"]
+    assert options[0]["name"] == "quality"
     capsys.readouterr()
     main(["weights", "--check", "--json"])
     SEEN.add("weights")
@@ -67,15 +68,15 @@ def test_lists_are_wrapped(capsys):
 
 
 def test_playing_tells_what_was_played_and_spent_also_when_it_paused(capsys):
-    play = ["play", "--editor", "jpeg", *SMALL, "--out", "paused"]
-    paused = told(capsys, "play", *play, "--max-edits", "1", "--parallel", "1", code=3)
+    play = ["run", "--play-only", "--editor", "jpeg", *SMALL, "--out", "paused"]
+    (paused,) = told(capsys, "run", *play, *ONE_EDIT, code=3)["runs"]
     assert (paused["edits"], paused["spent"]) == (1, 0)
     assert "--max-edits 1" in paused["paused"]
-    assert told(capsys, "play", *play)["outcomes"] == {"completed": 2}
+    assert told(capsys, "run", *play)["runs"][0]["outcomes"] == {"completed": 2}
     models = ["--models", "jpeg,noop", *SMALL, "--out", "many"]
-    assert len(told(capsys, "play-models", "play", *models)["runs"]) == 2
+    assert len(told(capsys, "run", "run", "--play-only", *models)["runs"]) == 2
     again = ["run", "--editor", "noop", *SMALL, *FAST, "--out", "again"]
-    ended = told(capsys, "play-models", *again, "--max-edits", "1", "--parallel", "1", code=3)
+    ended = told(capsys, "run", *again, *ONE_EDIT, code=3)
     assert ended["runs"][0]["paused"]
     assert told(capsys, "run", *again)["ranks"][0]["metric"] == "ssim"
 
@@ -95,8 +96,7 @@ def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
         rows += f"{case},0,musiq,60,1\n{case},1,musiq,{value},1\n"
     Path("musiq.csv").write_text(rows)
     before = (run / "scores.json").read_text()
-    taken = told(capsys, "import-scores", "import-scores", "musiq.csv", run)
-    assert (taken["metrics"], taken["values"]) == (["musiq"], 4)
+    taken = told(capsys, "score", "score", run, "--import", "musiq.csv")
     last = taken["no_reference"]["musiq"]["trips"]["1"]
     assert (last["source"]["worse"], last["better_cases"]) == (1, ["fruit--flip-horizontal"])
     # Scored again, they stay; and whoever checks the bundle hears that they came from elsewhere.
@@ -107,7 +107,7 @@ def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
     assert any("score file" in check["detail"] for check in verified["checks"])
     now = (run / "scores.json").read_text()
     Path("musiq.csv").write_text(rows + "nowhere--hat,1,musiq,1,1\n")
-    assert main(["import-scores", "musiq.csv", str(run)]) == 1
+    assert main(["score", str(run), "--import", "musiq.csv"]) == 1
     assert "musiq.csv, line 6, case: the run has no picture nowhere--hat" in capsys.readouterr().err
     assert (run / "scores.json").read_text() == now  # nothing half-written
     (run / "scores.json").write_text(before)
@@ -115,8 +115,8 @@ def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
 
 def test_own_chains_one_and_many(run, capsys):
     chain = run / "chains/desert--flip-vertical"
-    assert told(capsys, "score-chain", "score-chain", chain, *FAST, "--no-report")["trips"]
-    many = told(capsys, "score-chains", "score-chain", run / "chains", *FAST, "--no-report")
+    assert told(capsys, "score-chain", "score", chain, *FAST, "--no-report")["trips"]
+    many = told(capsys, "score-chains", "score", run / "chains", *FAST, "--no-report")
     assert len(many["runs"]) == 1
 
 
@@ -151,7 +151,7 @@ def test_every_command_with_json_was_held_against_its_schema():
     with_json = {
         name for name, one in subparsers.items() if any(a.dest == "json" for a in one._actions)
     }
-    assert with_json <= {*OUTPUTS, "score-chain"}
-    assert COMMANDS.keys() >= with_json
+    assert with_json <= {*OUTPUTS, "list"}
+    assert set(COMMANDS) >= with_json
     assert OUTPUTS.keys() - SEEN == set()
     assert FILES.keys() == {"run.json", "scores.json", "chain.json", "calls.jsonl", "bundle.json"}

@@ -16,7 +16,7 @@ from evaluation.testing.fake_providers.judge import KEY, FakeJudge
 def told(hat_chain, capsys):
     if missing := load_metric("picture").missing():
         pytest.skip("; ".join(missing))
-    arguments = ["score-chain", str(hat_chain.folder), "--no-report", "--json"]
+    arguments = ["score", str(hat_chain.folder), "--no-report", "--json"]
     assert main([*arguments, "--metrics", "picture,lpips,place,colour,identity"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -92,7 +92,7 @@ def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, jud
             ],
         ),
     ):
-        assert main(["score-chain", str(folder), *command]) == 0
+        assert main(["score", str(folder), *command]) == 0
         told = json.loads(capsys.readouterr().out)
         said = [
             [one["made"] for one in trip["evidence"] if one["witness"] == "judge"]
@@ -102,7 +102,7 @@ def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, jud
         assert KEY not in json.dumps(told)
         assert Path(folder / "judge.jsonl").is_file()
     before = len(judge.asked)
-    assert main(["score-chain", str(small_chain), *command]) == 0
+    assert main(["score", str(small_chain), *command]) == 0
     assert len(judge.asked) == before
 
 
@@ -110,7 +110,7 @@ def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, m
     monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
     judge.always = "down"
     asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1"]
-    assert main(["score-chain", str(small_chain), *asked, "--metrics", "psnr", "--no-report"]) == 0
+    assert main(["score", str(small_chain), *asked, "--metrics", "psnr", "--no-report"]) == 0
     told = capsys.readouterr()
     assert "not asked any more" in told.err
     assert KEY not in told.err
@@ -118,7 +118,7 @@ def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, m
 
 
 def test_a_pair_of_the_benchmark_can_be_named(small_chain, capsys):
-    command = ["score-chain", str(small_chain), "--metrics", "psnr", "--no-report", "--json"]
+    command = ["score", str(small_chain), "--metrics", "psnr", "--no-report", "--json"]
     assert main([*command, "--pair", "flip-vertical"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trips"][0]["change_seen"] is False  # a patch is no flip

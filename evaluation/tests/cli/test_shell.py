@@ -55,7 +55,21 @@ def suite_file(tmp_path_factory):
 def played(suite_file, tmp_path_factory):
     """A run folder of the JPEG editor on the small suite."""
     out = tmp_path_factory.mktemp("played") / "jpeg"
-    assert main(["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--play-only",
+                "--editor",
+                "jpeg",
+                "--suite",
+                str(suite_file),
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     return out
 
 
@@ -172,7 +186,21 @@ def test_runs_of_one_suite_are_compared_and_hostile_names_are_escaped(played, su
     file = run / "run.json"
     header = json.loads(file.read_text())
     file.write_text(json.dumps(header | {"name": "<script>alert(1)</script>"}))
-    assert main(["play", "--editor", "noise", "--suite", str(suite_file), "--out", "noise"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--play-only",
+                "--editor",
+                "noise",
+                "--suite",
+                str(suite_file),
+                "--out",
+                "noise",
+            ]
+        )
+        == 0
+    )
     assert main(["report", str(run), "noise", str(run), "--metrics", "psnr", "--out", "both"]) == 0
     page = Path("both/index.html").read_text()
     assert "<script" not in page
@@ -181,7 +209,7 @@ def test_runs_of_one_suite_are_compared_and_hostile_names_are_escaped(played, su
 
 
 def test_runs_of_other_suites_are_not_compared(played, capsys):
-    assert main(["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "1"]) == 0
+    assert main(["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--trips", "1"]) == 0
     assert main(["report", str(played), "jpeg-smoke"]) == 1
     assert "only runs of the same suite can be compared" in capsys.readouterr().err
 
@@ -189,9 +217,18 @@ def test_runs_of_other_suites_are_not_compared(played, capsys):
 def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, capsys):
     run = copied(played)
     before = (run / "calls.jsonl").read_bytes()
-    arguments = ["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", str(run)]
+    arguments = [
+        "run",
+        "--play-only",
+        "--editor",
+        "jpeg",
+        "--suite",
+        str(suite_file),
+        "--out",
+        str(run),
+    ]
     assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["outcomes"] == {"completed": 3}
+    assert json.loads(capsys.readouterr().out)["runs"][0]["outcomes"] == {"completed": 3}
     assert (run / "calls.jsonl").read_bytes() == before
     for other, message in (
         (["--secret", "5"], "is a run with secret"),
@@ -203,7 +240,16 @@ def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, cap
 
 
 def test_an_option_reaches_the_editor(suite_file, capsys):
-    arguments = ["play", "--suite", str(suite_file), "--trips", "1", "--editor", "jpeg"]
+    arguments = [
+        "run",
+        "--play-only",
+        "--suite",
+        str(suite_file),
+        "--trips",
+        "1",
+        "--editor",
+        "jpeg",
+    ]
     assert main([*arguments, "--option", "quality=5", "--out", "low"]) == 0
     header = json.loads(Path("low/run.json").read_text())
     assert header["options"] == {"quality": 5}
@@ -213,9 +259,10 @@ def test_an_option_reaches_the_editor(suite_file, capsys):
 # Lists.
 
 
-@pytest.mark.parametrize("command", ["editors", "suites", "weights"])
-def test_lists_are_tables_for_people_and_json_for_programs(command, capsys):
-    arguments = [command, "--check"] if command == "weights" else [command]
+@pytest.mark.parametrize(
+    "arguments", [["list", "editors"], ["list", "suites"], ["weights", "--check"]], ids=str
+)
+def test_lists_are_tables_for_people_and_json_for_programs(arguments, capsys):
     assert main(arguments) in (0, 1)
     assert len(capsys.readouterr().out.splitlines()) >= 3
     main([*arguments, "--json"])
@@ -224,12 +271,12 @@ def test_lists_are_tables_for_people_and_json_for_programs(command, capsys):
 
 def test_every_editing_model_and_editor_is_listed_with_what_it_lacks(capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    main(["editors", "--json"])
+    main(["list", "editors", "--json"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["editors"]}
     assert {row["slug"] for row in catalog.editing_models()} <= set(listed)
     assert listed["jpeg-75"]["missing"] == listed["jpeg"]["missing"] == []
     assert "OPENAI_API_KEY" in listed["gpt-image-2"]["missing"][0]
-    main(["editors", "--json", "--ready"])
+    main(["list", "editors", "--json", "--ready"])
     ready = json.loads(capsys.readouterr().out)["editors"]
     assert all(not entry["missing"] for entry in ready)
 
@@ -248,19 +295,30 @@ def test_help_says_what_a_command_is_for(command, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["play", "--editor", "jpg", "--suite", "smoke"], "did you mean jpeg"),
-        (["play", "--editor", "zzzzzz", "--suite", "smoke"], "`convergebench editors` lists all"),
-        (["play", "--editor", "jpeg", "--suite", "smoky"], "there is no suite 'smoky'"),
-        (["play", "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
-        (["play", "--editor", "jpeg", "--suite", "smoke", "--trips", "99"], "only shortens"),
-        (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x"], "NAME=VALUE"),
-        (["play", "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
-        (["play", "--editor", "gpt-image-2", "--suite", "smoke"], "OPENAI_API_KEY"),
+        (["run", "--play-only", "--editor", "jpg", "--suite", "smoke"], "did you mean jpeg"),
+        (
+            ["run", "--play-only", "--editor", "zzzzzz", "--suite", "smoke"],
+            "`convergebench list editors` lists all",
+        ),
+        (
+            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoky"],
+            "there is no suite 'smoky'",
+        ),
+        (["run", "--play-only", "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
+        (
+            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--trips", "99"],
+            "only shortens",
+        ),
+        (
+            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--option", "x"],
+            "NAME=VALUE",
+        ),
+        (["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
+        (["run", "--play-only", "--editor", "gpt-image-2", "--suite", "smoke"], "OPENAI_API_KEY"),
         (["score", "nowhere"], "there is no folder nowhere"),
-        (["score", "."], "is not a run folder"),
+        (["score", ".", "--import", "x.csv"], "is not a run folder"),
         (["report", "nowhere"], "there is no folder nowhere"),
-        (["score-chain", "nowhere"], "there is no folder nowhere"),
-        (["score-chain", "."], "holds no picture"),
+        (["score", "."], "holds no picture"),
         (["weights", "nothing"], "there are no weights called"),
         (["weights", "--file", "x"], "--file needs the one name"),
     ],
@@ -279,7 +337,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, mon
 )
 def test_a_number_out_of_range_is_a_wrong_argument(wrong, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["play", "--editor", "jpeg", "--suite", "smoke", wrong])
+        main(["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", wrong])
     assert stop.value.code == 2
     assert wrong.partition("=")[0] in capsys.readouterr().err
 
@@ -292,7 +350,7 @@ def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
 def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    play = ["play", "--editor", "gpt-image-2", "--suite", "smoke"]
+    play = ["run", "--play-only", "--editor", "gpt-image-2", "--suite", "smoke"]
     assert main(play) == 1
     said = capsys.readouterr().err
     assert "224 edits, about $14.56" in said
@@ -307,7 +365,16 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
 def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    play = ["play", "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
+    play = [
+        "run",
+        "--play-only",
+        "--editor",
+        "gpt-image-1-mini",
+        "--suite",
+        "smoke",
+        "--budget",
+        "5",
+    ]
     assert main(play) == 1
     said = capsys.readouterr().err
     assert "no budget can hold" in said
@@ -321,13 +388,23 @@ def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
 
 
 def test_a_paused_run_says_as_json_what_was_played_and_spent(suite_file, capsys):
-    play = ["play", "--editor", "jpeg", "--suite", str(suite_file), "--out", "run", "--json"]
+    play = [
+        "run",
+        "--play-only",
+        "--editor",
+        "jpeg",
+        "--suite",
+        str(suite_file),
+        "--out",
+        "run",
+        "--json",
+    ]
     assert main([*play, "--max-edits", "4"]) == 3
-    told = json.loads(capsys.readouterr().out)
+    (told,) = json.loads(capsys.readouterr().out)["runs"]
     assert (told["edits"], told["spent"]) == (4, 0)
     assert "--max-edits 4 is reached" in told["paused"]
     assert main(play) == 0
-    told = json.loads(capsys.readouterr().out)
+    (told,) = json.loads(capsys.readouterr().out)["runs"]
     assert (told["edits"], told["paused"]) == (18, "")
 
 
@@ -349,7 +426,7 @@ def test_a_kill_while_scoring_loses_at_most_one_chain(played):
 
 
 def test_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m evaluation editors | head -1"
+    command = f"{sys.executable} -m evaluation list editors | head -1"
     here = Path(__file__).resolve().parents[3]
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=here)
     assert done.stderr == ""
@@ -385,7 +462,7 @@ def write_chain(folder, names):
 
 
 def scored(folder, capsys, *more):
-    assert main(["score-chain", str(folder), "--metrics", FAST, "--json", *more]) == 0
+    assert main(["score", str(folder), "--metrics", FAST, "--json", *more]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -460,7 +537,7 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
     ],
 )
 def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys):
-    assert main(["score-chain", str(write_chain(tmp_path / "mine", names))]) == 1
+    assert main(["score", str(write_chain(tmp_path / "mine", names))]) == 1
     assert message in capsys.readouterr().err
 
 
@@ -482,14 +559,14 @@ def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys)
 def test_a_manifest_that_does_not_fit_is_refused_in_words(manifest, message, tmp_path, capsys):
     folder = write_chain(tmp_path / "mine", ["x.png"])
     (folder / "manifest.json").write_text(manifest)
-    assert main(["score-chain", str(folder)]) == 1
+    assert main(["score", str(folder)]) == 1
     assert message in capsys.readouterr().err
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path, capsys):
     folder = write_chain(tmp_path / "mine", ["I0_source.png"])
     (folder / "I1_backward.png").write_bytes(b"not a picture")
-    assert main(["score-chain", str(folder), "--metrics", "psnr"]) == 1
+    assert main(["score", str(folder), "--metrics", "psnr"]) == 1
     assert "I1_backward.png: not a PNG, JPEG or WebP" in capsys.readouterr().err
 
 

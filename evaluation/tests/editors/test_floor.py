@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.arms import FLOOR, Arm, ArmError, Worded
+from evaluation.arms import FLOOR, Arm, ArmError
 from evaluation.content.suites import EditPair
 from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside, EditSettings
@@ -64,17 +64,19 @@ def test_a_floor_is_measured_without_an_edit_to_look_for():
     assert Arm().measured(pair) is pair
     assert Arm.from_dict(FLOOR.to_dict()) == FLOOR
     with pytest.raises(ArmError, match="turns is a chain shape, which has no floor"):
-        FLOOR.settled([Worded("turns", "a", "b", shape="F F F F")])
+        FLOOR.settled([EditPair("turns", "geometry", "a", "b", "none", shape="F F F F")])
     with pytest.raises(ArmError, match="floor makes no edit"):
-        Arm(floor=True, wording="long")
+        Arm.from_dict({"floor": True, "wording": "long"})
 
 
 def test_a_floor_is_played_scored_and_verified_in_a_shell(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     play = ["--suite", "smoke", "--trips", "1", "--cases", "desert--flip-vertical"]
-    assert main(["play", "--editor", "jpeg", *play, "--floor"]) == 1
+    assert main(["run", "--play-only", "--editor", "jpeg", *play, "--floor"]) == 1
     assert "has no floor" in capsys.readouterr().err
-    assert main(["play", "--editor", "latent", *play, "--floor", "--out", "floor"]) == 0
+    assert (
+        main(["run", "--play-only", "--editor", "latent", *play, "--floor", "--out", "floor"]) == 0
+    )
     capsys.readouterr()
     assert main(["score", "floor", "--metrics", "psnr,piqe", "--json"]) == 0
     scores = checked("score", capsys.readouterr().out)["scores"]

@@ -1,4 +1,4 @@
-"""`score-chain` with a folder of chains, and with a folder of models."""
+"""`score` with a folder of chains, and with a folder of models."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def chain(folder, picture, wear, trips=2):
 
 
 def told(folder, capsys, *more):
-    assert main(["score-chain", str(folder), *FAST, "--json", *more]) == 0
+    assert main(["score", str(folder), *FAST, "--json", *more]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -45,7 +45,7 @@ def test_a_folder_of_chains_is_one_run_with_an_interval(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert str(tmp_path) not in Path(found["report"]).read_text()
     assert sorted(found["runs"]["mine"]["chains"].values())[0] == "chain-00"
-    assert main(["score-chain", "mine", *FAST]) == 0  # the report is not read as a chain
+    assert main(["score", "mine", *FAST]) == 0  # the report is not read as a chain
     said = capsys.readouterr().out
     assert "12 cases, 12 chains of 2 trips" in said
     assert said.endswith(f"The report is {found['report']}\n")
@@ -61,7 +61,7 @@ def test_folders_of_models_are_compared_on_the_cases_that_they_share(tmp_path, c
         ("rough", True),
     ]
     assert len(found["suite"]["cases"]) == 4
-    assert main(["score-chain", "models", *FAST, "--no-report"]) == 0
+    assert main(["score", "models", *FAST, "--no-report"]) == 0
     assert "rank" in capsys.readouterr().out
 
 
@@ -85,10 +85,10 @@ def test_what_is_wrong_with_a_chain_among_many_is_said_with_its_folder(tmp_path,
     chain(tmp_path / "mine/good", picture=0, wear=1)
     chain(tmp_path / "mine/bad", picture=1, wear=1)
     (tmp_path / "mine/bad/I1_backward.png").unlink()
-    assert main(["score-chain", "mine", *FAST]) == 1
+    assert main(["score", "mine", *FAST]) == 1
     assert "mine/bad" in capsys.readouterr().err
     (tmp_path / "empty/inside").mkdir(parents=True)
-    assert main(["score-chain", "empty"]) == 1
+    assert main(["score", "empty"]) == 1
     assert "no folder of a chain" in capsys.readouterr().err
 
 
@@ -96,9 +96,9 @@ def test_a_source_of_one_colour_is_told_and_nothing_breaks(tmp_path, capsys):
     chain(tmp_path / "flat", picture=0, wear=1)
     Image.new("RGB", (64, 48), "teal").save(tmp_path / "flat/I0_source.png")
     for more in ([], ["--no-report"], ["--json"]):
-        assert main(["score-chain", "flat", *FAST, *more]) == 0
+        assert main(["score", "flat", *FAST, *more]) == 0
     assert "No metric says anything" in capsys.readouterr().out
     (tmp_path / "many").mkdir()
     (tmp_path / "flat").rename(tmp_path / "many/flat")
-    assert main(["score-chain", "many", *FAST]) == 0
+    assert main(["score", "many", *FAST]) == 0
     assert "No metric says anything" in capsys.readouterr().out

@@ -238,7 +238,17 @@ def edits_in(calls):
 
 def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
     command = [
-        *(sys.executable, "-m", "evaluation", "play", "--editor", "jpeg", "--suite", "smoke"),
+        *(
+            sys.executable,
+            "-m",
+            "evaluation",
+            "run",
+            "--play-only",
+            "--editor",
+            "jpeg",
+            "--suite",
+            "smoke",
+        ),
         *("--out", str(tmp_path / "run")),
     ]
     calls = tmp_path / "run/calls.jsonl"
@@ -265,7 +275,17 @@ def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
 
 def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     command = [
-        *(sys.executable, "-m", "evaluation", "play", "--editor", "noise", "--suite", "smoke"),
+        *(
+            sys.executable,
+            "-m",
+            "evaluation",
+            "run",
+            "--play-only",
+            "--editor",
+            "noise",
+            "--suite",
+            "smoke",
+        ),
         *("--parallel", "2", "--trips", "2", "--out", str(tmp_path / "run")),
     ]
     calls = tmp_path / "run/calls.jsonl"

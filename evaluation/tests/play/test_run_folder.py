@@ -16,7 +16,7 @@ CHAIN = "desert--flip-vertical"
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "mine"
-    play = ["play", "--editor", "noise", "--suite", "smoke", "--trips", "1"]
+    play = ["run", "--play-only", "--editor", "noise", "--suite", "smoke", "--trips", "1"]
     assert main([*play, "--cases", CHAIN, "--out", str(folder)]) == 0
     assert main(["score", str(folder), "--metrics", "psnr"]) == 0
     return folder

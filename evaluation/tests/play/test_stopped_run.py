@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli.commands.score import results_table, scored
-from evaluation.cli.results import run_results
+from evaluation.cli.results import results_table, run_results
+from evaluation.cli.scoring import scored
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor

@@ -52,7 +52,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
         "Do it again",
     ):
         assert heading in page, heading
-    assert "convergebench play --editor noise --suite shared-v1.json" in page
+    assert "convergebench run --editor noise --suite shared-v1.json" in page
     assert run.suite.content_hash[:12] in page
     worst = standing.details["worst"][0]["case"]
     assert reverse("run_case", args=[run.pk, worst]) in page
@@ -169,7 +169,7 @@ def test_no_secret_and_no_path_of_the_server_is_shown(client):
 def test_a_submitted_endpoint_says_that_only_its_owner_can_play_it(client):
     run = make_run(make_model("Endpoint", access="endpoint"), make_suite())
     page = page_of(client, run.editing_model)
-    assert "convergebench play" not in page
+    assert "convergebench run" not in page
     assert "only they can play it" in page
 
 

@@ -1,14 +1,15 @@
-"""Results as YAML for a model's page on the Hugging Face Hub.
+"""Results for a model's page: a Markdown table, and YAML for the Hugging Face Hub.
 
-Two conventions: `model-index` in the metadata of a README, which names any data set, and
-`.eval_results/NAME.yaml`, which names a benchmark that is a data set of the Hub.
+The Hub has two conventions: `model-index` in the metadata of a README, which names any data
+set, and `.eval_results/NAME.yaml`, which names a benchmark that is a data set of the Hub.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+import yaml
 
 from evaluation import __version__
 from evaluation.analysis.levels import life
@@ -20,14 +21,15 @@ TASK = {"type": "image-to-image", "name": "Round trips of image edits"}
 
 
 def as_model_index(suite: Suite, runs: Mapping[str, RunScores]) -> str:
-    """The `model-index` of these runs, ready to stand in a README's metadata."""
-    return _yaml({"model-index": [_model(suite, *run) for run in runs.items()]})
+    """Return the `model-index` of these runs, ready to stand in a README's metadata."""
+    models = [_model(suite, *run) for run in runs.items()]
+    return _yaml({"model-index": models})
 
 
 def as_eval_results(
     suite: Suite, name: str, scores: RunScores, dataset: str, date: str | None
 ) -> str:
-    """The `.eval_results` file of one run on a benchmark that `dataset` is on the Hub.
+    """Return the `.eval_results` file of one run; `dataset` is the suite on the Hub.
 
     One number, as the convention wants it: usable trips by the headline metric.
     """
@@ -58,14 +60,14 @@ def _model(suite: Suite, name: str, scores: RunScores) -> dict[str, Any]:
 
 def _metrics(suite: Suite, result: MetricResult) -> list[dict[str, Any]]:
     summary = result.summary
-    found = [
+    values = [
         ("usable_trips", f"Usable trips of {suite.trips}", _rounded(summary.usable_trips)),
         # A text such as "> 8" where it is longer than the suite can tell.
         ("half_life", life(), _rounded(summary.half_life) or shown(None, suite.trips)),
     ]
     return [
         {"type": f"{kind}_{result.metric}", "value": value, "name": f"{words} ({result.label})"}
-        for kind, words, value in found
+        for kind, words, value in values
         if value is not None
     ]
 
@@ -75,20 +77,40 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _yaml(value: Any) -> str:
-    return "\n".join(_lines(value))
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1_000).rstrip()
 
 
-def _lines(value: Any) -> list[str]:
-    """YAML in blocks; a text or a number as JSON, which is YAML as well."""
-    found: list[str] = []
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if isinstance(inner, dict | list):
-                found += [f"{key}:", *(f"  {line}" for line in _lines(inner))]
-            else:
-                found.append(f"{key}: {json.dumps(inner, ensure_ascii=False)}")
-    else:
-        for inner in value:
-            first, *rest = _lines(inner)
-            found += [f"- {first}", *(f"  {line}" for line in rest)]
-    return found
+def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:
+    """Return a table with a row for each run and metric, and what the numbers are of."""
+    lines = [
+        f"### ConvergeBench: {_cell(suite.title)}",
+        "",
+        f"| Model | Metric | Usable trips | {life()} | 95 % interval | Change seen |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for name, scores in runs.items():
+        for result in run_results(suite, scores).values():
+            summary = result.summary
+            usable, seen = summary.usable_trips, summary.change_seen
+            cells = [
+                name,
+                f"{result.label} ({result.version})",
+                "–" if usable is None else f"{usable:.1f} of {suite.trips}",
+                shown(summary.half_life, suite.trips),
+                result.half_life_interval,
+                "–" if seen is None else f"{seen:.0%}",
+            ]
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    lines += [
+        "",
+        f"Suite {suite.key} ({suite.content_hash[:12]}), {len(suite.cases)} cases of "
+        f"{suite.trips} round trips; convergebench {__version__}.",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Escape text so that it stays in its cell and is no markup."""
+    for mark in "\\|<>[]*_`":
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.split())

@@ -8,37 +8,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from evaluation.analysis import experiment_words as words
 from evaluation.analysis.experiments import ExperimentNumbers, experiment_numbers
 from evaluation.arms import Arm
-from evaluation.cli.commands.editors import find_editor
-from evaluation.cli.commands.play import (
+from evaluation.cli.commands.report import reported
+from evaluation.cli.editors import ChosenEditor, find_editor
+from evaluation.cli.playing import (
     Played,
-    Terms,
-    add_terms,
+    PlayOptions,
+    add_limits,
     ask_first,
-    check_budget,
-    expected_of,
+    estimate_rest,
     new_player,
     open_run,
-    pause_if_any,
-    play_on,
+    play_run,
+    raise_pause,
 )
-from evaluation.cli.commands.report import reported
-from evaluation.cli.commands.score import add_metrics, new_scorer, scored
-from evaluation.cli.commands.suites import find_suite
-from evaluation.cli.printing import CommandError, note, say, say_json, table
+from evaluation.cli.printing import CommandError, Output, note, say, say_json, table
 from evaluation.cli.report import Report
-from evaluation.cli.results import told
-from evaluation.cli.suite_parts import part_of
+from evaluation.cli.results import conclusive
+from evaluation.cli.scoring import add_metrics, new_scorer, scored
+from evaluation.cli.suite_parts import find_suite
 from evaluation.content.suites import Suite
-from evaluation.editors import Editor
 from evaluation.estimate import Estimate, duration
-from evaluation.experiment_file import ExperimentFile, worded
+from evaluation.experiment_file import ExperimentFile, catalogue_variants
 from evaluation.metrics import in_order
 from evaluation.play.run_folder import RunFolder, write_json
 from evaluation.play.run_scores import RunScores
-from evaluation.play.store import Paused
 
 HELP = "play a suite in several ways, and see what each of them changes"
 DESCRIPTION = """\
@@ -61,114 +59,145 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--estimate", action="store_true", help="only tell what it takes; play nothing"
     )
-    add_terms(parser)
+    add_limits(parser)
     add_metrics(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
-@dataclass
+@dataclass(frozen=True)
 class ArmRun:
     """One arm played by one model."""
 
     name: str
-    arm: Arm
-    editor: Editor
-    record: dict[str, Any]
+    chosen: ChosenEditor
+    options: PlayOptions
     folder: RunFolder
+
+    @property
+    def arm(self) -> Arm:
+        return self.options.arm
+
+
+class EstimateOutput(Output):
+    """`experiment --estimate`."""
+
+    schema_name = "experiment-estimate"
+    edits: int
+    usd: float | None = Field(description="None: a price is not known.")
+    seconds: float
+    stop_after: int
+
+
+class ExperimentModel(BaseModel):
+    """The answer of one model."""
+
+    model: str
+    name: str
+    arms: dict[str, dict[str, Any]] = Field(description="Their runs and settings.")
+    metrics: dict[str, dict[str, Any]] = Field(description="Effects, ranks and reruns by metric.")
+    finding: str
+    page: str
+
+
+class ExperimentOutput(Output):
+    """`experiment`: what each arm changes; experiment.json holds the same."""
+
+    schema_name = "experiment"
+    format: int = FORMAT
+    title: str
+    question: str
+    suite: dict[str, Any]
+    models: list[ExperimentModel]
 
 
 def run(args: argparse.Namespace) -> int:
     experiment = ExperimentFile.read(args.file)
-    suite = part_of(
-        find_suite(experiment.suite), experiment.trips, experiment.cases, experiment.limit
+    suite = find_suite(experiment.suite, experiment.trips, experiment.cases, experiment.limit)
+    options = PlayOptions(
+        parallel=args.parallel,
+        attempts=args.attempts,
+        budget=args.budget,
+        price=args.price,
+        max_edits=args.max_edits,
     )
-    terms = Terms(args.parallel, args.attempts, args.budget, args.price, args.max_edits)
     out = args.out or Path(experiment.slug)
-    models = _runs(experiment, suite, terms, out, create=not args.estimate)
-    whole = _estimate(models, terms)
+    models = _runs(experiment, suite, options, out, create=not args.estimate)
+    whole = _estimate(models)
     if args.estimate:
         if args.json:
-            say_json("experiment-estimate", vars(whole))
+            say_json(EstimateOutput(**vars(whole)))
         return 0
     everything = [run for runs in models.values() for run in runs]
-    ask_first(whole, {"free": all(run.record["free"] for run in everything)}, args)
-    pause_if_any(_play(everything, terms))
+    if not args.yes and not all(run.chosen.is_free for run in everything):
+        ask_first(whole)
+    raise_pause(_play(everything))
     results = _results(experiment, suite, models, args.metrics, out)
     if args.json:
-        say_json("experiment", results)
+        say_json(results)
         return 0
-    for model in results["models"]:
-        _tell(model, out)
+    for model in results.models:
+        _say_model(model, out)
     return 0
 
 
 def _runs(
-    experiment: ExperimentFile, suite: Suite, terms: Terms, out: Path, *, create: bool
+    experiment: ExperimentFile, suite: Suite, options: PlayOptions, out: Path, *, create: bool
 ) -> dict[str, list[ArmRun]]:
-    """Every arm of every model, all checked before anything is paid for."""
-    pairs = worded(suite.pairs)
-    arms = {name: arm.settled(pairs) for name, arm in experiment.arms.items()}
-    chosen = [find_editor(model, {}) for model in experiment.models]
-    for editor, record in chosen:
-        check_budget(record, terms)
+    """Return every arm of every model, all checked before anything is paid for."""
+    variants = catalogue_variants()
+    arms = {name: arm.settled(suite.pairs, variants) for name, arm in experiment.arms.items()}
+    models = [find_editor(model, {}) for model in experiment.models]
+    for chosen in models:
+        options.price_of(chosen)
         for name, arm in arms.items():
-            if unable := arm.unable(editor):
-                raise CommandError(
-                    f"{record['name']} cannot play the arm {name}: {'; '.join(unable)}"
-                )
-    found: dict[str, list[ArmRun]] = {}
-    for editor, record in chosen:
-        runs = found.setdefault(record["slug"], [])
+            if unable := arm.unable(chosen.editor):
+                raise CommandError(f"{chosen.name} cannot play the arm {name}: {'; '.join(unable)}")
+    runs: dict[str, list[ArmRun]] = {}
+    for chosen in models:
         for name, arm in arms.items():
-            path = out / record["slug"] / name
+            path, played_as = out / chosen.slug / name, replace(options, arm=arm)
             folder = (
-                open_run(path, suite, record, None, arm=arm)
+                open_run(path, suite, chosen, played_as)
                 if create or (path / "run.json").is_file()
-                else RunFolder(path, {"editor": record["editor"], "arm": arm.to_dict()}, suite)
+                else RunFolder(path, {"editor": chosen.kind, "arm": arm.to_dict()}, suite)
             )
-            runs.append(ArmRun(name, arm, editor, record, folder))
-    return found
+            runs.setdefault(chosen.slug, []).append(ArmRun(name, chosen, played_as, folder))
+    return runs
 
 
-def _estimate(models: Mapping[str, Sequence[ArmRun]], terms: Terms) -> Estimate:
-    """What all of it takes, told arm by arm."""
+def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
+    """Estimate what all of it takes, and print it arm by arm."""
     rows, parts = [], []
     for slug, runs in models.items():
         for one in runs:
-            player = new_player(one.folder, one.editor, one.record, terms)
-            expected = expected_of(player, one.record)
+            expected = estimate_rest(new_player(one.folder, one.chosen, one.options), one.chosen)
             parts.append(expected)
             money = "not known" if expected.usd is None else f"${expected.usd:,.2f}"
             time = duration(expected.seconds) if expected.edits else "played"
             rows.append([slug, one.name, str(one.arm), f"{expected.edits:,}", money, time])
     note(table(["model", "arm", "how it is played", "edits", "cost", "time"], rows))
-    known = [part.usd for part in parts]
-    usd = None if None in known else sum(part or 0.0 for part in known)
+    costs = [part.usd for part in parts]
+    usd = None if None in costs else sum(cost or 0.0 for cost in costs)
     whole = Estimate(sum(p.edits for p in parts), usd, sum(p.seconds for p in parts))
     note(f"in all: {whole}")
     return whole
 
 
-def _play(runs: Sequence[ArmRun], terms: Terms) -> list[Played]:
-    """Play one arm after another, all from one budget; stops at the first that pauses."""
+def _play(runs: Sequence[ArmRun]) -> list[Played]:
+    """Play one arm after another, all from one budget; stop at the first that pauses."""
     played: list[Played] = []
     for one in runs:
         spent = sum(done.spent for done in played)
         calls = sum(len(done.folder.calls()) for done in played)
-        left = replace(
-            terms,
-            budget=None if terms.budget is None else terms.budget - spent,
-            max_edits=None if terms.max_edits is None else terms.max_edits - calls,
+        budget, max_edits = one.options.budget, one.options.max_edits
+        rest = replace(
+            one.options,
+            budget=None if budget is None else budget - spent,
+            max_edits=None if max_edits is None else max_edits - calls,
         )
-        with one.folder.playing():
-            player = new_player(one.folder, one.editor, one.record, left)
-            paused = ""
-            try:
-                play_on(player, one.record | {"name": f"{one.record['name']}, {one.name}"})
-            except Paused as pause:
-                paused = str(pause)
-        played.append(Played(one.folder, player.store.spent, paused))
-        if paused:
+        named = replace(one.chosen, name=f"{one.chosen.name}, {one.name}")
+        played.append(play_run(one.folder, named, rest))
+        if played[-1].pause:
             break
     return played
 
@@ -179,22 +208,22 @@ def _results(
     models: Mapping[str, Sequence[ArmRun]],
     metrics: str | None,
     out: Path,
-) -> dict[str, Any]:
-    """Score, compute and write; what was written."""
+) -> ExperimentOutput:
+    """Score the runs, compare the arms, and write pages and experiment.json."""
     scorer = new_scorer(metrics)
-    models_told = []
+    answers = []
     for slug, runs in models.items():
         scores = {one.name: scored(one.folder, scorer) for one in runs}
         by_metric = numbers_by_metric(suite, scores)
         if not by_metric:
             raise CommandError(f"no metric says anything of every arm of {slug}")
-        numbers = {name: found.to_dict() for name, found in by_metric.items()}
+        numbers = {name: compared.to_dict() for name, compared in by_metric.items()}
         page = _page(experiment, suite, runs, scores, numbers, out / slug / "report")
-        models_told.append(
-            {
-                "model": slug,
-                "name": runs[0].record["name"],
-                "arms": {
+        answers.append(
+            ExperimentModel(
+                model=slug,
+                name=runs[0].chosen.name,
+                arms={
                     one.name: {
                         "run": str(one.folder.path),
                         "settings": one.arm.to_dict(),
@@ -202,31 +231,30 @@ def _results(
                     }
                     for one in runs
                 },
-                "metrics": numbers,
-                "finding": words.finding(next(iter(numbers.values()))),
-                "page": str(page),
-            }
+                metrics=numbers,
+                finding=words.finding(next(iter(numbers.values()))),
+                page=str(page),
+            )
         )
-    results = {
-        "format": FORMAT,
-        "title": experiment.title,
-        "question": experiment.question,
-        "suite": {"slug": suite.slug, "version": suite.version, "hash": suite.content_hash},
-        "models": models_told,
-    }
-    write_json(out / "experiment.json", results)
+    results = ExperimentOutput(
+        title=experiment.title,
+        question=experiment.question,
+        suite={"slug": suite.slug, "version": suite.version, "hash": suite.content_hash},
+        models=answers,
+    )
+    write_json(out / "experiment.json", results.model_dump())
     return results
 
 
 def numbers_by_metric(suite: Suite, arms: Mapping[str, RunScores]) -> dict[str, ExperimentNumbers]:
-    """What the arms say by every metric that all of them have, the headline first."""
+    """Compare the arms by every metric that all of them have, the headline first."""
     shared = set.intersection(*(set(scores.metrics) for scores in arms.values()))
-    found = {}
+    numbers = {}
     for metric in in_order(shared):
-        chains = {name: told(suite, scores, metric) for name, scores in arms.items()}
+        chains = {name: conclusive(suite, scores, metric) for name, scores in arms.items()}
         if all(chains.values()):
-            found[metric] = experiment_numbers(chains, suite.trips)
-    return found
+            numbers[metric] = experiment_numbers(chains, suite.trips)
+    return numbers
 
 
 def _page(
@@ -239,7 +267,7 @@ def _page(
 ) -> Path:
     shown = [replace(reported(one.folder, scores[one.name]), name=one.name) for one in runs]
     about = {
-        "title": f"{experiment.title} {runs[0].record['name']}",
+        "title": f"{experiment.title} {runs[0].chosen.name}",
         "question": experiment.question,
         "numbers": next(iter(numbers.values())),
         "by_metric": numbers,
@@ -249,9 +277,9 @@ def _page(
     return Report(suite, shown, about).write(folder)
 
 
-def _tell(model: Mapping[str, Any], out: Path) -> None:
-    numbers = next(iter(model["metrics"].values()))
-    say(f"\n{model['name']}: {model['finding']}")
+def _say_model(model: ExperimentModel, out: Path) -> None:
+    numbers = next(iter(model.metrics.values()))
+    say(f"\n{model.name}: {model.finding}")
     rows = [
         [
             effect["arm"],
@@ -267,4 +295,4 @@ def _tell(model: Mapping[str, Any], out: Path) -> None:
     say(table(["arm", "usable trips", "effect", "95 % interval", "sure"], rows))
     say(f"{words.rank_words(numbers['ranks'])} {words.pair_words(numbers['ranks'])}".rstrip())
     say(words.rerun_words(numbers["reruns"]))
-    say(f"{model['page']}, {out / 'experiment.json'}")
+    say(f"{model.page}, {out / 'experiment.json'}")

@@ -7,15 +7,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
+
+from pydantic import Field
 
 from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check, verdict
 from evaluation.bundle.format import Bundle
 from evaluation.bundle.verification import Verification
-from evaluation.cli.commands.exchange.bundle import packed
-from evaluation.cli.printing import progress, say, say_json
+from evaluation.cli.commands.bundle import packed
+from evaluation.cli.printing import Output, progress, say, say_json
 from evaluation.play.run_folder import RunFolder
 
 HELP = "recompute every number of a run bundle or folder and say what is equal"
@@ -30,6 +31,19 @@ SUMS = {
     None: "Nothing differs; what was not checked says why.",
     False: "This bundle is not what it says: see the lines that are different.",
 }
+
+
+class VerifyOutput(Output):
+    """`verify`."""
+
+    schema_name = "verify"
+    bundle: str
+    digest: str
+    equal: int
+    different: int
+    not_checked: int
+    verified: bool | None = Field(description="None: nothing differs, some could not be checked.")
+    checks: list[Check]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,23 +71,22 @@ def run(args: argparse.Namespace) -> int:
                 if not args.json and (check.verdict == DIFFERENT or not args.quiet):
                     say(str(check))
         counts = Counter(check.verdict for check in checks)
-        found = verdict(counts)
+        verified = verdict(counts)
         if args.json:
             say_json(
-                "verify",
-                {
-                    "bundle": str(args.bundle),
-                    "digest": bundle.digest,
-                    "equal": counts[EQUAL],
-                    "different": counts[DIFFERENT],
-                    "not_checked": counts[NOT_CHECKED],
-                    "verified": found,
-                    "checks": [asdict(check) for check in checks],
-                },
+                VerifyOutput(
+                    bundle=str(args.bundle),
+                    digest=bundle.digest,
+                    equal=counts[EQUAL],
+                    different=counts[DIFFERENT],
+                    not_checked=counts[NOT_CHECKED],
+                    verified=verified,
+                    checks=checks,
+                )
             )
         else:
             numbers = ", ".join(f"{counts[v]} {v}" for v in (EQUAL, DIFFERENT, NOT_CHECKED))
-            say(f"\n{numbers}. {SUMS[found]}")
+            say(f"\n{numbers}. {SUMS[verified]}")
     return 1 if counts[DIFFERENT] else 0
 
 

@@ -6,10 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from evaluation.audits.findings import Finding
-from evaluation.cli.commands.score import new_scorer
-from evaluation.cli.printing import CommandError, note, say, say_json
+from evaluation.cli.printing import CommandError, Output, note, say, say_json
 from evaluation.cli.run_bundle import write_bundle
+from evaluation.cli.scoring import new_scorer
 from evaluation.content import catalog
 from evaluation.play.finish import measure_audits
 from evaluation.play.folder_scores import FolderScores
@@ -29,8 +31,22 @@ example:
   convergebench verify jpeg-smoke.zip"""
 
 
+class BundleOutput(Output):
+    """`bundle`."""
+
+    schema_name = "bundle"
+    bundle: str
+    bytes: int
+    digest: str
+    run: str
+    suite: str
+    whole_suite: bool = Field(description="Whether it is a suite as shipped, not a part of one.")
+    chains: int
+    pictures: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `play`, scored")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `run`, scored")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
     parser.add_argument(
         "--no-pictures", action="store_true", help="numbers alone; a site does not take those"
@@ -48,17 +64,16 @@ def run(args: argparse.Namespace) -> int:
     whole = (folder.suite.slug, folder.suite.content_hash) in known
     if args.json:
         say_json(
-            "bundle",
-            {
-                "bundle": str(out),
-                "bytes": out.stat().st_size,
-                "digest": document["digest"],
-                "run": str(args.run),
-                "suite": folder.suite.slug,
-                "whole_suite": whole,
-                "chains": len(document["chains"]),
-                "pictures": document["pictures"],
-            },
+            BundleOutput(
+                bundle=str(out),
+                bytes=out.stat().st_size,
+                digest=document["digest"],
+                run=str(args.run),
+                suite=folder.suite.slug,
+                whole_suite=whole,
+                chains=len(document["chains"]),
+                pictures=document["pictures"],
+            )
         )
         return 0
     if not whole:

@@ -1,1 +1,0 @@
-"""Commands that hand a run on, and check what others hand on."""

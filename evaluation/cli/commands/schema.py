@@ -1,0 +1,158 @@
+"""`convergebench schema`: what a `--json` or a file of a run holds, as JSON Schema."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from evaluation.bundle.format import Document
+from evaluation.cli.chain_folders import ScoreChainOutput, ScoreChainsOutput
+from evaluation.cli.commands.bundle import BundleOutput
+from evaluation.cli.commands.check_endpoint import CheckEndpointOutput
+from evaluation.cli.commands.experiment import EstimateOutput, ExperimentOutput
+from evaluation.cli.commands.list import EditorOptionsOutput, EditorsOutput, SuitesOutput
+from evaluation.cli.commands.merge import MergeOutput
+from evaluation.cli.commands.report import ReportOutput
+from evaluation.cli.commands.run import RunOutput
+from evaluation.cli.commands.score import ScoreOutput
+from evaluation.cli.commands.verify import VerifyOutput
+from evaluation.cli.commands.weights import WeightsOutput
+from evaluation.cli.printing import CommandError, Output, say, table
+from evaluation.cli.results import Strict
+from evaluation.play.run_folder import PlayedChain
+from evaluation.play.run_scores import RunScores
+
+HELP = "print the JSON Schema of a --json, or of a file of a run"
+DESCRIPTION = """\
+Without a name: all there are. Every --json says under "schema" which one it follows; the number
+at its end grows when a field goes or means something else, not when one is added."""
+EPILOG = """\
+examples:
+  convergebench schema run
+  convergebench schema scores.json
+  convergebench schema --out schemas      all of them, a file each"""
+
+
+class RunFile(Strict):
+    """RUN/run.json: who played which suite, and every chain."""
+
+    format: Literal[3]
+    editor: str = Field(description="A registered editor, or the place of an own one.")
+    options: dict[str, Any] = Field(description="As given; a key is never among them.")
+    secret: str = Field(description="Seeds, order and audits are drawn by it.")
+    begun: str
+    ended: str | None = None
+    name: str | None = None
+    slug: str | None = None
+    stop_after: int = Field(
+        default=0, description="Trips played on after a chain's end is known; 0: all."
+    )
+    arm: dict[str, Any] = Field(
+        default={}, description="How it was played, where not the suite's own way."
+    )
+    provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
+    suite: dict[str, Any] = Field(description="The whole suite file.")
+    chains: list[PlayedChain] = Field(default=[], description="Once playing has ended or paused.")
+
+
+class CallLine(Strict):
+    """A line of RUN/calls.jsonl: one call to the editor, also one that failed."""
+
+    at: str
+    chain: str
+    number: int
+    direction: str = Field(
+        pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
+        description="Forward and backward are the first and last step of a trip, 2-B one between.",
+    )
+    attempt: int
+    seconds: float
+    ended: str = Field(description='"answer", "refused", or the kind of error.')
+    cost: float | None
+    message: str = Field(default="", description="What the error says.")
+
+
+#: The `--json` of commands, by the name that stands in their text.
+OUTPUTS: dict[str, type[Output]] = {
+    output.schema_name: output
+    for output in (
+        BundleOutput,
+        CheckEndpointOutput,
+        EditorOptionsOutput,
+        EditorsOutput,
+        EstimateOutput,
+        ExperimentOutput,
+        MergeOutput,
+        ReportOutput,
+        RunOutput,
+        ScoreChainOutput,
+        ScoreChainsOutput,
+        ScoreOutput,
+        SuitesOutput,
+        VerifyOutput,
+        WeightsOutput,
+    )
+}
+#: The files of a run, by their names.
+FILES: dict[str, Any] = {
+    "run.json": RunFile,
+    "scores.json": RunScores,
+    "chain.json": PlayedChain,
+    "calls.jsonl": CallLine,
+    "bundle.json": Document,
+}
+SCHEMAS: dict[str, Any] = {**OUTPUTS, **FILES}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a command, or a file of a run")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write all of them there")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.out:
+        write(args.out)
+        say(f"{args.out}: {len(SCHEMAS)} schemas")
+    elif args.name is None:
+        rows = [[n, "--json" if n in OUTPUTS else "file"] for n in SCHEMAS]
+        say(table(["name", "of"], rows))
+    elif args.name not in SCHEMAS:
+        raise CommandError(f"there is no schema {args.name!r}; there are {', '.join(SCHEMAS)}")
+    else:
+        say(_text(args.name).rstrip())
+    return 0
+
+
+def write(folder: Path) -> None:
+    """Write every schema to a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SCHEMAS:
+        (folder / f"{name}.schema.json").write_text(_text(name), encoding="utf-8")
+
+
+def _text(name: str) -> str:
+    return json.dumps(json_schema(name), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of one of SCHEMAS."""
+    schema = TypeAdapter[Any](SCHEMAS[name]).json_schema(mode="validation")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name}
+    if name in OUTPUTS:
+        head["$id"] = OUTPUTS[name].schema_id()
+        schema["properties"]["schema"] = {"const": OUTPUTS[name].schema_id(), "type": "string"}
+    # The models are strict, so that tests find undocumented fields; readers should not be: a
+    # field may be added any day.
+    return {**head, **{k: v for k, v in _open(schema).items() if k != "title"}}
+
+
+def _open(schema: Any) -> Any:
+    """Return the schema, with room for fields to come."""
+    if isinstance(schema, dict):
+        inner = {name: _open(value) for name, value in schema.items()}
+        return {k: v for k, v in inner.items() if (k, v) != ("additionalProperties", False)}
+    return [_open(one) for one in schema] if isinstance(schema, list) else schema

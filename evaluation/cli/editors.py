@@ -1,0 +1,485 @@
+"""Choose the editor that plays: by name, by its place in your own code, or by its address.
+
+    jpeg                      a row of editing_models.json, or a registered editor
+    my.module:MyEditor        importable, or lying where the command is given
+    path/to/file.py:MyEditor  in a file
+
+An editor of your own is an Editor's class (made with the options), an Editor, or anything that
+can be called with (image, prompt, seed) and returns a PIL image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import pkgutil
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
+
+from PIL import Image
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticInvalidForJsonSchema,
+    PydanticSchemaGenerationError,
+    TypeAdapter,
+    ValidationError,
+)
+
+from evaluation.cli.printing import CommandError
+from evaluation.content import catalog
+from evaluation.editors import EDITORS, editor_class, find_row, load_editor, load_row
+from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.editors.contracts import CONTRACTS
+from evaluation.editors.failures import configuration
+from evaluation.editors.reference import RuleEditor
+from evaluation.errors import EditorError, UserFacingError, first_error
+from evaluation.images import Picture
+
+#: (image, prompt, seed) -> image
+EditFunction = Callable[[Image.Image, str, int | None], Any]
+#: Arguments that the harness gives an editor itself.
+NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
+
+
+@dataclass(frozen=True)
+class ChosenEditor:
+    """An editor that is ready to play, and what the run's record says of it.
+
+    `kind` is a registered editor or the place of your own; `price` is in USD per edit, None if
+    it is not known; `is_own` code costs what its author knows, so that nobody is asked first.
+    """
+
+    editor: Editor
+    kind: str
+    name: str
+    slug: str
+    options: Mapping[str, Any]
+    price: float | None = None
+    is_free: bool = False
+    is_own: bool = False
+    in_flight: int = 1
+    calls_per_minute: int | None = None
+
+
+# By the arguments of a command.
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the editor: registered, your own, or an endpoint."""
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument(
+        "--editor",
+        metavar="NAME",
+        help="a name of `convergebench list editors`, or your own: my.module:MyEditor, "
+        "file.py:function",
+    )
+    who.add_argument("--models", metavar="NAMES", help="several names, with commas between")
+    who.add_argument("--endpoint", metavar="URL", help="the base of an API, or its full address")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the editor or endpoint; may be repeated",
+    )
+    parser.add_argument(
+        "--contract", choices=list(CONTRACTS), default="openai-edits", help="of an endpoint"
+    )
+    parser.add_argument(
+        "--key-env", metavar="NAME", help="the environment variable with an endpoint's key"
+    )
+    parser.add_argument(
+        "--allow-local",
+        action="store_true",
+        help="an endpoint by http, on this machine or the local network",
+    )
+
+
+def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
+    """Return the editors that these arguments name, in their order."""
+    options = _options(args.option)
+    if args.endpoint:
+        return [_endpoint(args, options)]
+    if args.editor:
+        return [find_editor(args.editor, options)]
+    names = list(dict.fromkeys(name.strip() for name in args.models.split(",") if name.strip()))
+    if not names:
+        raise CommandError("--models names no model")
+    return [find_editor(name, options) for name in names]
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE; a value that reads as JSON is that, else it is text."""
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CommandError(f"--option {pair!r} is not NAME=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+def _endpoint(args: argparse.Namespace, options: dict[str, Any]) -> ChosenEditor:
+    options = {"url": args.endpoint, "contract": args.contract, **options}
+    key = os.environ.get(args.key_env, "") if args.key_env else ""
+    if args.key_env and not key:
+        raise CommandError(f"the environment variable {args.key_env} is not set")
+    with _named_in_errors("the endpoint"):
+        editor = load_editor("endpoint", **options, api_key=key, allow_local=args.allow_local)
+    name = urlsplit(args.endpoint).netloc.replace(":", "-") or "endpoint"
+    return ChosenEditor(editor, "endpoint", name, name, options, is_free=args.allow_local)
+
+
+# By name.
+
+
+def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
+    """Make the editor called `name`. Raises CommandError with close names, or what it lacks."""
+    if ":" in name:
+        return own_editor(find_own(name), options, name)
+    rows = catalog.editing_models()
+    row: dict[str, Any] = {}
+    try:
+        row = dict(find_row(rows, name))
+    except EditorError:
+        if name not in EDITORS:
+            raise _unknown(name) from None
+        # A bare editor that some model is: it has that model's name and price.
+        same = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
+        row = dict(same[0], slug=name) if len(same) == 1 else {}
+    kind = row.get("editor", name)
+    if made := editor_class(kind):
+        check_options(name, made, options)
+    options = {**(row.get("options") or {}), **options}
+    with _named_in_errors(f"the editor {name}"):
+        editor = load_row(row | {"options": options}) if row else load_editor(name, **options)
+    if missing := editor.missing():
+        raise CommandError(f"{name} cannot run here: {'; '.join(missing)}")
+    price = options.get("price", row.get("price_per_edit"))
+    return ChosenEditor(
+        editor,
+        kind,
+        name=row.get("name", name),
+        slug=row.get("slug", name),
+        options={k: v for k, v in options.items() if k != "api_key"},
+        price=None if price is None else float(price),
+        # What runs on this machine is not paid by the edit.
+        is_free=editor.queue == "gpu" or isinstance(editor, RuleEditor),
+        in_flight=int(row.get("max_in_flight") or 1),
+        calls_per_minute=row.get("calls_per_minute"),
+    )
+
+
+def find_made(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return what makes the editor of this name, and the options that its row gives."""
+    if ":" in name:
+        return find_own(name), {}
+    try:
+        row: Mapping[str, Any] = find_row(catalog.editing_models(), name)
+    except EditorError:
+        row = {"editor": name}
+    made = editor_class(row["editor"])
+    if made is None:
+        raise _unknown(name)
+    return made, dict(row.get("options") or {})
+
+
+def _unknown(name: str) -> CommandError:
+    names = [*EDITORS, *(row["slug"] for row in catalog.editing_models())]
+    close = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = " or ".join(close)
+    hint = f"did you mean {hint}?" if hint else "`convergebench list editors` lists all"
+    return CommandError(f"there is no editor called {name!r}; {hint}")
+
+
+@contextmanager
+def _named_in_errors(name: str) -> Iterator[None]:
+    """Turn the TypeError of a wrong or missing argument into a message for people."""
+    try:
+        yield
+    except TypeError as error:
+        message = str(error).partition("__init__() ")[2] or str(error)
+        raise CommandError(f"{name} {message}; see --option") from None
+
+
+# Of your own.
+
+
+class OwnEditorError(UserFacingError):
+    """An editor of your own that cannot be found or made."""
+
+
+def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> ChosenEditor:
+    """Make an editor of a class, an object or a function; a class is made with the options."""
+    place = place or _place_of(code)
+    editor = OwnEditor(_as_editor(code, options, place))
+    if missing := editor.missing():
+        raise CommandError(f"{place} cannot run here: {'; '.join(missing)}")
+    module, _, name = place.rpartition(":")
+    # The run's record does not tell the folders of a machine.
+    kind = f"{Path(module).name}:{name}" if module.endswith(".py") else place
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "own"
+    return ChosenEditor(editor, kind, name, slug, dict(options), is_own=True)
+
+
+@dataclass(eq=False)
+class OwnEditor(Editor):
+    """Another editor, whose unforeseen exceptions pause the run instead of breaking it."""
+
+    inner: Editor
+
+    def send(
+        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+    ) -> Answer:
+        with _pausing(self.inner):
+            return self.inner.send(picture, prompt, seed, beside)
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        with _pausing(self.inner):
+            return self.inner.edit(picture, prompt, seed)
+
+    def missing(self) -> list[str]:
+        return self.inner.missing()
+
+    def describe(self) -> dict[str, Any]:
+        return self.inner.describe()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@contextmanager
+def _pausing(editor: Editor) -> Iterator[None]:
+    try:
+        yield
+    except (Refused, EditorError):
+        raise
+    # Code of somebody else runs here, and may raise anything.
+    except Exception as error:
+        raise configuration(f"{_name(editor)}: {type(error).__name__}: {error}") from error
+
+
+def _name(editor: Editor) -> str:
+    return str(editor.describe().get("function") or type(editor).__name__)
+
+
+@dataclass(eq=False)
+class FunctionEditor(Editor):
+    """Any function as an editor."""
+
+    function: EditFunction
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+        started = time.perf_counter()
+        answer = self.function(picture.image, prompt, seed)
+        seconds = time.perf_counter() - started
+        if isinstance(answer, Answer):
+            return answer
+        if isinstance(answer, Image.Image):
+            answer = Picture.from_image(answer.convert("RGB"))
+        if not isinstance(answer, Picture):
+            raise configuration(f"{_name(self)} returned no PIL image: {answer!r:.80}")
+        return Answer(answer, seconds)
+
+    def describe(self) -> dict[str, Any]:
+        return dict(self.about)
+
+
+def find_own(place: str) -> Any:
+    """Return the class, function or object that lies at `place`. Raises OwnEditorError."""
+    module, _, name = place.rpartition(":")
+    try:
+        return _from_file(Path(module), name) if module.endswith(".py") else _imported(place)
+    except OwnEditorError:
+        raise
+    # Code of somebody else runs here, and may raise anything.
+    except Exception as error:
+        raise OwnEditorError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _as_editor(code: Any, options: Mapping[str, Any], place: str) -> Editor:
+    if isinstance(code, Editor):
+        if options:
+            raise OwnEditorError(f"{place} is made already, so it takes no options")
+        return code
+    about = {"function": place, "source_sha256": _source_hash(code)}
+    if inspect.isclass(code):
+        check_options(place, code, options)
+        try:
+            code = code(**options)
+        except (TypeError, ValueError) as error:
+            message = str(error).partition("__init__() ")[2] or str(error)
+            raise OwnEditorError(f"{place} {message}; see --option") from None
+        if isinstance(code, Editor):
+            return code
+    elif options:
+        code = partial(code, **options)
+    if not callable(code):
+        raise OwnEditorError(
+            f"{place} is neither an Editor nor a function of (image, prompt, seed)"
+        )
+    return FunctionEditor(code, about)
+
+
+def _place_of(code: Any) -> str:
+    named = code if hasattr(code, "__qualname__") else type(code)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _imported(place: str) -> Any:
+    # An installed command does not look into the folder it is given in; python -m does.
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return pkgutil.resolve_name(place)
+    finally:
+        sys.path.remove(here)
+
+
+def _from_file(file: Path, name: str) -> Any:
+    if not file.is_file():
+        raise OwnEditorError(f"there is no file {file}")
+    module_name = f"own_editor_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise OwnEditorError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickle look it up
+    spec.loader.exec_module(module)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise OwnEditorError(f"{file} has no {name}") from None
+
+
+def _source_hash(code: Any) -> str:
+    """Return the SHA-256 of the code as written; empty if it was typed in."""
+    try:
+        return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
+    except (OSError, TypeError):
+        return ""
+
+
+# Options: the parameters of a class or function, with their types as pydantic reads them.
+
+
+class EditorOption(BaseModel):
+    """One option of an editor."""
+
+    name: str
+    type: str = Field(description="As JSON Schema has it; empty: any.")
+    required: bool
+    default: Any
+    least: float | None
+    most: float | None
+
+
+class OptionError(UserFacingError):
+    """An option that the editor does not take, or not with this value."""
+
+
+def options_of(made: Any, given: Mapping[str, Any]) -> list[EditorOption]:
+    """Return the options that a class or function takes; `given` are set by its row."""
+    options = []
+    for name, (parameter, adapter) in _parameters(made).items():
+        schema = _schema(adapter)
+        required = parameter.default is parameter.empty
+        options.append(
+            EditorOption(
+                name=name,
+                type=schema.get("type") or ("choice" if "enum" in schema else ""),
+                required=required and name not in given,
+                default=given.get(name, None if required else _as_json(parameter.default)),
+                least=schema.get("minimum", schema.get("exclusiveMinimum")),
+                most=schema.get("maximum", schema.get("exclusiveMaximum")),
+            )
+        )
+    return options
+
+
+def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
+    """Raise OptionError naming the first option that is unknown or out of range."""
+    parameters = _parameters(made)
+    for option, value in options.items():
+        if option in parameters:
+            adapter = parameters[option][1]
+            try:
+                if adapter:
+                    adapter.validate_python(value)
+            except ValidationError as error:
+                raise OptionError(
+                    f"the option {option} of {name} {first_error(error)}, not {value!r}"
+                ) from None
+        elif option not in NOT_OPTIONS and not _takes_any(made):
+            names = ", ".join(parameters) or "none"
+            raise OptionError(f"{name} has no option {option!r}; there are: {names}")
+
+
+def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
+    try:
+        parameters = inspect.signature(made).parameters
+    except (TypeError, ValueError):
+        return {}
+    hints: dict[str, Any] = {}
+    # A class by its constructor, and by its fields; unresolvable names say nothing.
+    for annotated in (made.__init__, made) if inspect.isclass(made) else (made,):
+        with suppress(NameError, TypeError):
+            hints |= get_type_hints(annotated, include_extras=True)
+    return {
+        name: (parameter, _adapter(hints.get(name, Any)))
+        for name, parameter in parameters.items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and name not in NOT_OPTIONS
+    }
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any] | None:
+    """Return the validator of a type; None for one that cannot be typed in."""
+    try:
+        return TypeAdapter[Any](hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except (PydanticSchemaGenerationError, TypeError):
+        return None
+
+
+def _schema(adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
+    try:
+        schema = adapter.json_schema() if adapter else {}
+    except PydanticInvalidForJsonSchema:
+        return {}
+    alternatives = schema.get("anyOf", [schema])
+    return next((one for one in alternatives if one.get("type") != "null"), schema)
+
+
+def _as_json(default: Any) -> Any:
+    """Return a default as JSON has it; None if it has no such form."""
+    try:
+        return json.loads(json.dumps(default, allow_nan=False))
+    except (TypeError, ValueError):
+        return None
+
+
+def _takes_any(made: Any) -> bool:
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,0 +1,241 @@
+"""Report a run to wandb, MLflow or a hook of your own while it is played.
+
+A hook is called when a run begins, after every trip, and with the results. One that fails is
+dropped with a note: a run that is paid for does not end because a logger did.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evaluation.cli.printing import note
+from evaluation.cli.results import MetricResult
+from evaluation.errors import UserFacingError
+from evaluation.play.run_folder import PlayedChain, RunFolder
+
+#: The longest parameter that MLflow takes.
+MAX_PARAMETER = 500
+
+
+class HookError(UserFacingError):
+    """A hook that cannot be had."""
+
+
+class Hook(Protocol):
+    """An observer of a run; trips may come from several threads, one at a time."""
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Begin with the run's name, editor, options and suite, as plain data."""
+
+    def on_trip(self, trip: Mapping[str, Any]) -> None:
+        """Take a trip that was played: chain, picture, pair, trip, seconds, cost."""
+
+    def end(self, results: Mapping[str, MetricResult] | None) -> None:
+        """End with the results by metric, the headline first; None if it was not scored."""
+
+
+#: Called after every trip that is played.
+TripFunction = Callable[[Mapping[str, Any]], Any]
+
+
+class Hooks:
+    """Several hooks as one, each of which may fail on its own."""
+
+    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self._hooks = list(hooks)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(
+        cls, hooks: str | Hook | TripFunction | Iterable[str | Hook | TripFunction] | None
+    ) -> Hooks:
+        """Return the hooks of these names ("wandb,mlflow"), objects or functions. Raises HookError."""
+        if hooks is None:
+            return cls()
+        if isinstance(hooks, str):
+            hooks = [name.strip() for name in hooks.split(",") if name.strip()]
+        elif not isinstance(hooks, Iterable):
+            hooks = [hooks]
+        return cls([_hook(one) for one in hooks])
+
+    def begin(self, folder: RunFolder) -> None:
+        if self._hooks:
+            about = _about(folder)
+            self._each(lambda hook: hook.begin(about))
+
+    def on_trip(self, chain: PlayedChain) -> None:
+        if self._hooks:
+            trip = _trip_row(chain)
+            self._each(lambda hook: hook.on_trip(trip))
+
+    def end(self, results: Mapping[str, MetricResult] | None) -> None:
+        self._each(lambda hook: hook.end(results))
+
+    def _each(self, tell: Callable[[Hook], None]) -> None:
+        with self._lock:
+            for hook in list(self._hooks):
+                try:
+                    tell(hook)
+                # Code of somebody else, and perhaps a network, is behind it.
+                except Exception as error:
+                    self._hooks.remove(hook)
+                    name = type(hook).__name__
+                    note(f"{name} is dropped: {type(error).__name__}: {error}")
+
+
+def _trip_row(chain: PlayedChain) -> dict[str, Any]:
+    """Return the last trip of a chain, as plain data."""
+    steps = chain.trips[-1]
+    costs = [half.cost for half in steps if half.cost is not None]
+    return {
+        "chain": chain.slug,
+        "picture": chain.picture,
+        "pair": chain.pair,
+        "trip": steps[-1].number,
+        "seconds": sum(half.seconds for half in steps),
+        "cost": sum(costs) if costs else None,
+    }
+
+
+def numbers(results: Mapping[str, MetricResult] | None) -> dict[str, float]:
+    """Return the results as flat numbers, such as picture/usable_trips, without unknown ones.
+
+    A half-life beyond the suite's trips is none: usable_trips says how far it goes.
+    """
+    found: dict[str, float | None] = {}
+    for name, result in (results or {}).items():
+        summary, bounds = result.summary, result.bounds
+        found[f"{name}/usable_trips"] = summary.usable_trips
+        found[f"{name}/half_life"] = summary.half_life
+        found[f"{name}/auc"] = summary.auc
+        for bound, interval in (
+            ("usable_trips", bounds.usable_trips),
+            ("half_life", bounds.half_life),
+        ):
+            found[f"{name}/{bound}_low"] = interval.low if interval else None
+            found[f"{name}/{bound}_high"] = interval.high if interval else None
+    if results:
+        first = next(iter(results.values())).summary
+        found["change_seen"], found["edits_made"] = first.change_seen, first.edits_made
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class WandbHook:
+    """A run at Weights & Biases; its own settings (WANDB_PROJECT, WANDB_MODE, …) hold."""
+
+    def __init__(self) -> None:
+        import wandb
+
+        self.wandb, self.run = wandb, None
+        self.played = 0
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        project = os.environ.get("WANDB_PROJECT") or "convergebench"
+        name = f"{about['name']} on {about['suite']}"
+        self.run = self.wandb.init(project=project, name=name, config=dict(about), reinit=True)
+
+    def on_trip(self, trip: Mapping[str, Any]) -> None:
+        if self.run is not None:
+            self.played += 1
+            values = {f"trip/{name}": value for name, value in trip.items() if value is not None}
+            self.run.log({**values, "played": self.played})
+
+    def end(self, results: Mapping[str, MetricResult] | None) -> None:
+        if self.run is None:
+            return
+        self.run.summary.update(numbers(results))
+        for name, result in (results or {}).items():
+            rows = [[n, q] for n, q in enumerate(result.summary.curve) if q is not None]
+            table = self.wandb.Table(data=rows, columns=["trips", "kept"])
+            self.run.log({f"{name}/curve": table})
+        self.run.finish()
+        self.run = None
+
+
+class MlflowHook:
+    """A run at MLflow; its own settings (MLFLOW_TRACKING_URI, …) hold."""
+
+    def __init__(self) -> None:
+        import mlflow
+
+        self.mlflow, self.run_id = mlflow, ""
+        self.played = 0
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        if not os.environ.get("MLFLOW_EXPERIMENT_NAME"):
+            self.mlflow.set_experiment("convergebench")
+        name = f"{about['name']} on {about['suite']}"
+        # Trips come from several threads, and MLflow's own "active run" is one thread's.
+        self.run_id = self.mlflow.start_run(run_name=name).info.run_id
+        parameters = {
+            key: (value if isinstance(value, str) else json.dumps(value, default=str))
+            for key, value in about.items()
+        }
+        self.mlflow.log_params({key: text[:MAX_PARAMETER] for key, text in parameters.items()})
+
+    def on_trip(self, trip: Mapping[str, Any]) -> None:
+        self.played += 1
+        values = {
+            f"trip/{name}": float(value)
+            for name, value in trip.items()
+            if isinstance(value, int | float)
+        }
+        self.mlflow.log_metrics(values, step=self.played, run_id=self.run_id)
+
+    def end(self, results: Mapping[str, MetricResult] | None) -> None:
+        self.mlflow.log_metrics(numbers(results), run_id=self.run_id)
+        for name, result in (results or {}).items():
+            for trips, kept in enumerate(result.summary.curve):
+                if kept is not None:
+                    self.mlflow.log_metric(f"{name}/kept", kept, step=trips, run_id=self.run_id)
+        self.mlflow.end_run()
+
+
+#: The hooks that `--log` names, each after its package.
+HOOKS: dict[str, Callable[[], Hook]] = {"wandb": WandbHook, "mlflow": MlflowHook}
+
+
+@dataclass
+class FunctionHook:
+    """A function that is called after every trip."""
+
+    on_trip: TripFunction
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def end(self, results: Mapping[str, MetricResult] | None) -> None:
+        """Do nothing."""
+
+
+def _hook(name: str | Hook | TripFunction) -> Hook:
+    if not isinstance(name, str):
+        return FunctionHook(name) if callable(name) else name
+    if name not in HOOKS:
+        raise HookError(f"there is no hook called {name!r}; there are {', '.join(HOOKS)}")
+    if importlib.util.find_spec(name) is None:
+        raise HookError(f"--log {name} needs the package {name}: pip install {name}")
+    return HOOKS[name]()
+
+
+def _about(folder: RunFolder) -> dict[str, Any]:
+    """Return what a run begins with, without its secret: seeds are drawn by it."""
+    header = folder.header
+    return {
+        "name": folder.name,
+        "folder": folder.path.name,
+        "editor": header["editor"],
+        "options": header["options"],
+        "suite": folder.suite.slug,
+        "suite_version": folder.suite.version,
+        "suite_hash": folder.suite.content_hash,
+        "trips": folder.suite.trips,
+        "chains": len(folder.chains),
+        **{k: v for k, v in header.get("provenance", {}).items() if k != "editor"},
+    }

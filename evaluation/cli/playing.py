@@ -1,0 +1,314 @@
+"""Play an editor on a suite into a run folder, within limits, and go on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from evaluation import __version__
+from evaluation.analysis.stopping import MOST
+from evaluation.arms import DEFAULT, Arm
+from evaluation.audits.plan import plan
+from evaluation.cli.editors import ChosenEditor
+from evaluation.cli.hooks import HOOKS, Hooks
+from evaluation.cli.printing import CommandError, at_least_one, dollars, note, progress
+from evaluation.cli.scoring import new_scorer
+from evaluation.cli.suite_parts import Shard
+from evaluation.content.suites import Suite
+from evaluation.errors import EditorError
+from evaluation.estimate import Estimate, estimate
+from evaluation.play.folder_store import (
+    FolderPlayer,
+    folder_player,
+    play_in_rounds,
+    saved,
+    stop_after,
+)
+from evaluation.play.retries import Attempt, Limits
+from evaluation.play.run_folder import PlayedChain, RunFolder
+from evaluation.play.store import Paused
+
+#: Asking costs more than it saves below this, in USD.
+ASK_FROM = 0.01
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How a run is played, and how far; None is unlimited, or the editor's own.
+
+    `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, repeated tries
+    included. `stop_after` ends a chain so many trips after its end is known (3 is a good
+    number): fewer edits, the same half-life. `secret` draws seeds and order as another run did.
+    `audits` plays as a site does, with audits.
+    """
+
+    parallel: int | None = None
+    attempts: int = 5
+    budget: float | None = None
+    price: float | None = None
+    max_edits: int | None = None
+    stop_after: int = 0
+    secret: str | None = None
+    shard: Shard | None = None
+    audits: bool = False
+    arm: Arm = DEFAULT
+
+    def price_of(self, chosen: ChosenEditor) -> float | None:
+        """Return the price of an edit: as given, or the editor's. Raises CommandError.
+
+        A budget needs a price.
+        """
+        price = chosen.price if self.price is None else self.price
+        if self.budget is not None and price is None and not chosen.is_free:
+            raise CommandError(
+                f"what an edit of {chosen.name} costs is not known, so no budget can hold: give it "
+                "with --price, or limit the calls with --max-edits"
+            )
+        return price
+
+
+class PlayedRun(BaseModel):
+    """A run after playing."""
+
+    run: str = Field(description="Its folder.")
+    editor: str
+    suite: str
+    chains: int
+    edits: int = Field(description="Played so far, in all.")
+    outcomes: dict[str, int] = Field(description='Chains by how they ended; "" is to be played.')
+    spent: float = Field(description="USD, by this command.")
+    saved_edits: int = Field(description="Not asked for, as their chain's end was known.")
+    paused: str = Field(description="Why it did not come to its end; then the exit code is 3.")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run folder after playing; a `pause` kept it from coming to its end."""
+
+    folder: RunFolder
+    spent: float
+    pause: Paused | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+
+    @property
+    def summary(self) -> PlayedRun:
+        folder = self.folder
+        return PlayedRun(
+            run=str(folder.path),
+            editor=folder.header["editor"],
+            suite=folder.suite.slug,
+            chains=len(folder.chains),
+            edits=folder.edits_done,
+            outcomes=Counter(chain.outcome for chain in folder.chains.values()),
+            spent=round(self.spent, 4),
+            saved_edits=saved(folder),
+            paused=str(self.pause or ""),
+        )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how a run is played, and how far."""
+    money = parser.add_argument_group("what it may cost")
+    money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
+    money.add_argument(
+        "--price", type=dollars, metavar="USD", help="what one edit costs, if it is not known"
+    )
+    money.add_argument(
+        "--max-edits",
+        type=at_least_one,
+        metavar="N",
+        help="pause before more edits are asked for, tries included",
+    )
+    money.add_argument("--yes", action="store_true", help="do not ask before it costs money")
+    parser.add_argument(
+        "--stop-after",
+        type=_stop_after,
+        default=0,
+        metavar="K",
+        help="score while playing, and stop a chain K trips after its end is known at every level "
+        "(3 is a good number): usable trips and half-life stay what a full run gives",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="NAMES",
+        help=f"report the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
+    )
+    parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
+    parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
+
+
+def _stop_after(text: str) -> int:
+    number = at_least_one(text)
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"at most {MOST}")
+    return number
+
+
+def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions) -> RunFolder:
+    """Open the run to go on with, or create it. Raises CommandError if it is another run."""
+    if not (out / "run.json").is_file():
+        folder = RunFolder.create(
+            out,
+            suite,
+            editor=chosen.kind,
+            options=chosen.options,
+            secret=options.secret,
+            arm=options.arm,
+        )
+        folder.header |= {"name": chosen.name, "slug": chosen.slug}
+        folder.header["stop_after"] = options.stop_after
+        folder.save()
+        return folder
+    folder = RunFolder.open(out)
+    expected: dict[str, Any] = {"editor": chosen.kind, "options": chosen.options}
+    if options.secret:
+        expected["secret"] = options.secret
+    if options.stop_after:
+        expected["stop_after"] = options.stop_after
+    for name, value in expected.items():
+        if folder.header.get(name) != value:
+            raise CommandError(
+                f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
+                "choose another --out"
+            )
+    if folder.arm != options.arm:
+        raise CommandError(
+            f"{out} is a run of another arm ({folder.arm}), not of this one ({options.arm}): "
+            "settings never mix in a run; choose another --out"
+        )
+    if folder.suite.content_hash != suite.content_hash:
+        raise CommandError(
+            f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
+            f"({folder.suite.content_hash[:12]}); choose another --out"
+        )
+    return folder
+
+
+def play_run(
+    folder: RunFolder,
+    chosen: ChosenEditor,
+    options: PlayOptions,
+    *,
+    ask: Callable[[Estimate], None] = lambda expected: None,
+    hooks: Hooks | None = None,
+) -> Played:
+    """Play what is still to be played; first say, and `ask`, what it takes."""
+    hooks = hooks or Hooks()
+    with folder.playing():
+        player = new_player(folder, chosen, options)
+        hooks.begin(folder)
+        paused = None
+        try:
+            if player.store.waiting:
+                ask(_announced(player, chosen))
+                _play(player, hooks)
+                folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+        except Paused as pause:
+            paused = pause
+        except BaseException:
+            hooks.end(None)
+            raise
+    return Played(folder, player.store.spent, paused, hooks)
+
+
+def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) -> FolderPlayer:
+    """Return the player of the folder, which records its provenance."""
+    folder.header["provenance"] = {
+        "convergebench": __version__,
+        "python": sys.version.partition(" ")[0],
+        "editor": chosen.editor.describe(),
+    }
+    return folder_player(
+        folder,
+        chosen.editor,
+        parallel=options.parallel or chosen.in_flight,
+        limits=Limits(attempts=options.attempts),
+        budget=options.budget,
+        price=options.price_of(chosen),
+        max_edits=options.max_edits,
+        share=options.shard.share(folder.chains) if options.shard else None,
+        audits=plan(folder.secret, folder.suite) if options.audits else (),
+    )
+
+
+def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
+    expected = estimate_rest(player, chosen)
+    note(f"{chosen.name}: {expected}")
+    budget = player.store.budget
+    if budget is not None and player.store.spent + (expected.usd or 0) > budget:
+        note(f"the budget of ${budget:,.2f} does not reach that far: it will pause")
+    return expected
+
+
+def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
+    """Estimate what is still to be played."""
+    folder, waiting = player.store.folder, player.store.waiting
+    done = [half.seconds for chain in folder.chains.values() for half in chain.halves]
+    return estimate(
+        sum(folder.edits_left(chain) for chain in waiting),
+        0.0 if chosen.is_free else player.store.price,
+        sum(done) / len(done) if done else (0.2 if chosen.is_free else None),
+        player.parallel,
+        calls_per_minute=chosen.calls_per_minute,
+        chains=max(1, len(waiting)),
+        stop_after=stop_after(folder),
+    )
+
+
+def _play(player: FolderPlayer, hooks: Hooks) -> None:
+    store, folder = player.store, player.store.folder
+    left = sum(folder.edits_left(chain) for chain in store.waiting)
+    done = folder.edits_done
+    bar = progress(done + left, folder.name, "edit", initial=done)
+
+    def failed(slug: str, attempt: Attempt) -> None:
+        if isinstance(attempt.ended, EditorError):
+            note(f"{slug}, attempt {attempt.number}: {attempt.ended.message}")
+
+    def answered(chain: PlayedChain) -> None:
+        bar.update()
+        if not chain.open_steps:
+            hooks.on_trip(chain)
+        if store.spent:
+            bar.set_postfix_str(f"${store.spent:,.2f}", refresh=False)
+
+    store.on_answer, store.on_attempt = answered, failed
+    player.on_interrupt = lambda: note(
+        "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
+    )
+    try:
+        if stop_after(folder):
+            play_in_rounds(player, new_scorer(None))
+        else:
+            player.play()
+    finally:
+        bar.close()
+
+
+def ask_first(expected: Estimate) -> None:
+    """Ask before money is spent. Raises CommandError if nobody agrees."""
+    if (expected.usd or ASK_FROM) < ASK_FROM:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError("this may cost money; say --yes to play without being asked")
+    sys.stderr.write("Play? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError("not played")
+
+
+def raise_pause(runs: Sequence[Played]) -> None:
+    """Raise Paused if a run did not come to its end."""
+    paused = [(played.folder.name, played.pause) for played in runs if played.pause]
+    if len(runs) > 1 and paused:
+        raise Paused("; ".join(f"{name}: {pause}" for name, pause in paused))
+    if paused:
+        raise paused[0][1]

@@ -1,0 +1,115 @@
+"""Score a run folder: the metrics that are asked for, and a judge."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.cli.printing import CommandError, note, progress
+from evaluation.measuring.scoring import Scorer
+from evaluation.metrics import METRICS
+from evaluation.play.folder_scores import score_run
+from evaluation.play.run_folder import RunFolder
+from evaluation.play.run_scores import RunScores
+from evaluation.witnesses.judge.answers import AnswerFile
+from evaluation.witnesses.judge.judge import Judge, JudgeOptions
+
+#: The file of a judge's answers in a run folder.
+ANSWERS = "judge.jsonl"
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names the metrics."""
+    parser.add_argument(
+        "--metrics",
+        metavar="NAMES",
+        help=f"only these, with commas between ({', '.join(METRICS)})",
+    )
+
+
+def new_scorer(names: str | None) -> Scorer:
+    """Return the scorer of these metrics; those that cannot run are named on standard error."""
+    # Whether an edit was made is judged with it, whatever the metrics are.
+    if importlib.util.find_spec("cv2") is None:
+        raise CommandError(
+            "scoring needs packages that are not installed: pip install 'convergebench[worker]'"
+        )
+    wanted = [name.strip() for name in names.split(",")] if names else None
+    for name in wanted or ():
+        if name not in METRICS:
+            raise CommandError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    scorer = Scorer(wanted)
+    for name, reason in scorer.not_run.items():
+        note(f"{name} is not run: {reason}")
+    if not any(metric.reference for metric in scorer.metrics.values()):
+        raise CommandError("no metric can run here")
+    return scorer
+
+
+def scored(
+    folder: RunFolder, scorer: Scorer, *, again: bool = False, judge: Judge | None = None
+) -> RunScores:
+    """Bring the run's scores up to date, written beside it; `again` computes them anew."""
+    trips = sum(len(chain.trips) for chain in folder.chains.values())
+    if not trips and not any(chain.outcome for chain in folder.chains.values()):
+        raise CommandError(f"{folder.path} has no finished trip yet; `convergebench run` goes on")
+
+    with progress(trips, f"scoring {folder.name}", "trip") as bar:
+        scores = score_run(folder, scorer, again=again, judge=judge, on_trips=bar.update)
+    if judge:
+        report_judge(judge)
+    return scores
+
+
+def add_judge(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a judge; the rest comes from the environment."""
+    parser.add_argument(
+        "--judge",
+        metavar="MODEL",
+        help="ask this vision-language model about the trips that people read; "
+        "its key is in JUDGE_KEY",
+    )
+    parser.add_argument("--judge-url", metavar="URL", help="of its OpenAI-compatible API")
+    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="how it is asked (chat)")
+    parser.add_argument("--judge-usd", metavar="USD", help="what may be spent on it")
+    parser.add_argument("--judge-calls", metavar="N", help="how often it may be asked")
+
+
+def asked_judge(args: argparse.Namespace, answers: Path) -> Judge | None:
+    """Return the judge that options and environment name; None without `--judge`."""
+    if not args.judge:
+        return None
+    stated = {
+        "model": args.judge,
+        "url": args.judge_url,
+        "kind": args.judge_kind,
+        "usd": args.judge_usd,
+        "calls": args.judge_calls,
+    }
+    return judge_of(stated, answers)
+
+
+def judge_of(stated: Mapping[str, Any], answers: Path) -> Judge | None:
+    """Return the judge of these settings; the rest comes from the environment."""
+    settings: Mapping[str, str] = {k: v for k, v in os.environ.items() if k.startswith("JUDGE_")}
+    options = JudgeOptions.from_settings(
+        {**settings, **{f"JUDGE_{k.upper()}": v for k, v in stated.items() if v is not None}}
+    )
+    return Judge.of(options, AnswerFile(answers)) if options else None
+
+
+def report_judge(judge: Judge) -> None:
+    """Print to standard error what was asked, what it cost, and how reliable the judge is."""
+    about = judge.summary()
+    first = about["first_preferred"]
+    note(
+        f"{about['calls']} answers of {about['version']}, USD {about['usd']:.4f}; "
+        f"{about['controls_failed']} of {about['controls']} controls failed"
+        + ("" if first is None else f"; it prefers the first picture in {first:.0%}")
+    )
+    if judge.silent:
+        note(f"the judge is not asked any more: {judge.silent}")
