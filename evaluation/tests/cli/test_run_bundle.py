@@ -5,7 +5,7 @@ import shutil
 import zipfile
 
 import pytest
-from convergebench import Refused, evaluate
+from convergebench import PlayOptions, Refused, ScoreOptions, evaluate, suite
 from PIL import Image, ImageOps
 
 from evaluation.__main__ import main
@@ -13,7 +13,10 @@ from evaluation.bundle import format as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verification import verify
 
-FEW = {"trips": 2, "metrics": ["psnr", "ssim", "piqe"], "secret": "5" * 64}
+FEW = {
+    "play": PlayOptions(secret="5" * 64),
+    "score": ScoreOptions(metrics=["psnr", "ssim", "piqe"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def played(tmp_path_factory):
 
     edit.asked = 0
     cases = ["desert--flip-vertical", "fruit--flip-horizontal", "toys--negative"]
-    return evaluate(edit, "smoke", out=folder, cases=cases, **FEW).folder
+    return evaluate(edit, suite("smoke", trips=2, cases=cases), out=folder, **FEW).folder
 
 
 @pytest.fixture
@@ -106,22 +109,8 @@ def test_what_is_not_played_to_its_end_or_not_scored_is_not_packed(run, capsys):
 
 def test_a_run_that_is_not_complete_says_how_many_chains_lack(somewhere, capsys):
     arguments = ["--editor", "noop", "--suite", "smoke", "--trips", "1", "--limit", "2"]
-    assert (
-        main(
-            [
-                "run",
-                "--play-only",
-                *arguments,
-                "--max-edits",
-                "3",
-                "--parallel",
-                "1",
-                "--out",
-                "part",
-            ]
-        )
-        == 3
-    )
+    arguments += ["--max-edits", "3", "--parallel", "1", "--out", "part"]
+    assert main(["run", "--play-only", *arguments]) == 3
     assert main(["score", "part", "--metrics", "psnr"]) == 0
     code, _, err = said(capsys, "bundle", "part")
     assert code == 1

@@ -57,7 +57,7 @@ def test_the_schemas_are_listed_printed_and_written(capsys, tmp_path):
 
 
 def test_lists_are_wrapped(capsys):
-    assert len(told(capsys, "suites", "list", "suites")["list", "suites"]) > 3
+    assert len(told(capsys, "suites", "list", "suites")["suites"]) > 3
     assert told(capsys, "editors", "list", "editors", "--ready")["editors"]
     options = told(capsys, "editor-options", "list", "editors", "jpeg")["options"]
     assert options[0]["name"] == "quality"
