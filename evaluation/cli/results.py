@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.analysis.covariance import Interval
-from evaluation.analysis.no_reference import share
 from evaluation.analysis.events import ChainResult, Event, event
 from evaluation.analysis.half_life import Summary, shown_half_life
 from evaluation.analysis.levels import DEFAULT_LEVEL, life
+from evaluation.analysis.no_reference import share
 from evaluation.analysis.ranking import Bounds, Placing, board
 from evaluation.cli.printing import table
 from evaluation.content.suites import Suite
