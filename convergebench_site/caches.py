@@ -33,7 +33,7 @@ class SizedCache(LocMemCache):
 
 
 class PlainSerializer:
-    """What a shared cache keeps, as JSON: whoever can write to Redis must not run code here."""
+    """JSON in a shared cache: who can write to Redis must not run code here."""
 
     def dumps(self, value: Any) -> bytes | int:
         # Numbers as they are: Redis counts with them itself.

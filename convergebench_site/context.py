@@ -1,4 +1,4 @@
-"""What every template may use."""
+"""Context of every template."""
 
 from __future__ import annotations
 

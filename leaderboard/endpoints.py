@@ -21,7 +21,7 @@ LOOKUP_SECONDS = 3.0
 
 
 def rules() -> Rules:
-    """What a submitted address may be: public, and not ours."""
+    """Return the rules for submitted addresses: public, and not ours."""
     local, ours = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
     if not local:
         # The site's own address too: ALLOWED_HOSTS may say "*".
@@ -86,7 +86,7 @@ def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
 
 
 def own_options(submission: Submission) -> dict[str, Any]:
-    """What the submitter said of the endpoint, as an editor takes it; without the key."""
+    """Return the submitted endpoint as options of an editor, without the key."""
     price = submission.price_per_edit
     return {
         "url": submission.endpoint_url,

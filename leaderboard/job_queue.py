@@ -93,7 +93,7 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
 
 
 def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
-    """Whether a run's job should make room: at once for a visitor, else after its turn.
+    """Tell if a run's job should make room: at once for a visitor, else after its turn.
 
     False when Redis does not answer.
     """
@@ -108,7 +108,7 @@ def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
 
 
 def workers(queue_name: str) -> int | None:
-    """How many workers serve the queue; None when Redis does not answer."""
+    """Count the workers of a queue; None if Redis does not answer."""
     try:
         return Worker.count(queue=_queue(queue_name))
     except RedisError:
@@ -127,7 +127,7 @@ def own_token() -> UUID:
 
 
 def in_worker() -> bool:
-    """Whether this process is a worker's own, made for one job."""
+    """Tell if this process was made by a worker for one job."""
     return "RQ_JOB_ID" in os.environ
 
 

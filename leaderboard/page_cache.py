@@ -89,7 +89,7 @@ class KeptPages:
 
 
 def _is_personal(request: HttpRequest) -> bool:
-    """Whether this is more than reading, or a message may be waiting for this visitor."""
+    """Tell if this is more than reading, or a message may wait for this visitor."""
     cookies = request.COOKIES
     return (
         request.method not in ("GET", "HEAD")
@@ -100,7 +100,7 @@ def _is_personal(request: HttpRequest) -> bool:
 
 @lru_cache(maxsize=2_000)
 def _keep(path: str) -> Keep | None:
-    """What was said of the view that answers this path."""
+    """Return the caching options of the view that answers this path."""
     try:
         return getattr(resolve(path).func, "keep", None)
     except Resolver404:

@@ -29,7 +29,7 @@ class PlainCharField(forms.CharField):
 
 
 def skeleton(name: str) -> str:
-    """What a name looks like: compatible letters, no accents, no punctuation, no case."""
+    """Fold a name to its looks: compatible letters, no accents, no punctuation, no case."""
     folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
     return re.sub(r"[^a-z0-9]", "", folded.casefold())
 

@@ -1,4 +1,4 @@
-"""Who asks, and how often they may."""
+"""Addresses of visitors, and their rate limits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """Who the address stands for: one host of IPv4; of IPv6 its /64, of which one host has all."""
+    """Return the rate-limit key of an address: the IPv4 host or the IPv6 /64."""
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv4Address):
         return str(found)
@@ -64,7 +64,7 @@ def client_network(request: HttpRequest) -> str | None:
 
 
 def wait(request: HttpRequest, what: str, who: str = "") -> int:
-    """How many seconds this address has to wait before it may ask again; 0 when it may now.
+    """Return the seconds that this address has to wait; 0 if it may ask now.
 
     `who` is counted instead of the address, where somebody is known. The true limits are the
     daily quotas.

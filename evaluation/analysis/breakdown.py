@@ -51,7 +51,7 @@ def case_summaries(
 def case_summaries_by_level(
     chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
 ) -> dict[float, list[CaseSummary]]:
-    """The same at each of these levels."""
+    """Summarise every case at each of these levels."""
     cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:

@@ -1,4 +1,4 @@
-"""How far a mean over cases may be off: for other pictures and for other edits.
+"""Errors of means over cases, for other pictures and for other edits.
 
 Cases share pictures and pairs, so they are no sample of their own. The covariance is the
 sum of two cluster-robust ones, by picture and by pair (Cameron, Gelbach & Miller 2011,
@@ -33,7 +33,7 @@ class Interval:
 
 
 class _Groups:
-    """Which of the same label belong together, the labels in the order of their names."""
+    """Rows grouped by label, the labels in the order of their names."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         # Not by np.unique: of the few cases that most scopes have it takes many times as long.
@@ -94,7 +94,7 @@ class Design:
         return np.asarray(self.weights @ values)
 
     def shares(self, values: Floats) -> Floats:
-        """What each picture and each pair adds to the error of the means: a row for each.
+        """Return the share of each picture and pair in the error of the means, a row for each.
 
         These rows S carry the whole covariance: it is S'S. So S'g, with g standard
         normal, is a draw of the means' error, without a factorisation.
@@ -122,12 +122,12 @@ class Design:
 
 
 def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:
-    """What a normal draw is divided by to be one of Student's t."""
+    """Draw the divisor that makes a normal draw one of Student's t."""
     return np.asarray(np.sqrt(random.chisquare(freedom, number) / freedom))
 
 
 def t_probability(t: float, freedom: int) -> float:
-    """How likely Student's t is below `t` (Abramowitz & Stegun 26.7.3 and 26.7.4).
+    """Return the probability that Student's t is below `t` (Abramowitz & Stegun 26.7.3 and 26.7.4).
 
     Closed for whole degrees of freedom, so that web processes need no scipy for it.
     """

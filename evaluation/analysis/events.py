@@ -1,4 +1,4 @@
-"""What ends a chain, and when: its first passage and the cause of it."""
+"""The end of a chain: its first passage and the cause."""
 
 from __future__ import annotations
 

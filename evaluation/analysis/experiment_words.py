@@ -1,4 +1,4 @@
-"""What the numbers of an experiment say, in words: the same on its page and in its report.
+"""Numbers of an experiment in words: the same on its page and in its report.
 
 They take `to_dict`'s numbers, so that pages need nothing but what is stored.
 """
@@ -15,7 +15,7 @@ MOST_NAMED = 3
 
 
 def finding(numbers: Mapping[str, Any]) -> str:
-    """What was found, in a sentence."""
+    """State the finding in a sentence."""
     if not numbers["enough"]:
         return (
             f"{numbers['pictures']} pictures and {numbers['pairs']} pairs are too few to tell "
@@ -52,7 +52,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def rank_words(ranks: Mapping[str, Any]) -> str:
-    """What the rank test says of the arms as a whole."""
+    """State the result of the rank test of all arms."""
     if ranks["p"] is None:
         return "There are too few cases for a rank test."
     differ = ranks["p"] < SIGNIFICANT
@@ -67,7 +67,7 @@ def rank_words(ranks: Mapping[str, Any]) -> str:
 
 
 def pair_words(ranks: Mapping[str, Any]) -> str:
-    """Which two arms the post-hoc tells apart; empty where it is not asked."""
+    """Name the pairs that the post-hoc tells apart; empty if there is no post-hoc."""
     if ranks["test"] != "friedman" or ranks["p"] is None:
         return ""
     if ranks["p"] >= SIGNIFICANT:
@@ -87,7 +87,7 @@ def p_value(p: float) -> str:
 
 
 def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which category minds most and which least; empty where there is but one."""
+    """Name the most and least sensitive category; empty if there is only one."""
     if len(rows) < 2:
         return ""
     ordered = sorted(rows, key=lambda row: -row["range"])
@@ -100,7 +100,7 @@ def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
-    """How much luck there is in one chain, over all arms."""
+    """State the spread between reruns of one case, over all arms."""
     known = [row for row in reruns.values() if row["rerun"] is not None]
     if not known:
         return "Every case was played once, so nothing is known of reruns: give the experiment repeats."

@@ -1,4 +1,4 @@
-"""What an arm does: the same cases played in several ways, laid beside the first of them.
+"""Effects of arms: the same cases played in several ways, compared with the first of them.
 
 The effect of an arm is its usable trips minus the baseline's, case by case. Its interval speaks
 of other pictures and other edits, as every interval here does (method §6), and of all arms at
@@ -85,7 +85,7 @@ class RankTest:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the arms lie apart within one category.
+    """Differences between arms within one category.
 
     `spread` = standard deviation of their usable trips, `by_rerun` = what it would be if nothing
     but luck told them apart, by the reruns of all arms; None where none were played.
@@ -136,8 +136,7 @@ def experiment_numbers(
     *,
     seed: int = SEED,
 ) -> ExperimentNumbers:
-    """What the arms' chains say, the first arm being the baseline; ValueError where there is no
-    case that all arms have."""
+    """Compare the arms with the first one. Raises ValueError if they share no case."""
     names = list(arms)
     if len(names) < 2:
         raise ValueError("an experiment has a baseline and at least one other arm")
@@ -196,7 +195,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
 
 
 def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
-    """How far each column's mean may be off, with 95 % for all columns at once."""
+    """Return the half-width of each column's interval, with 95 % for all columns at once."""
     errors = design.standard_errors(apart)
     if apart.shape[1] == 1:
         return np.asarray(t_quantile((1 + CONFIDENCE) / 2, design.freedom) * errors)

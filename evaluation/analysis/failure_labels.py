@@ -1,4 +1,4 @@
-"""What went wrong with a chain, in a few words, by rule.
+"""Labels of a chain's failure, by rule.
 
 A level, as Banana100 has them (a part of an object, an object, the whole image), and the
 kinds of damage that the picture shows where the chain ended, or at its last trip.
@@ -73,7 +73,7 @@ def failure_labels(
 
 
 def label_counts(labels: Iterable[Sequence[str]]) -> dict[str, int]:
-    """How many chains have each label, in their order."""
+    """Count chains by label, in the order of the labels."""
     counts = Counter(name for chain in labels for name in chain)
     return {name: counts[name] for name in LABELS if counts[name]}
 
@@ -112,7 +112,7 @@ def _kinds(trip: TripMeasures, ended: Event) -> set[str]:
 
 
 def _gone(trip: TripMeasures) -> bool:
-    """Whether a witness misses something that nobody asked to change."""
+    """Tell if a witness misses something that no prompt asked to change."""
     return any(one.get("kept") is False and one["witness"] != "judge" for one in trip.evidence)
 
 

@@ -30,7 +30,7 @@ LONGEST = 0.5 / math.log(2) + 1e-12
 
 @dataclass(frozen=True)
 class Summary:
-    """What a set of chains says at one level; ready for JSON: no NaN, no infinity.
+    """Summary of a set of chains at one level; ready for JSON: no NaN, no infinity.
 
     `usable_trips` None = nothing was measured. `auc` None, and `curve` from some trip on:
     chains were stopped there, because their end was known. `half_life` None = longer than `trips`
@@ -108,7 +108,7 @@ def summary_and_values(
 def summaries_and_values(
     chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
 ) -> list[tuple[Summary, CaseValues]]:
-    """The same at each of these levels; what does not depend on the level is computed once."""
+    """Summarise at each of these levels; what does not depend on the level is computed once."""
     check(chains, trips)
     events = [events_of(chains, trips, level) for level in levels]
     there = [place for place, chain in enumerate(chains) if chain.played]

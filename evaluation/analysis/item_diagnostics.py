@@ -1,4 +1,4 @@
-"""What the runs say of the cases: which are hard, which tell models apart, which are ill-posed."""
+"""Diagnoses of cases from runs: hard, telling models apart, ill-posed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}
 
 
 def lost(level: float = DEFAULT_LEVEL) -> str:
-    """What is gone when the clock stops: "half", "a quarter", "a tenth"."""
+    """Name the share that is gone when the clock stops: "half", "a quarter", "a tenth"."""
     return _LOST.get(level) or _percent(1 - level)
 
 
@@ -22,7 +22,7 @@ def is_lost(level: float = DEFAULT_LEVEL) -> str:
 
 
 def left(level: float = DEFAULT_LEVEL) -> str:
-    """What is still there then: "half", "three quarters"."""
+    """Name the share that is left then: "half", "three quarters"."""
     return _LOST.get(1 - level) or _percent(level)
 
 
@@ -32,7 +32,7 @@ def fraction(level: float = DEFAULT_LEVEL) -> str:
 
 
 def other_losses() -> str:
-    """What is lost at the levels beside the default: "10 %, 25 % or 75 %"."""
+    """List the losses at the levels beside the default: "10 %, 25 % or 75 %"."""
     *first, last = (_percent(1 - n) for n in sorted(LEVELS, reverse=True) if n != DEFAULT_LEVEL)
     return f"{', '.join(first)} or {last}"
 

@@ -1,4 +1,4 @@
-"""What a suite can tell apart, before anybody plays it: the difference it finds in 80 %.
+"""Power of a suite before it is played: the difference that it finds in 80 %.
 
 The model it is worked out under: the lifetime of a chain, in trips, is its model's times
 log-normal factors of the picture and of the pair that all models share (hard for one, hard
@@ -101,7 +101,7 @@ def suite_design(suite: Suite) -> Design:
 
 
 def power(design: Design, trips: int) -> Power:
-    """What a suite with these cases and trips can tell apart."""
+    """Return the differences that a suite with these cases and trips can find."""
     return Power(*(detectable(design, trips, own) for own in (0.2, 0.3)))
 
 
@@ -139,7 +139,7 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
 
 
 def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
-    """How many usable trips are between two models around `middle` of this ratio of medians."""
+    """Return the difference in usable trips of two models around `middle`, of this ratio."""
     one, two = (
         replace(middle, median=middle.median * factor).usable_trips(trips)
         for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
@@ -148,7 +148,7 @@ def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
 
 
 def _reach(freedom: int, models: int, random: np.random.Generator) -> float:
-    """How many standard errors a sure difference takes on a board of equal models."""
+    """Return the standard errors that a sure difference takes on a board of equal models."""
     drawn = random.standard_normal((DRAWS, models))
     largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)
     return float(np.quantile(largest, CONFIDENCE))

@@ -88,7 +88,7 @@ def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | N
 def retest(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
 ) -> Retest | None:
-    """How far playing again keeps the order, on the cases that every run played repeatedly."""
+    """Compare the orders of repeated playings, on the cases that every run repeated."""
     playings = {name: _by_repeat(chains) for name, chains in runs.items()}
     repeats = sorted(set.intersection(*(set(own) for own in playings.values()))) if runs else []
     shared = [set(own[repeat]) for own in playings.values() for repeat in repeats]
@@ -116,7 +116,7 @@ def retest(
 
 
 def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, ChainResult]]:
-    """What was played of each repeat, by case."""
+    """Group played chains by repeat and case."""
     found: dict[int, dict[Case, ChainResult]] = defaultdict(dict)
     for chain in chains:
         if chain.played:

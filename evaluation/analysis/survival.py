@@ -1,4 +1,4 @@
-"""Which share of the cases is still usable, and what ended the others.
+"""Share of cases that is still usable, and the causes that ended the others.
 
 How cases are weighed. A suite's number of cases per category is an accident of
 curation, so every category weighs the same, every case of a category the same, and
@@ -52,7 +52,7 @@ def in_order(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
-    """How far Kaplan-Meier's curve falls at each chain, for every row of weights.
+    """Return the falls of Kaplan-Meier's curve at each chain, for every row of weights.
 
     The chains lie `in_order`. Leaving out one case after another takes whole tables of
     weights, libraries take one; and scipy's weighs 60 MB in every web process.
@@ -81,14 +81,14 @@ class Survival:
 
     @classmethod
     def of(cls, chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> Self:
-        """Of chains that were played, and the event of each."""
+        """Make the survival of played chains from the event of each."""
         return cls.by_level(chains, [events], trips)[0]
 
     @classmethod
     def by_level(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Of chains that were played, at each level; `events` has those of the chains there."""
+        """Make the survival of played chains at each level; `events` holds theirs by level."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: place for place, cause in enumerate(CAUSES)}

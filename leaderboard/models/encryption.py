@@ -36,7 +36,7 @@ def decrypt(token: str) -> str:
 
 
 def rotate(token: str) -> str:
-    """The same secret under the newest key."""
+    """Encrypt a secret again with the newest key."""
     try:
         return _fernet(tuple(settings.FIELD_KEYS)).rotate(token.encode()).decode()
     except InvalidToken:

@@ -1,1 +1,1 @@
-"""What keeps a site going: what its pictures take, how they are kept, backups, figures to watch."""
+"""Operation of a site: storage, backups, mails, monitoring, preparation of scoring."""

@@ -15,7 +15,7 @@ BETWEEN_SECONDS = 0.25
 
 
 def answers(address: str) -> bool:
-    """Whether the site at this address says anything, be it that it is unwell."""
+    """Tell if the site at this address answers, even with an error."""
     try:
         urllib.request.urlopen(f"{address}livez", timeout=2).close()  # noqa: S310
     except urllib.error.HTTPError:

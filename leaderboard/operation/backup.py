@@ -116,7 +116,7 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What a backup says of itself, its files checked against their hashes."""
+    """Read a backup's manifest and check its files against their hashes."""
     try:
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         files = about["files"]
@@ -158,7 +158,7 @@ def manifest(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_picture(line: dict[str, Any]) -> bool:
-    """Whether a line names a picture as we do: its hash becomes the name of a file."""
+    """Tell if a line names an image as we do: its hash becomes the name of a file."""
     return (
         isinstance(line.get("sha256"), str)
         and SHA256.fullmatch(line["sha256"]) is not None
@@ -230,7 +230,7 @@ def _load(file: Path) -> None:
 
 
 def _run(tool: str, *arguments: str) -> None:
-    """One of PostgreSQL's tools on the site's database; its password is on no command line."""
+    """Run one of PostgreSQL's tools on the site's database, its password on no command line."""
     settings = connection.settings_dict
     options = settings.get("OPTIONS", {})
     named = {
@@ -265,7 +265,7 @@ def _tool(name: str) -> str:
 
 
 def _places(name: str) -> Iterator[Path]:
-    """Where it may be: on the path, beside other releases, beside the server from a wheel."""
+    """Yield places of a tool: on the path, beside other releases, beside the wheel's server."""
     if found := shutil.which(name):
         yield Path(found)
     yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)

@@ -26,7 +26,7 @@ PREFIX = "convergebench"
 
 
 class SiteFigures(Collector):
-    """What is asked of the database at every scrape: sums over runs, and what is under way."""
+    """Figures queried at every scrape: sums over runs, and work under way."""
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
@@ -65,7 +65,7 @@ class SiteFigures(Collector):
             yield family
 
     def _work(self) -> Iterator[Metric]:
-        """What waits, what is in flight, and how far scoring is behind."""
+        """Yield what waits, what is in flight, and the lag of scoring."""
         now = timezone.now()
         active = Chain.objects.filter(run__state__in=ACTIVE_STATES)
         flying = _gauge("chains_in_flight", "Chains that a living worker plays.", "model")
@@ -107,7 +107,7 @@ class SiteFigures(Collector):
         yield audits
 
     def _calls(self) -> Iterator[Metric]:
-        """Of the last hour: how calls ended. A rate limit is `rate_limited`, a dead worker `lost`."""
+        """Yield outcomes of the last hour's calls. A rate limit is `rate_limited`, a dead worker `lost`."""
         since = timezone.now() - WINDOW
         # The ledger is indexed by run and time, so the runs come first.
         recent = Run.objects.filter(

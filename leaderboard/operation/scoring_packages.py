@@ -1,4 +1,4 @@
-"""What scores pictures is made ready while the pages are served already.
+"""Preparation of scoring while the pages are served already.
 
 `manage.py up` serves the board as soon as its own packages are there. Those that score, over a
 gigabyte, are installed behind it and their weights fetched. How that stands is a small file
@@ -27,14 +27,14 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Preparation:
-    """How far it is; `detail` is what is done now or what failed, for those who run the site."""
+    """Stage of the preparation; `detail` names the present step or the failure."""
 
     stage: Stage
     detail: str = ""
 
     @property
     def is_told(self) -> bool:
-        """Whether visitors wait for it."""
+        """Tell if visitors wait for it."""
         return self.stage not in (Stage.CHECKING, Stage.READY)
 
     @property
@@ -53,7 +53,7 @@ def write(stage: Stage, detail: str = "") -> None:
 
 
 def read() -> Preparation | None:
-    """How far it is; None where nobody prepares anything, or the file says nothing known."""
+    """Return the stage, or None if nothing is prepared or the file is invalid."""
     if not settings.SCORING_STATE:
         return None
     try:

