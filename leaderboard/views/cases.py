@@ -116,7 +116,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 @require_safe
 def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> HttpResponse:
     """Where a trip lost the picture, to lay over it."""
-    run = get_object_or_404(Run.objects.visible_to(request.user).only("pk"), pk=run_id)
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     trips = Trip.objects.filter(chain__run=run, chain__case=case_id, number=number)
     repeat = request.GET.get("repeat", "0")
     asked = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
