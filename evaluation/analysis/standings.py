@@ -157,7 +157,6 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
         "retention": [round(q, 5) for q in result.retention],
         "because": list(result.because),
         "gate": result.gate,
-        "distances": [round(d, 6) for d in chain.distances],
         "auc": None if auc is None else round(auc, 5),
         "recovered": any(e.recovered for e in events.values()),
         "events": {

@@ -296,7 +296,7 @@ class ChainOut(Schema):
     outcome_text: str
     trips_played: int
     results: dict[str, Any] = Field(
-        description="By metric: retention and distances by trip, AUC, event and time by level."
+        description="By metric: retention by trip, AUC, event and time by level."
     )
     url: Url = Field(alias="get_absolute_url")
 

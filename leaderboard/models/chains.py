@@ -223,6 +223,17 @@ class Chain(models.Model):
         numbers: dict[str, Any] = self.results.get(metric) or {}
         return numbers
 
+    def distances(self) -> dict[str, dict[int, float]]:
+        """By metric that the run is scored with, the distance of each trip to the source."""
+        scores = Score.objects.filter(trip__chain=self).select_related("metric", "trip")
+        found: dict[str, dict[int, float]] = defaultdict(dict)
+        for score in scores:
+            pin = self.run.metrics.get(score.metric.name, {})
+            here = (score.metric.version, score.metric.weights_sha256)
+            if (pin.get("version"), pin.get("weights_sha256") or "") == here:
+                found[score.metric.name][score.trip.number] = score.distance
+        return found
+
     def retention(self, metric: str) -> list[float]:
         """Retention by this metric after each trip; empty if it was not run."""
         return self.numbers(metric).get("retention") or []

@@ -249,21 +249,23 @@ def frames(
     chain: Chain,
     trips: Iterable[Trip],
     metric: str,
+    distances: Mapping[int, float],
     ladder: Mapping[str, float] | None = None,
     case: Case | None = None,
 ) -> list[Frame]:
-    """Every trip of a chain, scored by `metric`; with its `case`, every step of a shape."""
+    """Every trip of a chain, scored by `metric`; with its `case`, every step of a shape.
+
+    `distances` are the metric's, by trip.
+    """
     between: dict[int, list[TripStep]] = defaultdict(list)
     shaped = case is not None and bool(case.steps)
     for step in chain.steps.select_related("picture") if shaped else ():
         between[step.number].append(step)
-    distances = chain.numbers(metric).get("distances", [])
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
     scale = metric_class(metric)()
     found = []
     for trip in trips:
-        place = trip.number - 1
-        distance = distances[place] if place < len(distances) else None
+        distance = distances.get(trip.number)
         kept = chain.retention_after(metric, trip.number)
         own = scale.text(distance) if distance is not None else ""
         asked = case.asked(trip.number) if case and shaped else ()
@@ -295,7 +297,10 @@ Cell = tuple[str, str]
 
 
 def table(
-    chain: Chain, frames: Sequence[Frame], names: Sequence[str]
+    chain: Chain,
+    frames: Sequence[Frame],
+    names: Sequence[str],
+    distances: Mapping[str, Mapping[int, float]],
 ) -> list[tuple[int, list[Cell], Frame]]:
     """Per trip: the own value and the share kept by every metric, and the trip itself."""
     scales = {name: metric_class(name)() for name in names}
@@ -304,7 +309,8 @@ def table(
         kept = chain.retention_after(name, trip)
         if kept is None:
             return formatting.NOT_RUN, ""
-        own = scales[name].text(chain.numbers(name)["distances"][trip - 1])
+        distance = distances.get(name, {}).get(trip)
+        own = "" if distance is None else scales[name].text(distance)
         return own, formatting.percent(kept)
 
     return [

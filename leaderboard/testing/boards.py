@@ -211,7 +211,6 @@ def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
         }
         results = {
             "retention": kept,
-            "distances": [round(0.8 * (1 - q), 4) for q in kept],
             "auc": sum(kept) / trips,
             "recovered": False,
             "because": [],

@@ -88,7 +88,6 @@ def _results(kept: list[float], trips: int) -> dict[str, object]:
     }
     return {
         "retention": kept,
-        "distances": [round(1 - q, 4) for q in kept],
         "auc": sum(kept) / trips,
         "recovered": False,
         "because": [],

@@ -44,7 +44,9 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     names = chain.scored_by
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
-    frames = strips.frames(chain, trips, metric, _ladder(run, case, metric), case)
+    distances = chain.distances()
+    ladder = _ladder(run, case, metric)
+    frames = strips.frames(chain, trips, metric, distances.get(metric, {}), ladder, case)
     # A run may lack cases of its suite: the way leads on to those that it has.
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
@@ -59,7 +61,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
         "last": next((frame for frame in reversed(frames) if frame.trip.restored), None),
         "metric": metric,
         "metrics": names,
-        "table": strips.table(chain, frames, names),
+        "table": strips.table(chain, frames, names, distances),
         "verdict": strips.verdict(chain, metric, run.suite.trips),
         "before": before,
         "after": after,

@@ -310,7 +310,6 @@ def _results(kept: np.ndarray) -> dict[str, Any]:
     cause = "whole" if below.size else "censored"
     return {
         "retention": [round(float(q), 4) for q in kept],
-        "distances": [round(float(0.8 * (1 - q)), 4) for q in kept],
         "auc": round(float(kept.mean()), 4),
         "recovered": False,
         "because": [],
