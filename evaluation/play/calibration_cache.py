@@ -9,42 +9,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from pydantic import FiniteFloat, TypeAdapter
 
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import Picture
 from evaluation.measuring.calibrations.shipped import shipped, versions_of
 from evaluation.measuring.scoring import Calibration, Scorer
 from evaluation.metrics.base import Subject
+from evaluation.play.run_folder import write_json
 
-#: A calibration takes 5 kB; those that were not used for longest go first.
+#: A calibration takes 5 kB; the least recently used go first.
 MOST = 4000
-FORMAT = 1
+_FILE = TypeAdapter(dict[str, tuple[FiniteFloat, dict[int, FiniteFloat]] | None])
 
 
 def calibrated(
     scorer: Scorer, source: Picture, subject: Subject
 ) -> Mapping[str, Calibration | None]:
-    """The scorer's calibrations of a source: as kept, else computed and kept."""
+    """Return the scorer's calibrations of a source: as cached, else computed and cached."""
     file = folder() / f"{_key(scorer, source, subject)}.json"
-    if found := _read(file, scorer):
-        return found
+    if cached := _read(file, scorer):
+        return cached
     computed = shipped(pixel_sha256(source.image), subject, versions_of(scorer))
-    if unknown := [name for name in scorer.names if name not in computed]:
+    if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else
-        _write(file, computed)
+        rows = {name: made and (made.blank, made.ladder) for name, made in computed.items()}
+        write_json(file, rows)
+        _forget(file.parent)
     return computed
 
 
 def folder() -> Path:
-    """Where calibrations are kept."""
+    """Return where calibrations are kept."""
     chosen = os.environ.get("CONVERGEBENCH_CALIBRATIONS")
     return (
         Path(chosen).expanduser() if chosen else Path.home() / ".cache/convergebench/calibrations"
@@ -54,7 +56,7 @@ def folder() -> Path:
 def _key(scorer: Scorer, source: Picture, subject: Subject) -> str:
     depends = scorer.provenance()
     about = {
-        "format": FORMAT,
+        "format": 2,
         "source": pixel_sha256(source.image),
         "size": source.size,
         "face": repr(subject.face),
@@ -66,45 +68,18 @@ def _key(scorer: Scorer, source: Picture, subject: Subject) -> str:
 
 
 def _read(file: Path, scorer: Scorer) -> dict[str, Calibration | None] | None:
-    """What the file holds; None where it is not there or not whole."""
+    """Read a file of the cache; None if it is not there or not whole."""
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        found = {name: data[name] and _calibration(data[name]) for name in scorer.full_reference}
+        rows = _FILE.validate_json(file.read_bytes())
         os.utime(file)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {name: (row := rows[name]) and Calibration(*row) for name in scorer.full_reference}
+    except (OSError, ValueError, KeyError):
         return None
-    return found
 
 
-def _calibration(row: Mapping[str, Any]) -> Calibration:
-    ladder = {int(quality): float(distance) for quality, distance in row["ladder"].items()}
-    found = Calibration(float(row["blank"]), ladder)
-    if not all(map(math.isfinite, (found.blank, *ladder.values()))):
-        raise ValueError("not a number")
-    return found
-
-
-def _write(file: Path, computed: Mapping[str, Calibration | None]) -> None:
-    """Aside, then renamed: another process sees all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    rows = {
-        name: found and {"blank": found.blank, "ladder": dict(found.ladder)}
-        for name, found in computed.items()
-    }
-    handle, aside = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(rows, stream)
-        Path(aside).replace(file)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    _forget(file.parent)
-
-
-def _forget(kept: Path) -> None:
+def _forget(cache: Path) -> None:
     used: list[tuple[float, Path]] = []
-    for file in kept.glob("*.json"):
+    for file in cache.glob("*.json"):
         with suppress(OSError):  # another process may have taken it
             used.append((file.stat().st_mtime, file))
     for _, file in sorted(used)[: max(0, len(used) - MOST)]:
