@@ -209,11 +209,10 @@ class Player:
     ) -> Answer:
         """Ask the editor, again where that can help; the last attempt goes into `ended`."""
         began = time.monotonic()
-        attempt = partial(self._attempt, chain, ended, trip, name)
+        call = partial(self.editor.send, picture, prompt, seed, beside)
+        attempt = partial(self._attempt, chain, ended, trip, name, call)
         try:
-            return with_retries(attempt, self.limits, stop=self.stop)(
-                picture, prompt, seed=seed, beside=beside
-            )
+            return with_retries(attempt, self.limits, self.stop)
         except EditorError as error:
             raise _EditFailed(error, trip, name, began) from error
 
@@ -223,10 +222,7 @@ class Player:
         ended: list[Attempt],
         trip: int,
         name: str,
-        picture: Picture,
-        prompt: str,
-        seed: int | None = None,
-        beside: Beside | None = None,
+        call: Callable[[], Answer],
     ) -> Answer:
         """Make one call; where the store paces calls, a rate limit is waited out."""
         while True:
@@ -236,7 +232,7 @@ class Player:
             chain.attempt += 1
             started = time.monotonic()
             try:
-                answer = self.editor.send(picture, prompt, seed, beside)
+                answer = call()
             except (Refused, EditorError) as error:
                 attempt = Attempt(chain.attempt, time.monotonic() - started, error)
                 self.store.close_call(chain, trip, name, attempt)

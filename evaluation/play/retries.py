@@ -7,24 +7,13 @@ state means for all jobs at once is in the database (leaderboard.jobs.pacing).
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import tenacity
 
-from evaluation.editors.base import Answer, Beside, Refused
+from evaluation.editors.base import Answer, Refused
 from evaluation.errors import EditorError
-from evaluation.images import Picture
-
-
-class Edit(Protocol):
-    """An editor's `send`, or anything wrapped around it (a ledger, a clock)."""
-
-    def __call__(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
-    ) -> Answer: ...
 
 
 @dataclass(frozen=True)
@@ -64,56 +53,30 @@ class Stopped(Exception):
     """No more calls: somebody set the `stop` event."""
 
 
-def with_retries(
-    edit: Edit,
-    limits: Limits | None = None,
-    *,
-    on_attempt: Callable[[Attempt], None] | None = None,
-    stop: threading.Event | None = None,
-) -> Edit:
-    """The same edit, asked again after errors that are not permanent.
+def with_retries(call: Callable[[], Answer], limits: Limits, stop: threading.Event) -> Answer:
+    """Make a call, and again after errors that are not permanent.
 
-    The last error is raised when the limits are reached. Refusals, permanent
-    errors and exceptions of other kinds pass through at once. Setting `stop`
-    ends a wait and raises Stopped.
+    Refusals, permanent errors and exceptions of other kinds pass through at once. Raises the
+    last error when the limits are reached, Stopped when `stop` is set during a wait.
     """
-    limits, stop = limits or Limits(), stop or threading.Event()
-    retrying = tenacity.Retrying(
+    begun = False
+
+    def once() -> Answer:
+        nonlocal begun
+        # The first call is promised to the caller: a pause that comes in between lets it be.
+        if begun and stop.is_set():
+            raise Stopped
+        begun = True
+        return call()
+
+    return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_can_help),
         stop=tenacity.stop_after_attempt(limits.attempts)
         | tenacity.stop_before_delay(limits.seconds),
         wait=_Wait(limits),
         sleep=tenacity.sleep_using_event(stop),
         reraise=True,
-    )
-
-    def edit_with_retries(
-        picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
-    ) -> Answer:
-        number = 0
-
-        def once() -> Answer:
-            nonlocal number
-            # The first call was promised to whoever asks: a pause that comes in between lets it be.
-            if number and stop.is_set():
-                raise Stopped
-            number += 1
-            started = time.monotonic()
-            ended: Answer | Refused | EditorError
-            try:
-                ended = edit(picture, prompt, seed=seed, beside=beside)
-            except (Refused, EditorError) as error:
-                ended = error
-            if on_attempt:
-                on_attempt(Attempt(number, time.monotonic() - started, ended))
-            if isinstance(ended, Exception):
-                raise ended
-            return ended
-
-        # A copy per edit: threads may share this function.
-        return retrying.copy()(once)
-
-    return edit_with_retries
+    )(once)
 
 
 def _can_help(error: BaseException) -> bool:

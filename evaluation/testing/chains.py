@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from evaluation.analysis.events import Case, ChainResult
 from evaluation.editors.base import Answer, Beside
 from evaluation.images import Picture
 from evaluation.play.plan import Step
-from evaluation.play.retries import Edit
 from evaluation.play.round_trips import EditStep
 
+Edit = Callable[..., Answer]
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")
 

@@ -12,10 +12,9 @@ from evaluation.content.suites import EditPair
 from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
 from evaluation.images import Picture
 from evaluation.play.plan import Plan, Position
-from evaluation.play.retries import Edit
 from evaluation.play.round_trips import round_trips
 from evaluation.run_secret import chain_seeds
-from evaluation.testing.chains import asking
+from evaluation.testing.chains import Edit, asking
 from evaluation.testing.fake_providers import (
     KEY,
     PROMPT,
