@@ -337,11 +337,11 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
 
 
 def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often() -> None:
-    waits = [pacing._block([limited(0.0)], failures) for failures in range(1, 13)]
+    waits = [pacing._block(limited(0.0), failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
     assert waits[-1] > database_store.LONG_BLOCK
-    assert pacing._block([limited(1e9)], 1) == pacing.LONGEST_BLOCK
+    assert pacing._block(limited(1e9), 1) == pacing.LONGEST_BLOCK
 
 
 def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
