@@ -345,7 +345,7 @@ def without_low_bits(image: Image.Image) -> Image.Image:
 
 @lru_cache(maxsize=16)
 def _thresholds(width: int) -> NDArray[np.uint8]:
-    """What is added to four rows of so many pixels, and to every four rows of a picture."""
+    """Return the dither of four rows of so many pixels, which repeats down a picture."""
     return np.repeat(np.tile(_BAYER, -(-width // 4))[:, :width, None], 3, axis=2)
 
 

@@ -1,4 +1,4 @@
-"""Which packages are installed here, and of which version."""
+"""Versions of the installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was worked out of the last few things, so that it need not be worked out again."""
+"""Caches: values of the last few keys, and properties computed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch needs here: torchvision beside a torch it was not built for, and one thread.
+"""Torch on this machine: torchvision beside a torch it was not built for, and one thread.
 
 The registry's torchvision is linked against CUDA. Beside a CPU build of torch
 its library does not load, and then even `import torchvision` fails: "operator

@@ -1,4 +1,4 @@
-"""What every editor offers, and the three ways an edit can end.
+"""The interface of every editor, and the three ways an edit can end.
 
 An edit ends with an `Answer` (a picture), with `Refused` (a result: the model
 declined), or with `evaluation.errors.EditorError` (something went wrong; it says
@@ -58,7 +58,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class EditSettings:
-    """How an edit is asked for where that is not the editor's own way.
+    """Settings of an edit that differ from the editor's own.
 
     `size` is one of TIERS, empty for a size like the picture's. A `history` of None: the edit
     stands alone; else it goes on with a conversation, whose pictures are clean already. `floor`:
@@ -76,7 +76,7 @@ AS_USUAL = EditSettings()
 
 @dataclass(frozen=True)
 class Beside:
-    """What belongs to an edit besides picture, prompt and seed.
+    """Context of an edit besides picture, prompt and seed.
 
     `settings` say how it is asked for. The rest is for yardsticks and never goes over a wire:
     `before` is the picture before the forward edit that is to be taken back, `annotations` what
@@ -132,7 +132,7 @@ class Editor(ABC):
         return ()
 
     def unable(self, settings: EditSettings) -> list[str]:
-        """What of these settings the editor cannot do, in words; empty where it can do all."""
+        """Return the settings that the editor cannot follow, in words; empty if it can all."""
         who, found = type(self).__name__, []
         if settings.temperature is not None and not self.takes_temperature:
             found.append(f"{who} takes no temperature")
@@ -146,7 +146,7 @@ class Editor(ABC):
         return found
 
     def missing(self) -> list[str]:
-        """What must be supplied before this editor can run, in words; empty when ready."""
+        """Return what must be supplied before this editor can run, in words; empty when ready."""
         return []
 
     def describe(self) -> dict[str, Any]:

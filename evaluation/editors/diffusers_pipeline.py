@@ -164,7 +164,7 @@ class DiffusersPipeline(Editor):
         return self.pipeline, self.checkpoint, self.revision or "", loading
 
     def _folder(self) -> Path | None:
-        """Where the weights lie on this machine; None when they are not here."""
+        """Return the folder of the weights on this machine; None when they are not here."""
         local = Path(self.checkpoint)
         if (local / "model_index.json").is_file():
             return local
@@ -219,7 +219,7 @@ class DiffusersPipeline(Editor):
     def _arguments(
         self, pipe: Any, picture: Picture, prompt: str, seed: int, started: float
     ) -> dict[str, Any]:
-        """What this pipeline's call takes of: picture, prompt, seed, size, a way to stop it."""
+        """Return the arguments that this pipeline takes of picture, prompt, seed, size and callback."""
         import torch
 
         accepted = inspect.signature(pipe.__call__).parameters
@@ -287,7 +287,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def placement(total: int, largest: int, free: int, too_much: set[Placement]) -> Placement:
-    """How a model of `total` bytes, its largest part `largest`, uses `free` bytes of a GPU."""
+    """Choose how a model of `total` bytes, its largest part `largest`, uses `free` bytes of a GPU."""
     choices: list[tuple[Placement, int]] = [
         ("cuda", total),
         ("model offload", largest),

@@ -63,7 +63,7 @@ class Endpoint(Settings, Editor):
         return find_contract(self.contract)
 
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        """The edited picture. The whole edit, with what it polls and fetches, has one deadline."""
+        """Return the edited picture. The whole edit, with its polls and fetches, has one deadline."""
         return self.edit_so(picture, prompt, seed, AS_USUAL)
 
     def edit_so(
@@ -103,7 +103,7 @@ class Endpoint(Settings, Editor):
         return Answer(answered, seconds, self.price, notes)
 
     def _so(self, settings: EditSettings) -> Settings:
-        """How the endpoint is called for this edit."""
+        """Return the settings of the endpoint for this edit."""
         if settings.temperature is None:
             return self
         called = copy(self)
@@ -116,7 +116,7 @@ class Endpoint(Settings, Editor):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
-        """How the endpoint is called, for a record that everybody reads.
+        """Describe the calls of the endpoint, for a public record.
 
         Neither the key nor the address nor the extra parameters: they are the submitter's own,
         and any of them may hold a token.

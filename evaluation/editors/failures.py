@@ -1,4 +1,4 @@
-"""How a hosted model's failures are told: one table from HTTP to faults, for every adapter."""
+"""Failures of hosted models: one table from HTTP to faults, for every adapter."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ _KEEPS = Rule("keep")
 
 @dataclass(frozen=True)
 class Instruction:
-    """What to do, and with what: an operator, a drawing, a tint or words.
+    """An action and its subject: an operator, a drawing, a tint or words.
 
     `rule` says the rest: the region, the line, the factor.
     """
@@ -83,7 +83,7 @@ class Instruction:
 
     @property
     def back(self) -> bool:
-        """Whether this takes an edit back."""
+        """True if this takes an edit back."""
         return self.action in _BACK.values()
 
     @property
@@ -249,7 +249,7 @@ def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
 
 
 def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
-    """The image with the masked pixels filled in from around them (Telea's inpainting)."""
+    """Fill the masked pixels in from around them (Telea's inpainting)."""
     import cv2
 
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
@@ -276,7 +276,7 @@ def rim(image: Image.Image) -> int:
 
 
 def widened(mask: Mask, pixels: int) -> Mask:
-    """The mask with a rim of so many pixels around it."""
+    """Widen the mask by a rim of so many pixels."""
     import cv2
 
     side = 2 * pixels + 1
@@ -289,7 +289,7 @@ def follow(
     places: Annotations = UNANNOTATED,
     fill: FillIn = fill_in,
 ) -> Image.Image:
-    """The image edited by rule, nothing else of it touched; `fill` closes what is erased."""
+    """Edit the image by rule, touching nothing else of it; `fill` closes the holes."""
     rule, back = instruction.rule, instruction.back
     match instruction.action:
         case Action.TURN:
@@ -317,7 +317,7 @@ def follow(
 
 
 def region(name: str, image: Image.Image, places: Annotations) -> Mask:
-    """The pixels of a region of the picture; all of them where it is not annotated."""
+    """Return the pixels of a region of the picture; all of them if it is not annotated."""
     shape = (image.height, image.width)
     if name == "whole":
         return np.ones(shape, bool)
@@ -381,7 +381,7 @@ def _letters(size: tuple[int, int], rule: Rule) -> Mask:
 
 
 def _line(size: tuple[int, int], rule: Rule) -> npt.NDArray[np.uint8]:
-    """How much of each pixel the letters of a rule cover, 0..255."""
+    """Return the share of each pixel that the letters of a rule cover, 0..255."""
     x, y, high = LINES[rule.line]
     half = 0.46 if x == 0.5 else 1 - x - 0.02
     box = (x - half, y - high / 2, x + half, y + high / 2)
@@ -405,7 +405,7 @@ def _rewritten(image: Image.Image, rule: Rule, places: Annotations, back: bool) 
 def _ground_and_ink(
     part: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], tuple[int, int, int]]:
-    """What words are written on, as a plane of colour, and the colour of their letters."""
+    """Return the ground of written words, as a plane of colour, and the colour of their letters."""
     high, wide = part.shape[:2]
     y, x = np.mgrid[0:high, 0:wide]
     terms = np.stack([np.ones_like(x), x / wide, y / high], axis=-1).reshape(-1, 3).astype(float)

@@ -84,7 +84,7 @@ class Latent(RuleEditor):
 
 
 def load_autoencoder(checkpoint: str, **options: Any) -> Any:
-    """The autoencoder in this folder or under this id of the hub, ready on the best device."""
+    """Load the autoencoder in this folder or under this id of the hub, on the best device."""
     # Imported here: pages must not pay for torch, and a CUDA context opened before RQ
     # forks would be unusable in the child.
     import torch
@@ -101,7 +101,7 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
 
 
 def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
-    """The picture after one pass, at its own size."""
+    """Encode and decode the picture once, at its own size."""
     halo = sight(autoencoder) if image.width * image.height > LARGE_PIXELS else None
     if halo is None or 4 * halo > TILE:
         return _passed(autoencoder, image)
@@ -119,7 +119,7 @@ def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
 
 
 def sight(autoencoder: Any) -> int | None:
-    """How far a pixel's answer sees at most, in whole steps; None where it sees all of the picture.
+    """Return how far a pixel's answer depends on others, in whole steps; None if on all of them.
 
     Convolutions see their neighbours, at the scale that they work at; whatever norms or attends
     sees everything.
@@ -163,11 +163,11 @@ def _encoded(autoencoder: Any, values: Any) -> Any:
 
 
 def _is_of_films(autoencoder: Any) -> bool:
-    """Whether it takes pictures as films of one frame, as that of Qwen-Image does."""
+    """Return True if it takes pictures as films of one frame, as that of Qwen-Image does."""
     return any(weight.ndim == 5 for weight in autoencoder.parameters())
 
 
 def weights_sha256(folder: Path) -> str | None:
-    """The hash of an autoencoder's weights in this folder; None where they are not there."""
+    """Return the hash of an autoencoder's weights in this folder; None without any."""
     found = next(iter(sorted(folder.glob("*.safetensors"))), None) if folder.is_dir() else None
     return hashlib.sha256(found.read_bytes()).hexdigest() if found else None

@@ -58,7 +58,7 @@ class NeuralEraser(RuleEditor):
         return result
 
     def _painted_small(self, image: Image.Image, hole: Mask) -> Image.Image:
-        """What it paints of a smaller copy, at the picture's size; only the hole is of use."""
+        """Paint a smaller copy, and return it at the picture's size; only the hole is of use."""
         share = math.sqrt(COPY_PIXELS / hole.size)
         size = max(1, int(image.width * share)), max(1, int(image.height * share))
         covers = Image.fromarray(hole).convert("L").resize(size, Image.Resampling.BOX)

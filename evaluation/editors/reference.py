@@ -67,7 +67,7 @@ class RuleEditor(Editor):
         )
 
     def understood(self, prompt: str, seed: int) -> Instruction:
-        """What the editor makes of a prompt."""
+        """Return the instruction that the editor reads out of a prompt."""
         return parse(prompt)
 
     def answer(

@@ -1,4 +1,4 @@
-"""Which size to ask of a model: the legal one nearest to the picture it is given."""
+"""Sizes to request of a model: the legal one nearest to the picture it is given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE_WEIGHT = 50
 
 @dataclass(frozen=True)
 class SizeRule:
-    """What a model accepts as size, as its row states it.
+    """Sizes that a model accepts, as its row states them.
 
     One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"), a fixed
     `area` in pixels at the picture's shape, or free width and height within the bounds;

@@ -1,4 +1,4 @@
-"""Which addresses a URL somebody else wrote may name.
+"""Addresses that an untrusted URL may name.
 
 `Rules.parse` reads a URL strictly and without the network; `Rules.resolve`
 looks its host up once and returns the addresses to dial, after every one of
@@ -105,10 +105,10 @@ class Unresolved(EditorError):
 
 
 def for_strangers(error: EditorError) -> EditorError:
-    """The error as those may see it who do not belong to the site.
+    """Return the error as it may be shown to strangers.
 
-    That a name is unknown and that it leads into our own network are told alike: else anybody
-    could ask our name server, one submission at a time, which hosts we have.
+    An unknown name and one that leads into our own network look alike: else a stranger could
+    query our name server, one submission at a time, for the hosts we have.
     """
     if isinstance(error, Unresolved) or (
         isinstance(error, AddressRefused) and error.fault is Fault.BLOCKED and error.looked_up
@@ -155,7 +155,7 @@ class Url:
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be called.
+    """Rules for the URLs that may be called.
 
     `allow_local` is the development switch: http, any port, this machine and
     the local network. `ports` are those allowed without it. `deny` names the
@@ -189,7 +189,7 @@ class Rules:
         return tuple(name for name in names if name and name != "*")
 
     def parse(self, text: str) -> Url:
-        """The URL in its parts; AddressRefused when any parser could read it in two ways."""
+        """Parse a URL. Raises AddressRefused when parsers could read it in two ways."""
         if len(text) > MAX_URL_LENGTH:
             raise AddressRefused(
                 "too_long",
@@ -289,7 +289,7 @@ class Rules:
                 raise self._own_server(f"{address} is an address of this server")
 
     def resolve(self, url: Url) -> tuple[Address, ...]:
-        """The addresses of the URL's host, by one lookup; refused unless every one is public."""
+        """Look the URL's host up once. Raises AddressRefused unless every address is public."""
         try:
             return self._resolve(url)
         except AddressRefused as refused:
@@ -335,7 +335,7 @@ def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Ad
 
 
 def is_private(url: str) -> bool:
-    """Whether the address itself says that it is of no public host; no name is looked up."""
+    """Return True if the URL itself names no public host; no name is looked up."""
     try:
         Rules().parse(url)
     except AddressRefused as error:

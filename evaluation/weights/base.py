@@ -44,7 +44,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Status:
-    """How one set of weights stands. What is `ready` was verified just now."""
+    """State of one set of weights; `ready` ones were verified just now."""
 
     name: str
     label: str
@@ -60,7 +60,7 @@ class Status:
 
 
 def folder() -> Path:
-    """Where weights are kept: $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights."""
+    """Return the folder of all weights: $CONVERGEBENCH_WEIGHTS, or one in ~/.cache."""
     chosen = os.environ.get("CONVERGEBENCH_WEIGHTS")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache/convergebench/weights"
 

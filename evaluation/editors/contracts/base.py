@@ -1,4 +1,4 @@
-"""What the contracts of submitted endpoints share: settings, requests, the call.
+"""Base of the contracts of submitted endpoints: settings, requests, the call.
 
 A contract says how one edit is asked for and where in the answer the picture
 is. It builds a `Request` without a picture in it, which is sent with one, or
@@ -31,7 +31,7 @@ _SIZE = re.compile(r"[1-9][0-9]{1,4}x[1-9][0-9]{1,4}")
 
 @dataclass
 class Settings:
-    """How an endpoint is called; what the submission form asks for.
+    """Settings of the calls to an endpoint: the fields of the submission form.
 
     `size` is "input" (ask for the input's size), "omit", or a fixed "1024x1024".
     `image_field` and `prompt_field` rename the contract's fields; "images[]"
@@ -132,7 +132,7 @@ class Call:
         return self._send("GET", url, headers, kind="answer_url")
 
     def fetch(self, url: str) -> Reply:
-        """What the answer points to, through the same door, without the key."""
+        """Fetch an address in the answer, through the same guard, without the key."""
         self.notes["fetched_from_url"] = True
         return self._send("GET", url, {}, kind="answer_url")
 
@@ -154,7 +154,7 @@ class Call:
 
 
 class Contract(ABC):
-    """How an edit is asked for over HTTP, and where the picture is in the answer."""
+    """The form of a request for an edit, and of its answer."""
 
     name: ClassVar[str]
     label: ClassVar[str]

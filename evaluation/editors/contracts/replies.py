@@ -1,4 +1,4 @@
-"""What an endpoint's reply means: a picture, a refusal, or whose fault it is.
+"""Meaning of an endpoint's reply: a picture, a refusal, or a fault.
 
 Of a reply's body nothing is ever quoted but a JSON error message: its first
 500 characters, on one line, without the key.
@@ -93,7 +93,7 @@ def _meaning(status: int, text: str) -> tuple[Fault, bool]:
 
 
 def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
-    """The JSON object in a 2xx reply that reports no error."""
+    """Return the JSON object in a 2xx reply. Raises EditorError if it reports an error."""
     payload = _json(reply)
     if not isinstance(payload, Mapping):
         raise _wrong_type(reply, "a JSON object with the picture")
@@ -123,7 +123,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
 
 
 def read_picture(call: Call, reply: Reply) -> bytes:
-    """The bytes of a reply that is the picture itself; the picture is checked later."""
+    """Return the bytes of a reply that is the picture itself; they are checked later."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
@@ -135,7 +135,7 @@ def read_picture(call: Call, reply: Reply) -> bytes:
 
 
 def picture_in(call: Call, value: Any) -> bytes:
-    """The picture a string in the answer holds or points to: base64, data: URI or URL."""
+    """Return the picture that a string holds or points to: base64, data: URI or URL."""
     if not isinstance(value, str) or not value:
         raise bad_answer("there is no picture where the contract says it is")
     head = value[:16].lower()
@@ -216,7 +216,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    """Whether it is a short text or number; Python refuses to write out very long numbers."""
+    """Return True for a short text or number; Python does not write out very long numbers."""
     return bool(value) and (
         isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 1e6)
     )

@@ -28,9 +28,11 @@ LIGHTER, DARKER = 255, 0
 
 @dataclass(frozen=True)
 class Place:
-    """Where the drawing goes in a picture nobody has annotated: its centre as a share of the
-    picture's width and height; its width as a share of the shorter side; the words people use
-    for it."""
+    """Place of a drawing in a picture without annotations.
+
+    Its centre is a share of the picture's width and height, its width a share of the shorter
+    side; `words` are what people call it.
+    """
 
     x: float
     y: float
@@ -124,7 +126,7 @@ def mask(
 
 
 def _placed(name: str, size: tuple[int, int], places: Annotations) -> tuple[Pixels, Box]:
-    """What is seen of the drawing, and where: left, upper, right, lower, inside the picture."""
+    """Return the visible part of the drawing and its box (left, upper, right, lower)."""
     spot = placement.spot(name, places, *size) or _without_annotations(name, size)
     turned = _render(name, max(1, round(spot.width)), max(1, round(spot.height)), spot.turn)
     left, upper = round(spot.x - turned.shape[1] / 2), round(spot.y - turned.shape[0] / 2)

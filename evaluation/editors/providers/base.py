@@ -1,4 +1,4 @@
-"""What the editors of hosted models share: key, clock, size, price, and how failures are told.
+"""Base of the editors of hosted models: key, deadline, size, price and failures.
 
 An adapter writes `_ask`: one request, and where the picture is in the answer.
 """
@@ -145,7 +145,7 @@ class HostedEditor(Editor):
         return Answer(answered, time.monotonic() - started, cost, notes)
 
     def _acceptable(self, picture: Picture) -> tuple[Picture, dict[str, Any]]:
-        """The picture to send, enlarged where the model takes none so small; and a note of it."""
+        """Return the picture to send, enlarged if it is too small for the model, and a note of it."""
         scale = self.min_input_side / min(picture.size)
         if scale <= 1:
             return picture, {}
@@ -186,13 +186,13 @@ class HostedEditor(Editor):
 
     @cached_property
     def url(self) -> str:
-        """Where the API is: the row's, else the provider's variable, else the usual place."""
+        """The API's address: the row's, else the provider's variable, else the usual one."""
         stated = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
         return stated.rstrip("/")
 
     @classmethod
     def is_home(cls, url: str) -> bool:
-        """Whether the provider, or whoever keeps this machine's environment, names this host."""
+        """Return True if the provider or this machine's environment names this host."""
         stated = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
         homes = {_host(home) for home in (cls.default_url, stated) if home}
         return _host(url) in homes | set(cls.other_hosts)
@@ -206,7 +206,7 @@ class HostedEditor(Editor):
     # Raw HTTP.
 
     def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
-        """The JSON answer to a POST; failures by status are raised."""
+        """POST, and return the JSON answer. Raises by the status of the answer."""
         headers |= self._authorisation(request.key)
         reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
         answer = self._checked(reply)
@@ -215,7 +215,7 @@ class HostedEditor(Editor):
         return answer
 
     def poll(self, url: Any, request: Request) -> dict[str, Any]:
-        """The JSON at an address the provider gave us to wait on; sees past brief faults."""
+        """Return the JSON at an address that the provider gave us to wait on; retries brief faults."""
         if not isinstance(url, str) or not self._trusts(url):
             raise EditorError(
                 f"{self.provider} wants us to wait at an address that is not its own "
@@ -238,7 +238,7 @@ class HostedEditor(Editor):
             raise
 
     def fetched(self, url: Any, notes: Mapping[str, Any]) -> Edited:
-        """The answer whose picture is at this address or in this data URI."""
+        """Return the answer whose picture is at this address or in this data URI."""
         if isinstance(url, str) and url.startswith("data:"):
             return Edited(from_base64(url), notes, stated_type=url[5:].partition(";")[0])
         reply = self._fetch(url)
@@ -246,12 +246,12 @@ class HostedEditor(Editor):
         return Edited(reply.body, {**notes, KEPT_AT: url}, stated_type=stated)
 
     def fetch_again(self, url: str) -> bytes:
-        """A picture that was fetched before, where the provider still keeps it; or EditorError."""
+        """Fetch a picture again that the provider still keeps. Raises EditorError."""
         with self.http.call(self.timeout):
             return self._fetch(url).body
 
     def _fetch(self, url: Any) -> Reply:
-        """What is at an answered address; sends no credentials."""
+        """Fetch an answered address, without credentials."""
         if not isinstance(url, str) or not url:
             raise bad_answer("the answer holds no picture")
         # Some providers run models of strangers, whose answers name any address.
@@ -264,7 +264,7 @@ class HostedEditor(Editor):
         self.http.sleep(self.poll_every)
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
-        """Refused or the EditorError an error answer stands for; 200 = the error was inside."""
+        """Raise Refused or EditorError for an error answer; 200 = the error was inside."""
         text = error.text
         for pattern, fault in self.meanings:
             if not pattern.search(text):
@@ -287,7 +287,7 @@ class HostedEditor(Editor):
         return {"Authorization": f"Bearer {key}"}
 
     def _trusts(self, url: str) -> bool:
-        """Whether the key may be sent there: the API's own origin or the provider's domain."""
+        """Return True if the key may go there: the API's own origin or the provider's domain."""
         return origin(url) == origin(self.url) or bool(self.domain and is_host(url, self.domain))
 
     def _checked(self, reply: Reply) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class HostedEditor(Editor):
         return ErrorBody.read(body, text)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
-        """How long the provider asks us to wait."""
+        """Return the seconds that the provider wants us to wait, if it says."""
         return retry_after(reply.headers)
 
     def sdk_client(self) -> httpx2.Client:
@@ -340,7 +340,7 @@ class HostedEditor(Editor):
         return reply
 
     def _patiently(self, get: Callable[[], T]) -> T:
-        """What `get` gives, asked again after faults that pass."""
+        """Call `get`, again after faults that pass."""
 
         def passes(error: BaseException) -> bool:
             return isinstance(error, EditorError) and not error.permanent

@@ -81,7 +81,7 @@ class OpenAIImages(HostedEditor):
         return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
-        """What the tokens cost; None (the row's estimate stands) where either is unknown."""
+        """Return the cost of the tokens; None, so that the row's estimate stands, if unknown."""
         if not usage or not self.token_prices:
             return None
         details = usage.get("input_tokens_details") or {}

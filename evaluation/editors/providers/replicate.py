@@ -74,7 +74,7 @@ class Replicate(MarketplaceEditor):
         return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
 
     def _address(self, request: Request) -> str:
-        """Where the model finds the picture: in the request itself, or among our uploads."""
+        """Return the picture's address: a data URI, or that of an upload."""
         png = request.picture.png()
         if len(png) <= INLINE_BYTES:
             return data_uri(request.picture)
