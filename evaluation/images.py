@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import struct
-import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
@@ -34,7 +32,6 @@ MAX_PIXELS = 40_000_000
 # each, would keep a processor busy for a day.
 MAX_SCANS = 500
 STRIP_ROWS = 64
-SMALL_PIXELS = 256 * 256
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
 # The lightest and darkest value of a channel in a picture of one colour, even after a JPEG save.
@@ -169,31 +166,7 @@ def _decode(
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
     """The canonical image, its MIME type, and what was converted on the way."""
     with _readable():
-        opened = _opened(data, max_bytes, max_pixels)
-        with _in_turn(opened[0]):
-            return _canonical(opened, data)
-
-
-_turn = threading.Lock()
-
-
-def _new_turn() -> None:
-    global _turn
-    _turn = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that holds it is not there in the child
-    os.register_at_fork(after_in_child=_new_turn)
-
-
-def _in_turn(image: Image.Image) -> AbstractContextManager[Any]:
-    """Small pictures are worked on one at a time.
-
-    Where many answers arrive at once, their threads take the interpreter from each other, and
-    all are done when the last one is. One after another, the first can go on. Large pictures
-    keep libraries busy, which need no interpreter: they are worked on side by side.
-    """
-    return _turn if image.width * image.height <= SMALL_PIXELS else nullcontext()
+        return _canonical(_opened(data, max_bytes, max_pixels), data)
 
 
 @contextmanager
@@ -328,9 +301,7 @@ def clean_wire(picture: Picture) -> CleanPicture:
     """
     if isinstance(picture, CleanPicture):
         return picture
-    image = picture.image
-    with _in_turn(image):
-        return CleanPicture.from_image(without_low_bits(image))
+    return CleanPicture.from_image(without_low_bits(picture.image))
 
 
 def without_low_bits(image: Image.Image) -> Image.Image:

@@ -1,8 +1,6 @@
 """What is sent to an editor: the pixels alone, without their low bits, in a file that anybody reads."""
 
 import io
-import os
-import signal
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
-from evaluation import images
 from evaluation.images import Picture, clean_wire, encode_png
 
 PIXELS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1)).map(
@@ -87,7 +84,7 @@ def test_what_is_clean_stays_the_very_same():
     assert clean_wire(sent) is sent
 
 
-@pytest.mark.parametrize("side", [16, 300], ids=["in turn", "side by side"])
+@pytest.mark.parametrize("side", [16, 300])
 def test_many_threads_get_what_one_gets(side):
     random = np.random.default_rng(7)
     shapes = [(side, side + n, 3) for n in range(8)]
@@ -97,14 +94,3 @@ def test_many_threads_get_what_one_gets(side):
     with ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(lambda file: clean_wire(Picture.from_bytes(file)).data, files))
     assert sent == expected * 4
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_fork_decodes_although_a_thread_was_decoding_meanwhile():
-    file = encode_png(Image.linear_gradient("L").convert("RGB"))
-    with images._turn:
-        pid = os.fork()
-        if not pid:
-            signal.alarm(10)  # which ends it, where it waits for a thread that it does not have
-            os._exit(0 if Picture.from_bytes(file).image.size == (256, 256) else 1)
-    assert os.waitpid(pid, 0)[1] == 0
