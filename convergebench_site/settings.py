@@ -226,7 +226,7 @@ BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 #: The largest bundle that the form takes, in bytes; operators import larger ones from a file.
 CONTRIBUTED_BYTES = 256 * 2**20
 LONG_BODY_LIMITS = {
-    "/try/": 122 * 2**20,
+    "/upload/": 122 * 2**20,
     "/contribute/": CONTRIBUTED_BYTES + 2**20,
     "/admin/": 80 * 2**20,
 }

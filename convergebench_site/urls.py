@@ -22,5 +22,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
 if "django_prometheus" in settings.INSTALLED_APPS:
     urlpatterns.append(path("metrics", health.metrics))
 
-handler404 = "leaderboard.views.errors.not_found"
-handler500 = "leaderboard.views.errors.server_error"
+handler404 = "leaderboard.views.site.not_found"
+handler500 = "leaderboard.views.site.server_error"

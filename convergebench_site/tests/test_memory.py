@@ -64,7 +64,7 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
         ("noise.png", png(1200, 1200) + bytes(10 * 2**20), 302),
     ):
         files = {f"{n}{name}": data for n in range(6)}
-        assert server.post("/try/", files) == status, name
+        assert server.post("/upload/", files) == status, name
         found[name] = server.peak()
     assert max(found.values()) < 200, found
 

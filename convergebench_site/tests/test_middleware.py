@@ -30,11 +30,11 @@ def answer(method: str, path: str, **environment: str) -> HttpResponse:
         ("POST", "/livez", str(600 * MB), 413),
         ("POST", "/submit/", str(5 * MB), 413),
         ("POST", "/submit/", "100", 200),
-        ("POST", "/try/", str(121 * MB), 200),
-        ("POST", "/try/", str(200 * MB), 413),
-        ("POST", "/try/", "9" * 5_000, 411),
-        ("POST", "/try/", "-1", 411),
-        ("POST", "/try/", "1_0", 411),
+        ("POST", "/upload/", str(121 * MB), 200),
+        ("POST", "/upload/", str(200 * MB), 413),
+        ("POST", "/upload/", "9" * 5_000, 411),
+        ("POST", "/upload/", "-1", 411),
+        ("POST", "/upload/", "1_0", 411),
         ("PUT", "/api/v1/submissions", str(5 * MB), 413),
     ],
 )
@@ -43,7 +43,7 @@ def test_a_body_has_a_limit_before_it_is_read(method, path, length, status):
 
 
 def test_a_body_of_no_stated_length_is_not_read():
-    assert answer("POST", "/try/", HTTP_TRANSFER_ENCODING="chunked").status_code == 411
+    assert answer("POST", "/upload/", HTTP_TRANSFER_ENCODING="chunked").status_code == 411
 
 
 def test_long_bodies_leave_threads_to_everybody_else(settings):
@@ -56,22 +56,27 @@ def test_long_bodies_leave_threads_to_everybody_else(settings):
         return HttpResponse("read")
 
     limits = RequestLimits(view)
-    long = RequestFactory().post("/try/", CONTENT_LENGTH=str(50 * MB))
+    long = RequestFactory().post("/upload/", CONTENT_LENGTH=str(50 * MB))
     first = threading.Thread(target=limits, args=(long,))
     first.start()
     assert inside.wait(10)
-    refused = limits(RequestFactory().post("/try/", CONTENT_LENGTH=str(50 * MB)))
+    refused = limits(RequestFactory().post("/upload/", CONTENT_LENGTH=str(50 * MB)))
     go_on.set()
     first.join()
     assert refused.status_code == 503
     assert refused["Retry-After"]
-    assert limits(RequestFactory().post("/try/", CONTENT_LENGTH=str(50 * MB))).status_code == 200
+    assert limits(RequestFactory().post("/upload/", CONTENT_LENGTH=str(50 * MB))).status_code == 200
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        *("/submissions/%00/", "/submissions/%00/state.json", "/try/%00/", "/try/a%00/state.json"),
+        *(
+            "/submissions/%00/",
+            "/submissions/%00/state.json",
+            "/upload/%00/",
+            "/upload/a%00/state.json",
+        ),
         *("/api/v1/submissions/%00", "/api/v1/runs?model=%00", "/?sort=a%00b"),
         *("/api/v1/published-figures?metric=%00", "/models/%00/", "/admin/login/?next=%00"),
     ],

@@ -15,7 +15,7 @@ import pytest
 from django.core.cache import cache
 from django.core.files.storage import FileSystemStorage
 
-from leaderboard.views.errors import server_error
+from leaderboard.views.site import server_error
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib", "scipy.stats")

@@ -18,8 +18,8 @@ from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
 from leaderboard.models import Run, Standing, Trip, TripStep
 from leaderboard.models.runs import RunState
-from leaderboard.pages import run_status
-from leaderboard.pages.progress import progress
+from leaderboard.pages import run_page
+from leaderboard.pages.run_page import progress
 from leaderboard.text import absolute
 
 #: A path of this site, shown with its host.
@@ -281,8 +281,8 @@ def run_progress(run: Run) -> dict[str, Any]:
     return known | {
         "id": run.pk,
         "public": run.published,
-        "now": run_status.NOW[RunState(run.state)],
-        "next": run_status.what_next(run),
+        "now": run_page.NOW[RunState(run.state)],
+        "next": run_page.what_next(run),
         "trips_scored": {"done": known["trips"]["scored"], "total": known["trips"]["total"]},
     }
 

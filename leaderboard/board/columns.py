@@ -65,7 +65,7 @@ class Column:
         return filled(self.label, filters)
 
     def cell(self, row: BoardRow) -> tuple[str, str]:
-        """What a cell of numbers says, and its class."""
+        """Return the text of a cell and its class."""
         value = self.value(row)
         if value is None and self.unknown:
             return self.unknown, "muted"
@@ -409,7 +409,7 @@ class Head:
 
 
 def sort_columns() -> dict[str, Column]:
-    """What can be sorted by, by name: measures first, then what a model's own cell says."""
+    """Return the sortable columns by name: measures first, then the model's."""
     found = [column for column in COLUMNS if column.label and column.sortable]
     found.sort(key=lambda column: "name" in (column.name, column.under))
     return {column.name: column for column in found}

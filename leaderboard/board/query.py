@@ -15,16 +15,26 @@ from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, full_reference_metrics
 from leaderboard import formatting
 from leaderboard.board.columns import sort_columns
-from leaderboard.board.row import NO_CHOICE, BoardFilters, provider_of
-from leaderboard.board.rows import metrics_of, runs_of, suites
+from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, provider_of
+from leaderboard.board.rows import board_rows, metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
 
 PAIRS = "Edit pair"
 #: What an address may carry; anything else in it is ignored.
 PARAMETERS = (
-    *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
-    *("sort", "every"),
+    "suite",
+    "metric",
+    "level",
+    "cases",
+    "q",
+    "provider",
+    "weights",
+    "access",
+    "price",
+    "since",
+    "sort",
+    "every",
 )
 #: The most an edit may cost, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -107,7 +117,7 @@ class BoardForm(forms.Form):
 
 @dataclass(frozen=True)
 class BoardQuery:
-    """What an address asks for, how to change it, and what of it made no sense."""
+    """A parsed address: filters, the form to change them, ignored values."""
 
     filters: BoardFilters
     form: BoardForm
@@ -159,21 +169,7 @@ class BoardQuery:
             sort=values.get("sort") or "half_life",
             every=bool(values.get("every")),
         )
-        shown = BoardForm(
-            initial={
-                "suite": suite.key,
-                "metric": filters.metric,
-                "level": f"{filters.level:g}",
-                "cases": filters.scope,
-                "q": filters.search,
-                "provider": filters.provider,
-                "weights": filters.weights,
-                "access": filters.access,
-                "price": "" if filters.price is None else f"{filters.price:g}",
-                "since": filters.since,
-                "sort": filters.sort,
-            }
-        )
+        shown = BoardForm(initial=filters.values)
         shown.offer(offered, metrics, _without_pairs(scopes, filters.scope), providers)
         shown.offer_sorts(filters)
         del shown.fields["every"]  # a new choice starts with the first rows again
@@ -189,19 +185,32 @@ class BoardQuery:
         )
 
     @property
+    def context(self) -> dict[str, Any]:
+        """The context that every template of a board needs."""
+        return {
+            "asked": self,
+            "filters": self.filters,
+            "suite": self.filters.suite,
+            "trips": self.filters.suite.trips,
+        }
+
+    def rows(self) -> list[BoardRow]:
+        return board_rows(self.filters, self.runs)
+
+    @property
     def is_kept(self) -> bool:
-        """Whether its page may be kept: of mistakes and of words to search for there is no end."""
+        """True if its page may be cached: searches and mistakes are unbounded."""
         return not (self.remarks or self.filters.search or self.filters.since)
 
     @property
     def chooses_more(self) -> bool:
-        """Whether one of the filters is used that the page folds away."""
+        """True if a filter is used that the page folds away."""
         filters = self.filters
         return bool(filters.provider or filters.access or filters.price or filters.since)
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """What leaves models out, in words, each with the query without it."""
+        """The filters in use, in words, each with the query without it."""
         filters, fields = self.filters, self.form.fields
         found = [("search", f"“{filters.search}”")] if filters.search else []
         found += [("provider", filters.provider)] if filters.provider else []
@@ -216,13 +225,13 @@ class BoardQuery:
 
 
 def _providers(runs: Sequence[Run]) -> list[str]:
-    """Who serves or made the models of these runs."""
+    """Return the providers or makers of these runs' models."""
     found = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
     return sorted(found - {""}, key=str.casefold)
 
 
 def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
-    """What is said of a value that makes no sense here."""
+    """Describe a value that was ignored."""
     if name == "metric" and value in full_reference_metrics():
         missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
         return f"{suite} has no results by {missing} yet; these are by {shown}."
@@ -262,6 +271,6 @@ def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:
 
 
 def _labels(scopes: list[Any]) -> dict[str, str]:
-    """What each scope is called."""
+    """Return the label of each scope."""
     (everything, label), *groups = scopes
     return {everything: label} | {value: label for _, part in groups for value, label in part}

@@ -36,23 +36,27 @@ class BoardFilters:
     #: Every model, not only the first page of them.
     every: bool = False
 
-    def query(self, **changes: Any) -> str:
-        """The address's query with some things changed; what is default is left out."""
-        other = replace(self, **changes)
-        values = {
-            "suite": other.suite.key,
-            "metric": other.metric,
-            "level": f"{other.level:g}",
-            "cases": other.scope,
-            "q": other.search,
-            "provider": other.provider,
-            "weights": other.weights,
-            "access": other.access,
-            "price": "" if other.price is None else f"{other.price:g}",
-            "since": other.since.isoformat() if other.since else "",
-            "sort": other.sort,
-            "every": "1" if other.every else "",
+    @property
+    def values(self) -> dict[str, str]:
+        """The parameters of an address, also the fields of the form."""
+        return {
+            "suite": self.suite.key,
+            "metric": self.metric,
+            "level": f"{self.level:g}",
+            "cases": self.scope,
+            "q": self.search,
+            "provider": self.provider,
+            "weights": self.weights,
+            "access": self.access,
+            "price": "" if self.price is None else f"{self.price:g}",
+            "since": self.since.isoformat() if self.since else "",
+            "sort": self.sort,
+            "every": "1" if self.every else "",
         }
+
+    def query(self, **changes: Any) -> str:
+        """The address's query with some things changed; defaults are left out."""
+        values = replace(self, **changes).values
         plain = {"level": f"{DEFAULT_LEVEL:g}", "cases": "all", "sort": "half_life"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
 
@@ -90,7 +94,7 @@ class BoardRow:
 
     @property
     def provider(self) -> str:
-        """Who serves the model; of local weights, who made them."""
+        """The model's provider; of local weights, their maker."""
         return provider_of(self.model)
 
     @property
@@ -132,7 +136,7 @@ class BoardRow:
 
     @property
     def usd_per_usable_trip(self) -> float | None:
-        """What a trip costs that the picture survives; the trip that fails is paid too."""
+        """The price of a usable trip; the trip that fails is paid too."""
         usable, price, suite = self.usable_trips, self.price, self.filters.suite
         if price is None or not usable:
             return None
@@ -160,7 +164,7 @@ class BoardRow:
 
 
 def provider_of(model: EditingModel) -> str:
-    """Who serves the model; of local weights, who made them."""
+    """The model's provider; of local weights, their maker."""
     if model.access == EditingModel.Access.LOCAL:
         return model.organisation or model.provider
     return model.provider or model.organisation

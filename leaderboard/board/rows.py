@@ -70,11 +70,15 @@ def board_rows(
     meaning = standings.get(_semantic_metric(runs, standings) or "", {})
     measured = bool(chosen)
     rows = [_row(run, chosen.get(run.pk), meaning.get(run.pk), filters, measured) for run in runs]
-    return [
-        row
-        for group in (RANKED, UNRANKED, YARDSTICK)
-        for row in sorted_rows([row for row in rows if row.group == group], filters.sort)
-    ]
+    return [row for group in grouped(rows).values() for row in sorted_rows(group, filters.sort)]
+
+
+def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
+    """Return the rows of each group; a group without rows is empty."""
+    groups: dict[str, list[BoardRow]] = {RANKED: [], UNRANKED: [], YARDSTICK: []}
+    for row in rows:
+        groups[row.group].append(row)
+    return groups
 
 
 def _semantic_metric(
@@ -208,7 +212,7 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
 
 
 def _wanted(run: Run, filters: BoardFilters) -> bool:
-    """Whether the choice of models leaves this one in; the yardsticks always stay."""
+    """True if the filters keep this run's model; reference editors always stay."""
     model = run.editing_model
     if model.is_reference:
         return True

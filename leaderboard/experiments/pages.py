@@ -51,7 +51,7 @@ from leaderboard.pages.charts import (
 )
 from leaderboard.pages.model_page import shell_name
 from leaderboard.text import safe_cell
-from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.site import noindex_variants
 
 #: Trips shown of a case: few enough for one line.
 SHOWN = 5

@@ -137,7 +137,7 @@ def pictures() -> Iterator[Taken]:
     yield _taken("all pictures", rows.all())
     yield _taken("source images", rows.filter(source_images__isnull=False).distinct())
     yield _taken("prepared for suites", rows.filter(suite_pictures__isnull=False).distinct())
-    yield _taken("uploads at /try/", rows.filter(uploads__isnull=False).distinct())
+    yield _taken("uploads at /upload/", rows.filter(uploads__isnull=False).distinct())
     yield _taken("nothing refers to", unreferenced(timezone.now()))
     for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
         trips = Trip.objects.filter(chain__run=run)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
-from evaluation.analysis.levels import left
+from evaluation.analysis.events import CAUSES, CROSSINGS
+from evaluation.analysis.failure_labels import LABELS, LEVELS
+from evaluation.analysis.levels import DEFAULT_LEVEL, left
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibrations.jpeg import LOSSLESS
-from evaluation.metrics import METRICS, full_reference_metrics, in_order
+from evaluation.metrics import HEADLINE, METRICS, full_reference_metrics, in_order
+from evaluation.witnesses import WITNESSES, witness_label
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.models import EditingModel, Run, Standing, Suite
-from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
-from leaderboard.pages.endings import telling
+from leaderboard.endpoints import host_of
+from leaderboard.models import (
+    Case,
+    Chain,
+    EditingModel,
+    Run,
+    Standing,
+    StoredImage,
+    Submission,
+    Suite,
+    Trip,
+)
+from leaderboard.models.suites import Category
 from leaderboard.pages.strips import like_jpeg
 
 #: What each regime of a chain looks like, for people who never heard of a contraction.
@@ -42,8 +56,66 @@ OUTCOMES = {
 }
 
 
+@dataclass(frozen=True)
+class RunResults:
+    """A run's standings on all cases by metric name, and the metric that is shown."""
+
+    run: Run
+    standings: Mapping[str, Standing]
+    metric: str
+
+    @classmethod
+    def of(
+        cls, run: Run, standings: Mapping[str, Standing] | None = None, metric: str = ""
+    ) -> Self | None:
+        """Return the results by this metric, else by the first there is; None before any."""
+        if standings is None:
+            rows = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
+            standings = {standing.metric.name: standing for standing in rows}
+        names = [name for name in METRICS if name in standings]
+        if not names:
+            return None
+        return cls(run, standings, metric if metric in names else names[0])
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in METRICS if name in self.standings]
+
+    @property
+    def standing(self) -> Standing:
+        return self.standings[self.metric]
+
+    @property
+    def trips(self) -> int:
+        return self.run.suite.trips
+
+    @property
+    def about(self) -> str:
+        """The caption of a downloaded chart."""
+        ended = self.run.finished_at
+        dated = f", run of {ended:%-d %B %Y}" if ended else ""
+        return f"{self.run.editing_model.name} on {self.run.suite}{dated}"
+
+
+#: The share of chains from which on a cause is part of how long a model lasts.
+TELLING = 0.2
+
+
+def telling(standing: Standing) -> str:
+    """Name a cause other than wear that ended many chains; empty if none did.
+
+    For example "the edit was not made in 6 of 18 chains".
+    """
+    chains, counts = standing.counts.get("chains") or 0, standing.counts.get("causes") or {}
+    ends = {name: counts.get(name, 0) for name in CAUSES if name not in CROSSINGS}
+    most = max(ends, key=lambda name: ends[name])
+    if not chains or ends[most] < TELLING * chains:
+        return ""
+    return f"{CAUSES[most]} in {ends[most]} of {formatting.count(chains, 'chain')}"
+
+
 def answer(standing: Standing, trips: int) -> str:
-    """How long a picture lasts, in one sentence that is true at both ends of the scale."""
+    """Say how long an image lasts in one sentence, true at both ends of the scale."""
     usable, cause = standing.usable_trips, telling(standing)
     broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
@@ -90,45 +162,6 @@ def own_values(standing: Standing, trips: int) -> list[str]:
     return ["–" if value is None else formatting.own_value(value, name) for value in values]
 
 
-def curves_chart(standings: Mapping[str, Standing], chosen: str, trips: int) -> Chart | None:
-    """What is kept by every metric: one scale, so one chart. Only the chosen one has its band."""
-    names = [name for name in METRICS if name in standings]
-    if not names:
-        return None
-    names.sort(key=lambda name: name != chosen)
-    curves = []
-    for name in names:
-        curve = standings[name].curve
-        band = curve if name == chosen else {"mean": curve.get("mean", ())}
-        curves.append(Curve.of(formatting.metric_label(name), band))
-    return Chart(
-        id="curves",
-        title=_finding({name: standings[name] for name in names}, trips),
-        subtitle="Share of the picture kept after each round trip, by each metric, mean over the cases. "
-        f"The band is the 95\u00a0% interval of {formatting.metric_label(names[0])}. "
-        "0\u00a0% is a blank card of the picture’s mean colour.",
-        figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
-    )
-
-
-def _finding(standings: Mapping[str, Standing], trips: int) -> str:
-    """What wears out first and what lasts, at the last trip."""
-    left = {
-        name: max(0, mean[trips] or 0)
-        for name, standing in standings.items()
-        if len(mean := standing.curve.get("mean", ())) > trips
-    }
-    if not left:
-        return "How much of the picture is kept, trip by trip"
-    most, least = max(left, key=lambda n: left[n]), min(left, key=lambda n: left[n])
-    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
-    if formatting.percent(left[most]) == formatting.percent(left[least]):
-        return f"{start} the picture, by every metric"
-    kept, gone = (formatting.looks_at(name) or name for name in (most, least))
-    return f"{start} {kept}, {formatting.percent(left[least])} of {gone}"
-
-
 @dataclass(frozen=True)
 class Damage:
     """One line of "damage over trips"."""
@@ -165,6 +198,145 @@ def jpeg_sentence(standing: Standing, trips: int) -> str:
     if jpeg[str(number)] == LOSSLESS:
         return f"Nothing is lost {formatting.after(number)}: no JPEG save is as good."
     return f"{formatting.after(number).capitalize()}: {like_jpeg(jpeg[str(number)])}."
+
+
+# How chains end and fail
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A chain at the trip where it ended; `trip` is None if nothing came back."""
+
+    case: Case
+    number: int
+    trip: Trip | None
+
+    @property
+    def picture(self) -> StoredImage | None:
+        """The last picture there is of that trip."""
+        return (self.trip.restored or self.trip.edited) if self.trip else None
+
+    @property
+    def words(self) -> str:
+        return f"{self.case.pair_title}, trip {self.number}"
+
+    @property
+    def place(self) -> Sequence[float]:
+        """x, y, width and height of the worst region as shares; empty if there is none."""
+        box = self.trip.worst_place if self.trip else None
+        if not box:
+            return ()
+        left, top, right, bottom = box[:4]
+        return left, top, right - left, bottom - top
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause that ended some of the chains, with a few of them."""
+
+    name: str
+    count: int
+    share: float
+    endings: Sequence[Ending]
+
+    @property
+    def words(self) -> str:
+        return CAUSES[self.name]
+
+
+def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
+    """Return the case and trip of the endings that the page shows, by cause."""
+    endings: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
+    return endings
+
+
+def causes(
+    standing: Standing, chains: Mapping[int, Chain], trips: Mapping[int, Mapping[int, Trip]]
+) -> list[Cause]:
+    """Return what ended the run's chains, the most frequent first, each with a few endings.
+
+    `chains` are by case, `trips` by chain and number.
+    """
+    counts, endings = standing.counts.get("causes") or {}, shown_endings(standing)
+    rows = [
+        Cause(
+            name,
+            counts[name],
+            counts[name] / standing.counts["chains"],
+            [
+                Ending(chain.case, row["trip"], trips[chain.pk].get(row["trip"]))
+                for row in endings.get(name, ())
+                if (chain := chains.get(row["case"]))
+            ],
+        )
+        for name in CAUSES
+        if counts.get(name)
+    ]
+    return sorted(rows, key=lambda cause: -cause.count)
+
+
+@dataclass(frozen=True)
+class Label:
+    """One way to fail, and how many chains failed so."""
+
+    name: str
+    count: int
+    share: float
+
+    @property
+    def words(self) -> str:
+        return LABELS[self.name]
+
+
+def labels(standing: Standing) -> dict[str, list[Label]]:
+    """Return how the chains fail, under the heads of the page's two cards."""
+    counts, chains = standing.details.get("labels") or {}, standing.counts["chains"]
+    rows = [Label(name, counts[name], counts[name] / chains) for name in LABELS if name in counts]
+    cards = {
+        "What is hit": [label for label in rows if label.name in LEVELS],
+        "What is seen": [label for label in rows if label.name not in LEVELS],
+    }
+    return {title: card for title, card in cards.items() if card}
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """One witness on one category: "98 % of 42", or a dash if it could not tell."""
+
+    category: str
+    witness: str
+    made: str
+    undone: str
+    kept: str
+
+
+def witnessed(standing: Standing) -> list[Witnessed]:
+    """Return by category and witness how often the edit was made and undone, the rest kept."""
+    by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
+    by_category = standing.details.get("witnesses") or {}
+    order = list(WITNESSES)
+    return [
+        Witnessed(
+            dict(Category.choices).get(category, category),
+            witness_label(name),
+            *(_of_judged(counts.get(what)) for what in ("made", "undone", "kept")),
+        )
+        for category, by_witness in by_category.items()
+        for name, counts in sorted(
+            by_witness.items(),
+            key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+        )
+    ]
+
+
+def _of_judged(counts: list[int] | None) -> str:
+    if not counts:
+        return "–"
+    yes, judged = counts
+    return f"{formatting.percent(yes / judged)} of {judged:,}"
+
+
+# By part of the suite
 
 
 @dataclass(frozen=True)
@@ -215,7 +387,7 @@ class Motion:
 
 
 def motion(details: Mapping[str, Any]) -> Motion | None:
-    """Where chains end up, in words; None where that was not measured."""
+    """Summarise the dynamics of the chains; None if they were not measured."""
     known = details.get("dynamics") or {}
     counts = known.get("regimes") or {}
     chains = known.get("chains") or sum(counts.values())
@@ -256,7 +428,7 @@ def _motion_sentence(
 
 
 def shape_sentence(details: Mapping[str, Any]) -> str:
-    """How the curve falls, in words; empty where that cannot be told."""
+    """Describe how the curve falls; empty if its shape is undetermined."""
     shape = details.get("shape") or {}
     rate, floor = shape.get("rate"), shape.get("floor")
     if shape.get("shape") == "linear" and rate is not None:
@@ -269,12 +441,12 @@ def shape_sentence(details: Mapping[str, Any]) -> str:
 
 
 def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
-    """How the chains ended and what happened in them: (name, how many, words)."""
+    """Return the outcomes of the chains as (name, count, words)."""
     return [(name, counts[name], words) for name, words in OUTCOMES.items() if name in counts]
 
 
 def repeats_sentence(details: Mapping[str, Any]) -> str:
-    """How much luck matters beside the choice of cases; empty where cases are played once."""
+    """Compare rerun spread with case spread; empty if cases are played once."""
     spread = details.get("repeats") or {}
     rerun, case = spread.get("rerun"), spread.get("case")
     if rerun is None or case is None:
@@ -304,7 +476,7 @@ def reproduce(run: Run) -> str:
 
 
 def shell_name(suite: Suite) -> str:
-    """What `--suite` takes: a name, or the file of a suite that does not come with the package."""
+    """Return the `--suite` argument: a shipped suite's name, else its file."""
     name = suite.key
     return name if suite.content_hash in _shipped() else f"{name}.json"
 
@@ -313,3 +485,98 @@ def shell_name(suite: Suite) -> str:
 def _shipped() -> frozenset[str]:
     """Hashes of the suites that come with the package."""
     return frozenset(suite.content_hash for suite in catalog.suites())
+
+
+# How often it was tried, and how it does on sealed suites
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Counts for this model, all at its address, all of its organisation."""
+
+    model: int
+    address: int
+    organisation: int
+
+    @classmethod
+    def count(cls, rows: Iterable[tuple[bool, str, str]], host: str, organisation: str) -> Self:
+        """Of rows that say whether it was this model, at which host and whose."""
+        rows = list(rows)
+        return cls(
+            model=sum(own for own, _, _ in rows),
+            address=sum(bool(host) and other == host for _, other, _ in rows),
+            organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
+        )
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Tries of a model on a suite: the best of many looks better than it is."""
+
+    runs: Tried
+    submissions: Tried
+
+
+def tries(model: EditingModel, suite: Suite) -> Tries:
+    """Runs on the suite, and submissions for it, whatever became of them."""
+    ours = Run.objects.as_the_suite_says().filter(suite=suite, source=Run.Source.OURS)
+    names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
+    runs = [
+        (pk == model.pk, host_of(url or ""), who.casefold())
+        for pk, url, who in ours.values_list(*names)
+    ]
+    host, who = next((about for own, *about in runs if own), ("", ""))
+    submitted = Submission.objects.none()
+    if host:  # models of providers are submitted by nobody
+        submitted = Submission.objects.filter(suite=suite)
+    named = model.name.casefold()
+    submissions = [
+        (pk == model.pk or name.casefold() == named, host_of(url or ""), organisation.casefold())
+        for pk, name, url, organisation in submitted.values_list(
+            "editing_model", "name", "endpoint_url", "organisation"
+        )
+    ]
+    return Tries(Tried.count(runs, host, who), Tried.count(submissions, host, who))
+
+
+@dataclass(frozen=True)
+class OpenAgainstSealed:
+    """Difference between an open and a sealed suite, in shares of N."""
+
+    open: Suite
+    sealed: Suite
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """True if the open suite is surely easier: the model may know its images."""
+        return self.low > 0
+
+
+def open_against_sealed(
+    runs: Iterable[Run], standings: Mapping[int, Mapping[str, Standing]]
+) -> OpenAgainstSealed | None:
+    """The difference on the most important suites of both kinds; None where one is lacking.
+
+    The two have no picture in common, so the widths of their intervals add as squares.
+    """
+    found: dict[bool, tuple[Suite, Standing]] = {}
+    for run in runs:
+        standing = standings.get(run.pk, {}).get(HEADLINE)
+        if run.current and standing and standing.usable_trips_low is not None:
+            found.setdefault(run.suite.sealed, (run.suite, standing))
+    if len(found) < 2:
+        return None
+    (open_suite, one), (sealed_suite, other) = found[False], found[True]
+    difference = one.usable_trips / open_suite.trips - other.usable_trips / sealed_suite.trips
+    width = math.hypot(_half_width(one, open_suite), _half_width(other, sealed_suite))
+    return OpenAgainstSealed(
+        open_suite, sealed_suite, difference, difference - width, difference + width
+    )
+
+
+def _half_width(standing: Standing, suite: Suite) -> float:
+    low, high = standing.usable_trips_low or 0.0, standing.usable_trips_high or 0.0
+    return (high - low) / 2 / suite.trips

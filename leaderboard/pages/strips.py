@@ -61,7 +61,7 @@ class Jpeg:
 
     @property
     def caption(self) -> str:
-        """What is said below the JPEG."""
+        """The caption below the JPEG."""
         saved = f"The source saved once as JPEG, quality {self.quality}"
         if self.equivalent < JPEG_QUALITIES[0]:
             return f"{saved}, the lowest: even that keeps more"
@@ -72,7 +72,7 @@ class Jpeg:
 
 @dataclass(frozen=True)
 class Heard:
-    """What one witness says of one picture."""
+    """One witness's statement on one image."""
 
     words: str
     good: bool
@@ -130,7 +130,7 @@ class Frame:
 
     @property
     def counted(self) -> str:
-        """How many things are still found when all should be gone."""
+        """Count of things still detected when all should be gone."""
         return _counted(self.trip.steps[-1]) if self.trip.steps else ""
 
     @property
@@ -139,7 +139,7 @@ class Frame:
 
     @property
     def words(self) -> str:
-        """What a screen reader and the viewer say of the return."""
+        """The return's retention, for screen readers and the viewer."""
         if self.kept is None:
             return "not scored yet"
         place = self.trip.worst_place
@@ -169,7 +169,7 @@ class Frame:
 
     @property
     def because_words(self) -> str:
-        """What is worst about the return, where the picture as a whole is judged."""
+        """The worst part of the return, if the headline judges it."""
         because = LOST.get(self.trip.because)
         if because is None:
             return ""
@@ -177,24 +177,24 @@ class Frame:
 
     @property
     def change(self) -> str:
-        """Whether the edit was made, in words; empty where that is not judged."""
+        """ "change seen" or "no change seen"; empty if that is not judged."""
         if self.trip.change_seen is None:
             return ""
         return "change seen" if self.trip.change_seen else "no change seen"
 
     @property
     def made(self) -> list[Heard]:
-        """What witnesses say of the edit: "glasses: yes, by face parsing"."""
+        """Statements on the edit: "glasses: yes, by face parsing"."""
         return self._heard("made", ("yes", "no"))
 
     @property
     def undone(self) -> list[Heard]:
-        """What they say of the return: "glasses: undone, by face parsing"."""
+        """Statements on the return: "glasses: undone, by face parsing"."""
         return self._heard("undone", ("undone", "not undone"))
 
     @property
     def beside(self) -> list[Heard]:
-        """What they say of all that nobody asked to change, where there is something to say."""
+        """Statements on what the edit should not have changed."""
         found = []
         for said in self.trip.evidence:
             kept, words, by = said.get("kept"), said.get("said"), witness_label(said["witness"])
@@ -217,7 +217,7 @@ class Frame:
 
     @property
     def reasoning(self) -> list[tuple[str, str]]:
-        """What the model said it was thinking, edit by edit: (which edit, its words, bounded)."""
+        """The model's reasoning as (edit, text), truncated."""
         named = [
             (f"Y{self.number}", self.trip.edited_notes),
             *((f"Trip {self.number}, step {step.place}", step.notes) for step in self.between),
@@ -232,14 +232,14 @@ class Frame:
 
     @property
     def notes(self) -> list[str]:
-        """What was converted on the way, for people who look closely."""
+        """Conversions of the answers, each once."""
         both = (self.trip.edited_notes, self.trip.restored_notes)
         said = [str(note) for notes in both for note in notes.get("converted", ())]
         return list(dict.fromkeys(said))
 
 
 def _counted(row: Mapping[str, Any]) -> str:
-    """What a detector counts after a step, in words."""
+    """The detector's count after a step, in words."""
     if "wanted" not in row:
         return ""
     return f"{row['counted']} of {formatting.count(row['wanted'], 'thing')} found"
@@ -322,7 +322,7 @@ def table(
 
 @dataclass(frozen=True)
 class Lived:
-    """How long a chain's picture lived at a level: trips, and by what it ended."""
+    """The trips a chain lived at a threshold, and the cause of its end."""
 
     time: float
     cause: str
@@ -337,6 +337,14 @@ def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | No
     """When the chain stopped being usable; None while it is not scored."""
     event = chain.numbers(metric).get("events", {}).get(f"{level:g}")
     return Lived(event["time"], event["cause"]) if event else None
+
+
+def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
+    """A key to sort chains by, the best last: scored, how long it lived, what it kept."""
+    life = lived(chain, metric)
+    if life is None:
+        return False, (False, 0.0), 0.0
+    return True, life.order, chain.numbers(metric).get("auc") or 0.0
 
 
 def verdict(chain: Chain, metric: str, trips: int) -> str:
@@ -377,6 +385,78 @@ ENDED: dict[str, str] = {
     Outcome.FAILED: "No usable answer came before the first return.",
     Outcome.LOST: "We lost this chain before the first return; it counts for nobody.",
 }
+
+
+@dataclass(frozen=True)
+class ShortStrip:
+    """A chain in a few images: its source, first edit and some returns with their retention."""
+
+    chain: Chain
+    edited: StoredImage | None
+    #: The trip, the image that came back, and the share of it that is kept.
+    cells: Sequence[tuple[int, StoredImage | None, float | None]]
+    verdict: str
+
+    @property
+    def source(self) -> StoredImage | None:
+        return self.chain.case.picture.stored
+
+
+#: Columns of trips that no short strip reads.
+HEAVY = ("loss_map", "evidence", "change_measure", "damage")
+
+
+def played_trips(chains: Iterable[Chain], numbers: Iterable[int]) -> dict[int, dict[int, Trip]]:
+    """Return these trips by chain and number with their images; one query."""
+    by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in chains}
+    trips = Trip.objects.filter(chain__in=by_chain, number__in=set(numbers))
+    for trip in trips.select_related("edited", "restored").defer(*HEAVY):
+        by_chain[trip.chain_id][trip.number] = trip
+    return by_chain
+
+
+def short_strips(
+    chains: Sequence[Chain],
+    trips: int,
+    metric: str = "",
+    *,
+    numbers: Sequence[int] = (),
+    every: bool = False,
+    played: Mapping[int, Mapping[int, Trip]] | None = None,
+) -> list[ShortStrip]:
+    """Return these chains as short strips; one query unless their trips are `played`.
+
+    By each chain's headline unless a `metric` is given; after the usual trips unless `numbers`
+    are; with `every` also trips that were not played, so that strips line up.
+    """
+    numbers = numbers or short_numbers(trips)
+    if played is None:
+        played = played_trips(chains, {1, *numbers})
+    return [
+        _short_strip(chain, played[chain.pk], numbers, metric or chain.headline, trips, every)
+        for chain in chains
+    ]
+
+
+def _short_strip(
+    chain: Chain,
+    played: Mapping[int, Trip],
+    numbers: Sequence[int],
+    metric: str,
+    trips: int,
+    every: bool,
+) -> ShortStrip:
+    cells = [
+        (
+            number,
+            played[number].restored if number in played else None,
+            chain.retention_after(metric, number),
+        )
+        for number in numbers
+        if every or number in played
+    ]
+    edited = played[1].edited if 1 in played else None
+    return ShortStrip(chain, edited, cells, verdict(chain, metric, trips))
 
 
 def short_numbers(trips: int) -> list[int]:

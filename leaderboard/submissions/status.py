@@ -9,15 +9,14 @@ from typing import Any
 from django.db.models import Q
 from django.urls import reverse
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.estimate import Estimate, duration
-from evaluation.metrics import METRICS
 from leaderboard import formatting
-from leaderboard.models import Chain, EditingModel, Run, StoredImage, Submission, Trip
+from leaderboard.models import EditingModel, Run, StoredImage, Submission, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.operation.notifications import NEXT
 from leaderboard.pages import model_page, strips
-from leaderboard.pages.progress import progress
+from leaderboard.pages.model_page import RunResults
+from leaderboard.pages.run_page import progress
 from leaderboard.submissions import workflow
 
 #: Returns that the page of a run under way shows, the newest first.
@@ -230,40 +229,21 @@ def result(run: Run | None) -> dict[str, Any] | None:
     """What came out: a sentence, the numbers, the curves, some strips; None before the end."""
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
-    whole = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
-    standings = {standing.metric.name: standing for standing in whole}
-    names = [name for name in METRICS if name in standings]
-    if not names:
+    results = RunResults.of(run)
+    if results is None:
         return {"answer": "The run is finished, but nothing could be scored."}
-    metric, trips = names[0], run.suite.trips
-    shown = standings[metric].details
-    keys = [row["case"] for end in ("worst", "best") for row in shown.get(end, [])[:EXTREMES]]
+    trips, details = results.trips, results.standing.details
+    keys = [row["case"] for end in ("worst", "best") for row in details.get(end, [])[:EXTREMES]]
+    chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__picture__stored")
+    by_case = {chain.case_id: chain for chain in chains}
+    shown = [by_case[case] for case in dict.fromkeys(keys) if case in by_case]
+    lines = model_page.metric_lines(results.standings, trips)
     return {
-        "answer": model_page.answer(standings[metric], trips),
-        "metric": metric,
-        "lines": [line for line in model_page.metric_lines(standings, trips) if line.standing],
-        "chart": model_page.curves_chart(standings, metric, trips),
-        "strips": _strips(run, metric, list(dict.fromkeys(keys))),
+        "results": results,
+        "answer": model_page.answer(results.standing, trips),
+        "lines": [line for line in lines if line.standing],
+        "strips": strips.short_strips(shown, trips, results.metric),
     }
-
-
-def _strips(run: Run, metric: str, cases: list[int]) -> list[dict[str, Any]]:
-    chains = Chain.objects.filter(run=run, case__in=cases, repeat=0)
-    numbers = strips.short_numbers(run.suite.trips)
-    trips = Trip.objects.filter(chain__in=chains, number__in=numbers).select_related("restored")
-    returns: dict[int, list[Trip]] = {}
-    for trip in trips.order_by("number"):
-        returns.setdefault(trip.chain_id, []).append(trip)
-    by_case = {chain.case_id: chain for chain in chains.select_related("case__picture__stored")}
-    return [
-        {
-            "case": chain.case,
-            "source": chain.case.picture.stored,
-            "trips": returns.get(chain.pk, []),
-            "verdict": strips.verdict(chain, metric, run.suite.trips),
-        }
-        for chain in (by_case[case] for case in cases if case in by_case)
-    ]
 
 
 def picture(run: Run | None, sha256: str) -> StoredImage | None:

@@ -16,10 +16,11 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from leaderboard import formatting
+from leaderboard.board.breakdowns import Cell
 from leaderboard.board.columns import Head
 from leaderboard.board.row import BoardRow
 from leaderboard.models import Run, Standing
-from leaderboard.pages.inline_svg import half_life_bar, sparkline
+from leaderboard.pages.charts import half_life_bar, sparkline
 
 register = template.Library()
 NOTHING = SafeString("")
@@ -152,6 +153,23 @@ CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
     "seconds": _time,
     "date": _date,
 }
+
+
+@register.simple_tag
+def heat_cells(cells: Sequence[Cell], trips: int) -> SafeString:
+    """The cells of one line of a heat table: half-lives, shaded, the best marked."""
+    return format_html_join("", "{}", ((_heat_cell(cell, trips),) for cell in cells))
+
+
+def _heat_cell(cell: Cell, trips: int) -> SafeString:
+    if cell.standing is None:
+        return format_html('<td class="num muted">{}</td>', formatting.NOT_RUN)
+    return format_html(
+        '<td class="num h{}{}">{}</td>',
+        cell.shade,
+        " best" if cell.best else "",
+        formatting.half_life(cell.standing.half_life, trips),
+    )
 
 
 @register.simple_tag

@@ -1,14 +1,21 @@
-"""leaderboard.formatting for templates."""
+"""Numbers, names, tables and links in words and HTML, for templates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django import template
+from django.template import Context
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.analysis import levels
 from leaderboard import formatting
-from leaderboard.models import PeopleStanding, Standing
+from leaderboard.models import PeopleStanding, Run, Standing
+from leaderboard.pages.strips import like_jpeg
 
 if TYPE_CHECKING:
     from evaluation.analysis.comparison import Difference
@@ -20,6 +27,8 @@ register.filter("seconds", formatting.seconds)
 register.filter("half_life", formatting.half_life)
 register.filter("in_trips", formatting.in_trips)
 register.filter("metric_label", formatting.metric_label)
+register.filter("metric_choice", formatting.metric_choice)
+register.filter("like_jpeg", like_jpeg)
 register.filter("lost", levels.lost)
 register.filter("is_lost", levels.is_lost)
 register.filter("left", levels.left)
@@ -64,3 +73,46 @@ def rank_interval(standing: Standing) -> str:
 def difference(found: Difference) -> str:
     """{{ comparison.usable_trips|difference }} gives "+1.3 (0.4 to 2.2)"."""
     return formatting.difference(found.estimate, found.interval)
+
+
+@register.filter
+def pinned_metrics(run: Run) -> list[tuple[str, dict[str, str], str]]:
+    """Every metric as the run pinned it, and where it was computed."""
+    scored = run.provenance.get("scoring", {}).get("metrics", {})
+
+    def where(name: str) -> str:
+        told = scored.get(name, {})
+        half = told.get("precision", "float32") != "float32"
+        return f"{told.get('device', '')} in half precision" if half else told.get("device", "")
+
+    return [(name, pinned, where(name)) for name, pinned in run.metrics.items()]
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(context: Context, name: str, label: str) -> SafeString:
+    """An entry of the site's navigation, marked on its page and those below it."""
+    url, request = reverse(name), context.get("request")
+    path = request.path if request else ""
+    here = path == url or (url != "/" and path.startswith(url))
+    return format_html(
+        '<a href="{}"{}>{}</a>', url, mark_safe(' aria-current="page"') if here else "", label
+    )
+
+
+#: White space around rows and cells says nothing; inside a cell it parts words.
+AROUND = re.compile(r"\s*(</?(?:table|caption|thead|tbody|tr|th|td)\b[^>]*>)\s*")
+
+
+@register.simple_block_tag
+def scroll_table(
+    content: SafeString, label: str, classes: str = "", axis: Sequence[Any] = ()
+) -> SafeString:
+    """The table in a region that a keyboard can reach and scroll; `axis` = ticks of its bars."""
+    steps = f"steps-{len(axis) - 1}" if axis else ""
+    return format_html(
+        '<div class="{}" tabindex="0" role="region" aria-label="{}">{}</div>',
+        " ".join(filter(None, ("table", classes, steps))),
+        label,
+        # What the block holds is escaped already; this only takes white space away.
+        mark_safe(AROUND.sub(r"\1", content)),  # noqa: S308
+    )

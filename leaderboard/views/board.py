@@ -1,14 +1,16 @@
-"""The board: which model keeps a picture longest?"""
+"""The board: which model keeps an image longest? Also its embedded form for other sites."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from csp.decorators import csp_replace
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.http import require_safe
 from ninja.responses import NinjaJSONEncoder
 
@@ -19,21 +21,22 @@ from leaderboard.board.columns import heads
 from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
-from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
+from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, grouped, stamp
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import inline_svg
 from leaderboard.pages.charts import (
     Chart,
     Curve,
+    axis_ticks,
     retention_curves,
     retention_finding,
     retention_table,
 )
-from leaderboard.pages.endings import telling
+from leaderboard.pages.model_page import telling
 from leaderboard.text import absolute
-from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views import value
+from leaderboard.views.site import noindex, noindex_variants
 
 #: Rows before "show all": the page stays light however many models there are.
 FIRST_ROWS = 20
@@ -71,7 +74,7 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
         text = "\n".join(asked.remarks) + "\n"
         return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
     if form == "csv":
-        text = board_csv(board_rows(asked.filters, asked.runs))
+        text = board_csv(asked.rows())
         content_type = "text/csv; charset=utf-8"
     else:
         text = json.dumps(BoardOut.from_orm(asked).model_dump(), cls=NinjaJSONEncoder)
@@ -83,19 +86,14 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
-    """What the template needs to show this board."""
+    """The context of the board's template."""
     filters = asked.filters
-    rows = board_rows(filters, asked.runs)
-    groups = {
-        name: [row for row in rows if row.group == name] for name in (RANKED, UNRANKED, YARDSTICK)
-    }
+    rows = asked.rows()
+    groups = grouped(rows)
     ranked = groups[RANKED]
     shown = ranked if filters.every else ranked[:FIRST_ROWS]
     return {
-        "asked": asked,
-        "filters": filters,
-        "suite": filters.suite,
-        "trips": filters.suite.trips,
+        **asked.context,
         "shown": shown,
         "more": len(ranked) - len(shown),
         "unranked": groups[UNRANKED],
@@ -108,14 +106,9 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "under_way": under_way(filters),
-        "example": example(examples(ranked, groups[YARDSTICK]), filters),
-        # Results of others are never ranked; their curves are shown all the same.
-        "chart": curves_chart(
-            groups[UNRANKED] if filters.suite.published_elsewhere else ranked,
-            groups[YARDSTICK],
-            filters,
-        ),
-        "axis": inline_svg.axis_ticks(filters.suite.trips),
+        "example": example(example_rows(ranked, groups[YARDSTICK]), filters),
+        "chart": curves_chart(groups, filters),
+        "axis": axis_ticks(filters.suite.trips),
         "heads": heads(filters, semantic_of(rows), rows),
         "query": filters.query(),
         "every": filters.query(every=True),
@@ -135,7 +128,7 @@ def under_way(filters: BoardFilters) -> list[Run]:
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:
-    """How many cases these rows played; None where it is not the same for all."""
+    """Count the cases of these rows; None if they differ."""
     counts = {row.standing.counts.get("cases") for row in rows if row.standing}
     return counts.pop() if len(counts) == 1 else None
 
@@ -164,14 +157,14 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
 
 
 def _says_nothing(standing: Standing, trips: int) -> bool:
-    """Whether the interval is as long as the scale, or is not known at all."""
+    """True if the interval spans the whole scale or is missing."""
     low, high = standing.usable_trips_low, standing.usable_trips_high
     if low is None or high is None:
         return True
     return low < 0.05 * trips and high > 0.95 * trips
 
 
-def examples(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
+def example_rows(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
     """Whose pictures may head the board: the leaders', else a yardstick's that does some harm."""
     if ranked:
         return sorted(ranked, key=board_order)[:EXAMPLES]
@@ -179,13 +172,13 @@ def examples(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list
     return (known[len(known) // 2 :] + known)[:EXAMPLES]
 
 
-def curves_chart(
-    ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow], filters: BoardFilters
-) -> Chart | None:
-    """The degradation curves of the first models, with a few yardsticks for scale."""
+def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters) -> Chart | None:
+    """The degradation curves of the first models, with a few reference editors for scale."""
     trips = filters.suite.trips
-    drawn = [row for row in ranked if _made_edits(row)]
-    known = [row for row in yardsticks if _made_edits(row)]
+    # Results published elsewhere are never ranked; their curves are shown all the same.
+    models = groups[UNRANKED if filters.suite.published_elsewhere else RANKED]
+    drawn = [row for row in models if _made_edits(row)]
+    known = [row for row in groups[YARDSTICK] if _made_edits(row)]
     curves = [
         Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
@@ -210,18 +203,74 @@ def curves_chart(
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
-        about=about(filters, [*ranked, *yardsticks]),
+        about=about(filters, [*models, *groups[YARDSTICK]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )
 
 
 def about(filters: BoardFilters, rows: Sequence[BoardRow]) -> str:
-    """What a chart of the board says of itself when it is downloaded."""
+    """The caption of a downloaded chart of the board."""
     newest = max((row.date for row in rows if row.date), default=None)
     dated = f", results of {newest:%-d %B %Y}" if newest else ""
     return f"{filters.suite}, by {formatting.metric_label(filters.metric)}{dated}"
 
 
 def _made_edits(row: BoardRow) -> bool:
-    """Whether a curve says anything: who never makes the edit keeps the picture for ever."""
+    """True if edits were made: a model without edits keeps the image for ever."""
     return row.standing is not None and row.change_seen != 0
+
+
+#: Rows of the embedded board.
+EMBEDDED_ROWS = 10
+CHARTS = ("", "curves", "value")
+
+
+def framed(view: Callable[..., HttpResponse]) -> Any:
+    """A page that other sites may show in a frame: it has no form, and nothing of a visitor's."""
+    return xframe_options_exempt(csp_replace({"frame-ancestors": ["*"]})(view))
+
+
+@require_safe
+@keep_page(stamp, PARAMETERS)
+@framed
+@noindex
+def embed_board(request: HttpRequest) -> HttpResponse:
+    """The first rows of the board."""
+    asked = BoardQuery.parse(request.GET)
+    rows = asked.rows() if asked else []
+    ranked = [row for row in rows if row.group == RANKED]
+    shown = ranked or [row for row in rows if row.standing]
+    context = {"rows": shown[:EMBEDDED_ROWS], "more": max(0, len(shown) - EMBEDDED_ROWS)} | _common(
+        asked
+    )
+    return _answer(request, "leaderboard/embed_board.html", asked, context)
+
+
+@require_safe
+@keep_page(stamp, (*PARAMETERS, "chart"))
+@framed
+@noindex
+def embed_chart(request: HttpRequest) -> HttpResponse:
+    """One chart: the curves, or half-life against price."""
+    asked = BoardQuery.parse(request.GET)
+    name = request.GET.get("chart", "")
+    context = _common(asked)
+    if asked and name == "value":
+        context["chart"] = value.page(asked, {}).get("chart")
+    elif asked:
+        context["chart"] = curves_chart(grouped(asked.rows()), asked.filters)
+    response = _answer(request, "leaderboard/embed_chart.html", asked, context)
+    return response if name in CHARTS else not_kept(response)
+
+
+def _common(asked: BoardQuery | None) -> dict[str, Any]:
+    if asked is None:
+        return {}
+    return {**asked.context, "permalink": absolute(f"/?{asked.filters.query()}")}
+
+
+def _answer(
+    request: HttpRequest, template: str, asked: BoardQuery | None, context: dict[str, Any]
+) -> HttpResponse:
+    response = render(request, template, context)
+    return response if asked is None or asked.is_kept else not_kept(response)

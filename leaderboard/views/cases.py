@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -12,14 +10,13 @@ from django.views.decorators.http import require_safe
 
 from evaluation.images import encode_jpeg
 from evaluation.metrics import HEADLINE, in_order
-from leaderboard import formatting
 from leaderboard.board.rows import stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
 from leaderboard.models.pictures import decoding
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
-from leaderboard.views.crawlers import noindex_variants
 from leaderboard.views.pictures import as_picture
+from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 #: Strips before "show all": the page stays light however many models there are.
@@ -79,7 +76,6 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     cases = Case.objects.filter(suite__sealed=False)
     cases = cases.select_related("picture__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
-    numbers = strips.short_numbers(case.suite.trips)
     chains = list(
         Chain.objects.filter(case=case, repeat=0, run__in=Run.objects.on_the_board())
         .select_related("run__editing_model")
@@ -87,20 +83,17 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     )
     names = in_order(name for chain in chains for name in chain.scored_by)
     metric = _metric(request, names)
-    chains.sort(key=lambda chain: _goodness(chain, metric), reverse=True)
+    chains.sort(key=lambda chain: strips.goodness(chain, metric), reverse=True)
     every = request.GET.get("every") == "1"
     shown = chains if every else chains[:FIRST_STRIPS]
-    trips = Trip.objects.filter(chain__in=shown, number__in=numbers)
-    by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in shown}
-    for trip in trips.select_related("edited", "restored"):
-        by_chain[trip.chain_id][trip.number] = trip
+    for chain in shown:
+        chain.case = case
     before, after, place, count = _neighbours(case, Case.objects.filter(suite=case.suite_id))
     context = {
         "case": case,
         "source": case.picture.stored,
         "suite": case.suite,
-        "numbers": numbers,
-        "lines": [_line(chain, metric, numbers, by_chain[chain.pk], case) for chain in shown],
+        "strips": strips.short_strips(shown, case.suite.trips, metric, every=True),
         "more": len(chains) - len(shown),
         "total": len(chains),
         "metric": metric,
@@ -117,9 +110,9 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 
 @require_safe
 def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> HttpResponse:
-    """Where a trip lost the picture, to lay over it."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    trips = Trip.objects.filter(chain__run=run, chain__case=case_id, number=number)
+    """Serve the map of a trip's losses, to lay over the image."""
+    runs = Run.objects.visible_to(request.user).filter(pk=run_id)
+    trips = Trip.objects.filter(chain__run__in=runs, chain__case=case_id, number=number)
     repeat = request.GET.get("repeat", "0")
     asked = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
     data = asked.values_list("loss_map", flat=True).first()
@@ -172,7 +165,7 @@ def _metric(request: HttpRequest, names: list[str]) -> str:
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
-    """What JPEG saves of this source lose, by the metric as this run pinned it."""
+    """Return the JPEG ladder of this source by the metric the run pinned."""
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
         pixels_sha256=case.picture.pixels_sha256,
@@ -190,34 +183,3 @@ def _neighbours(case: Case, among: QuerySet[Case]) -> tuple[int | None, int | No
     before = keys[place - 1] if place else None
     after = keys[place + 1] if place + 1 < len(keys) else None
     return before, after, place + 1, len(keys)
-
-
-def _goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
-    life = strips.lived(chain, metric)
-    if life is None:
-        return (False, (False, 0.0), 0.0)
-    return (True, life.order, chain.numbers(metric).get("auc") or 0.0)
-
-
-def _line(
-    chain: Chain, metric: str, numbers: list[int], trips: dict[int, Trip], case: Case
-) -> dict[str, Any]:
-    """One model's strip: its returns at the trips people read."""
-    model = chain.run.editing_model
-    cells = [
-        {
-            "number": number,
-            "picture": trips[number].restored if number in trips else None,
-            "kept": chain.retention_after(metric, number),
-            "alt": f"{model.name} {formatting.after(number)}",
-        }
-        for number in numbers
-    ]
-    return {
-        "chain": chain,
-        "run": chain.run,
-        "model": model,
-        "verdict": strips.verdict(chain, metric, case.suite.trips),
-        "edited": trips[1].edited if 1 in trips else None,
-        "cells": cells,
-    }

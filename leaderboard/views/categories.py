@@ -1,4 +1,4 @@
-"""Where models differ: half-life by category, kind of picture and edit pair."""
+"""The breakdown page: half-life by category, kind of image and edit pair."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery
-from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
+from leaderboard.board.rows import RANKED, YARDSTICK, stamp
 from leaderboard.models import Case, Suite
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.site import noindex_variants
 
 #: Lines of the table of models, and columns of the table of pairs.
 FIRST_ROWS, PAIR_COLUMNS = 50, 10
@@ -31,9 +31,9 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
-    """What the template needs: two heat tables on one scale of shades."""
+    """The context of the page: two heat tables on one scale of shades."""
     filters, trips = asked.filters, asked.filters.suite.trips
-    rows = [row for row in board_rows(filters, asked.runs) if row.standing]
+    rows = [row for row in asked.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]
     yardsticks = [row for row in rows if row.group == YARDSTICK]
     shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or yardsticks
@@ -47,10 +47,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     categories = [part for part in columns if part.group == "Category"]
     gap = breakdowns.widest_gap(categories, by_scope, trips)
     return {
-        "asked": asked,
-        "filters": filters,
-        "suite": filters.suite,
-        "trips": trips,
+        **asked.context,
         "finding": finding(*gap) if gap else "",
         "columns": columns,
         "lines": zip(shown, zip(*cells, strict=True), strict=True) if cells else [],

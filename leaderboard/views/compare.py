@@ -1,23 +1,34 @@
-"""Two to six models side by side."""
+"""Two to six models side by side, on the cases they share.
+
+The one page that computes: paired differences exist for every choice of models, so they are
+computed on request from the results stored with each chain, and cached until a standing changes.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis import levels
-from evaluation.analysis.comparison import Comparison
+from evaluation.analysis import events, levels
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.comparison import Comparison, Difference, compare
+from evaluation.analysis.standings import chain_of_numbers
 from leaderboard import formatting
-from leaderboard.board import breakdowns, comparing
+from leaderboard.board import breakdowns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, semantic_of
-from leaderboard.board.rows import RANKED, YARDSTICK, board_rows, stamp
-from leaderboard.models import Case, StoredImage, Trip
+from leaderboard.board.rows import RANKED, YARDSTICK, stamp
+from leaderboard.models import Case, Chain
+from leaderboard.models.runs import ChainState
+from leaderboard.pages import strips
 from leaderboard.pages.charts import (
     Chart,
     Curve,
@@ -26,7 +37,7 @@ from leaderboard.pages.charts import (
     retention_table,
 )
 from leaderboard.text import absolute
-from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 MOST = 6
@@ -45,7 +56,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if len(request.GET.getlist("models")) > 1:
         # Ticked boxes arrive one by one; the address to share has them in one word.
         return redirect(f"{request.path}?{address(asked, chosen)}")
-    rows = board_rows(asked.filters, asked.runs)
+    rows = asked.rows()
     known = {row.model.slug: row for row in rows if row.standing}
     remarks = [
         f"“{slug[:60]}” has no results here and was left out."
@@ -56,10 +67,7 @@ def index(request: HttpRequest) -> HttpResponse:
         remarks.append(f"At most {MOST} models fit side by side; the first {MOST} are shown.")
     shown = [known[slug] for slug in chosen if slug in known][:MOST]
     context = {
-        "asked": asked,
-        "filters": asked.filters,
-        "suite": asked.filters.suite,
-        "trips": asked.filters.suite.trips,
+        **asked.context,
         "remarks": remarks,
         "rows": shown,
         "choices": list(known.values()),
@@ -85,27 +93,18 @@ class Against:
     outlook: str
 
 
-@dataclass(frozen=True)
-class Strip:
-    """What one model made of the case: a picture and its retention at some trips."""
-
-    row: BoardRow
-    cells: list[tuple[int, StoredImage | None, float | None]]
-    ended: str
-
-
 def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
     """Everything below the choice of models."""
     filters = asked.filters
-    found = comparing.contest(rows, filters, stamp())
+    found = contest(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
     leader = by_run[found.leader] if found else rows[0]
     against = [
         Against(
             by_run[run],
             comparison,
-            comparing.verdict(comparison, leader.model.name, by_run[run].model.name),
-            comparing.outlook(comparison, filters.suite.trips),
+            verdict(comparison, leader.model.name, by_run[run].model.name),
+            outlook(comparison, filters.suite.trips),
         )
         for run, comparison in (found.against.items() if found else ())
     ]
@@ -130,9 +129,7 @@ def headline(
     if not against:
         return f"{formatting.count(count, 'model')} side by side"
     tied = [one.other.model.name for one in against if not one.comparison.separated]
-    if tied and all(
-        comparing.nobody_reached(one.comparison, filters.suite.trips) for one in against
-    ):
+    if tied and all(nobody_reached(one.comparison, filters.suite.trips) for one in against):
         lost, trips = levels.lost(filters.level), filters.suite.trips
         return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:
@@ -145,7 +142,7 @@ def headline(
 
 
 def reach(comparison: Comparison) -> float:
-    """How far from zero the difference and its interval go."""
+    """Return the largest distance of the difference and its interval from zero."""
     bounds = comparison.half_life.interval
     ends: list[float | None] = [comparison.half_life.estimate]
     ends += [bounds.low, bounds.high] if bounds else []
@@ -179,7 +176,7 @@ def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 
 
 def side_by_side(
-    asked: BoardQuery, rows: Sequence[BoardRow], found: comparing.Contest | None, case: str
+    asked: BoardQuery, rows: Sequence[BoardRow], found: Contest | None, case: str
 ) -> dict[str, Any]:
     """One case as each model returned it: the one asked for, else where they differ most."""
     duels = found.duels if found else []
@@ -192,57 +189,28 @@ def side_by_side(
         return {}
     last = asked.filters.suite.trips
     numbers = sorted({n for n in SHOWN if n < last} | {last})
-    trips = _trips_by_run(shown, rows, numbers)
+    by_run = {row.run.pk: row for row in rows}
+    chains = list(Chain.objects.filter(run__in=by_run, case=shown, repeat=0))
+    for chain in chains:
+        chain.case, chain.run = shown, by_run[chain.run_id].run
+    chains.sort(key=lambda chain: list(by_run).index(chain.run_id))
     slugs = [row.model.slug for row in rows]
-    names = {row.run.pk: row.model.name for row in rows}
     return {
         "case": shown,
         "numbers": numbers,
-        "strips": [
-            strip(row, trips.get(row.run.pk, {}), numbers, asked.filters.metric) for row in rows
-        ],
+        "strips": strips.short_strips(
+            chains, last, asked.filters.metric, numbers=numbers, every=True
+        ),
         "duels": [
             (
                 known[duel.case],
-                names[max(duel.kept, key=lambda run: duel.kept[run])],
+                by_run[max(duel.kept, key=lambda run: duel.kept[run])].model.name,
                 address(asked, slugs, case=duel.case),
             )
             for duel in duels
             if duel.case in known
         ],
     }
-
-
-def _trips_by_run(
-    case: Case, rows: Sequence[BoardRow], numbers: Sequence[int]
-) -> dict[int, dict[int, Trip]]:
-    """What each run made of the case, by trip."""
-    trips = Trip.objects.filter(
-        chain__run__in=[row.run.pk for row in rows],
-        chain__case=case,
-        chain__repeat=0,
-        number__in=numbers,
-    )
-    found: dict[int, dict[int, Trip]] = {}
-    for trip in trips.select_related("restored", "chain"):
-        found.setdefault(trip.chain.run_id, {})[trip.number] = trip
-    return found
-
-
-def strip(row: BoardRow, trips: dict[int, Trip], numbers: Sequence[int], metric: str) -> Strip:
-    chain = next((trip.chain for trip in trips.values()), None)
-    return Strip(
-        row,
-        [
-            (
-                number,
-                trips[number].restored if number in trips else None,
-                chain.retention_after(metric, number) if chain else None,
-            )
-            for number in numbers
-        ],
-        chain.get_outcome_display().lower() if chain and chain.outcome != "completed" else "",
-    )
 
 
 def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
@@ -269,3 +237,139 @@ def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     extra = "".join(f"&{name}={value}" for name, value in more.items())
     shown = asked.filters.everybody().query(sort="half_life", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
+
+
+KEPT_FOR = 24 * 3600
+#: How many cases are offered where the models differ most.
+DUELS = 8
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One case: its number, and how much of the picture each run kept on it (AUC)."""
+
+    case: int
+    kept: dict[int, float]
+
+    def lead(self, run: int) -> float:
+        """Return this run's lead over the best of the others."""
+        others = [kept for other, kept in self.kept.items() if other != run]
+        return self.kept[run] - max(others, default=0)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The leader against each other run, and the cases on which all of them differ most."""
+
+    leader: int
+    against: dict[int, Comparison]
+    duels: list[Duel]
+
+
+def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Contest | None:
+    """Compare these rows; None where fewer than two have results, or they share no case."""
+    runs = [row.run.pk for row in rows]
+    key = f"{sorted(runs)}|{filters.metric}|{filters.level}|{stamp}"
+    key = f"contest:{sha256(key.encode()).hexdigest()}"
+    found = cache.get(key)
+    if found is None:
+        found = _contest(rows, filters) or ""
+        cache.set(key, found, KEPT_FOR)
+    return found or None
+
+
+def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
+    chains, kept = _results([row.run.pk for row in rows], filters)
+    trips, level = filters.suite.trips, filters.level
+    values = {
+        run: case_values(own, trips, level)
+        for run, own in chains.items()
+        if all(chain.tells(trips, level) for chain in own)
+    }
+    measured = [row for row in rows if row.run.pk in values]
+    if len(measured) < 2:
+        return None
+    leader = min(measured, key=board_order).run.pk
+    against = {}
+    for row in measured:
+        if row.run.pk == leader:
+            continue
+        try:
+            against[row.run.pk] = compare(values[leader], values[row.run.pk])
+        except ValueError:  # no case in common
+            continue
+    shared = [Duel(case, auc) for case, auc in kept.items() if len(auc) == len(measured)]
+    shared.sort(key=lambda duel: min(duel.kept.values()) - max(duel.kept.values()))
+    return Contest(leader, against, shared[:DUELS]) if against else None
+
+
+def _results(
+    runs: Sequence[int], filters: BoardFilters
+) -> tuple[dict[int, list[events.ChainResult]], dict[int, dict[int, float]]]:
+    """Chains by run, and the mean AUC by case and run."""
+    rows = Chain.objects.filter(run__in=runs).values_list(
+        *("run_id", "case_id", "repeat", "state", "outcome", "case__picture__slug"),
+        *("case__pair_slug", "case__category", "case__kind", f"results__{filters.metric}"),
+    )
+    chains: dict[int, list[events.ChainResult]] = defaultdict(list)
+    areas: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run, case, repeat, state, outcome, picture, pair, category, kind, result in rows:
+        if not result:
+            continue
+        place = events.Case(picture, pair, category, kind)
+        ended = outcome if state == ChainState.PLAYED else ""
+        chains[run].append(
+            chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)
+        )
+        if result["auc"] is not None:
+            areas[case][run].append(result["auc"])
+    kept = {
+        case: {run: sum(values) / len(values) for run, values in by_run.items()}
+        for case, by_run in areas.items()
+    }
+    return dict(chains), kept
+
+
+def verdict(comparison: Comparison, leader: str, other: str) -> str:
+    """Say which model lasts longer and by how much, or that it is open."""
+    if comparison.separated:
+        estimate = comparison.usable_trips.estimate
+        better, worse = (leader, other) if estimate >= 0 else (other, leader)
+        return f"{better} stays usable longer than {worse}{_by(comparison.usable_trips)}"
+    return (
+        f"{leader} and {other} cannot be told apart on {formatting.count(comparison.cases, 'case')}"
+    )
+
+
+def _by(difference: Difference) -> str:
+    """ ", by 0.4 to 2.2 round trips"; empty where less than a tenth of a trip is all there is."""
+    size, bounds = abs(difference.estimate), difference.interval
+    if bounds is None:
+        return f", by {formatting.in_trips(size, 0)}" if round(size, 1) else ""
+    ends = sorted(abs(end) for end in (bounds.low, bounds.high) if end is not None)
+    if not round(ends[-1], 1):
+        return ""
+    return f", by {formatting.interval(ends[0], ends[-1]).replace('–', ' to ')} round trips"
+
+
+def nobody_reached(comparison: Comparison, trips: int) -> bool:
+    """True if both outlast the suite: more cases could not tell them apart."""
+    both = comparison.first.usable_trips, comparison.second.usable_trips
+    return min(both) >= trips - 0.05
+
+
+def outlook(comparison: Comparison, trips: int) -> str:
+    """Say what would settle the comparison; empty if it is settled."""
+    if comparison.separated:
+        return ""
+    if nobody_reached(comparison, trips):
+        return "both outlast this suite: more trips would tell, or a stricter “until”"
+    decisive = comparison.usable_trips
+    if decisive.interval is None:
+        return "too few pictures to tell"
+    if decisive.more_cases is None:
+        return "no number of cases in reach would show a difference of this size"
+    if decisive.more_cases == 0:
+        return "a few more cases would settle it"
+    more = formatting.count(decisive.more_cases, "more case")
+    return f"about {more} would show a difference of this size"

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from leaderboard.contributions.forms import ContributionForm, NotTaken, take
 from leaderboard.contributions.forms import withdraw as withdraw_run
 from leaderboard.models import ContributedRun, EditingModel, Suite
-from leaderboard.views.crawlers import noindex
+from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
@@ -13,24 +12,15 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS, semantic_metrics
-from leaderboard.board.news import records_of
+from leaderboard.board.query import PAIRS
 from leaderboard.board.rows import stamp
-from leaderboard.models import Case, EditingModel, Run, Standing, Trip
+from leaderboard.models import Case, EditingModel, Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import (
-    endings,
-    inline_svg,
-    model_page,
-    published,
-    review,
-    strips,
-    witnesses,
-)
-from leaderboard.pages.charts import Chart
-from leaderboard.pages.explore import past_chart
-from leaderboard.pages.floor import floor_of
-from leaderboard.views.crawlers import noindex_variants
-from leaderboard.views.errors import withdrawn
+from leaderboard.pages import model_page, strips
+from leaderboard.pages.charts import axis_ticks
+from leaderboard.pages.model_charts import floor_of
+from leaderboard.pages.model_page import RunResults
+from leaderboard.views.site import noindex_variants, withdrawn
 
 #: Cases shown at either end, and pairs before they are folded away.
 EXTREMES, OPEN_PAIRS = 3, 12
@@ -65,11 +55,18 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         # Of runs on sealed suites a visitor sees the difference, and nothing else.
         sealed = Run.objects.counted().filter(editing_model=model, suite__sealed=True, current=True)
         counted = [*runs, *sealed.select_related("suite").defer("suite__definition")]
-        known = _standings(counted)
-        context |= run_context(run, known.get(run.pk, {}), metric) | history(runs, known)
-        context["sealed"] = review.open_against_sealed(counted, known)
-        if standing := context.get("standing"):
-            context["floor"] = floor_of(run, standing, request.user)
+        standings = _standings(counted)
+        context |= {
+            "suite": run.suite,
+            "trips": run.suite.trips,
+            "reproduce": model_page.reproduce(run),
+            "tries": model_page.tries(model, run.suite),
+            "history": _history(runs, standings),
+            "sealed": model_page.open_against_sealed(counted, standings),
+        }
+        if results := RunResults.of(run, standings.get(run.pk, {}), metric):
+            context |= results_context(results)
+            context["floor"] = floor_of(results, request.user)
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     context["unknown"] = sorted(one[:60] for one in unknown)
     response = render(request, "leaderboard/model.html", context)
@@ -77,101 +74,82 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
-    """What each run reached on all cases, by the metric's name."""
-    found = Standing.objects.filter(
+    """Return the standings on all cases by run and metric name."""
+    rows = Standing.objects.filter(
         run__in=[run.pk for run in runs], scope="all", level=DEFAULT_LEVEL
     )
     by_run: dict[int, dict[str, Standing]] = {}
-    for standing in found.select_related("metric"):
+    for standing in rows.select_related("metric"):
         by_run.setdefault(standing.run_id, {})[standing.metric.name] = standing
     return by_run
 
 
-def run_context(run: Run, standings: Mapping[str, Standing], asked: str) -> dict[str, Any]:
-    """Everything that is said of one run."""
-    trips = run.suite.trips
-    names = [name for name in METRICS if name in standings]
-    common = {
-        "suite": run.suite,
-        "trips": trips,
-        "metrics": names,
-        "reproduce": model_page.reproduce(run),
-        "tries": review.tries(run.editing_model, run.suite),
+def results_context(results: RunResults) -> dict[str, Any]:
+    """Everything the page says of one run's results."""
+    run, standing, trips = results.run, results.standing, results.trips
+    lines = model_page.metric_lines(results.standings, trips)
+    parts = _parts(results)
+    pairs = [line for line in parts if line.part.group == PAIRS]
+    worst, best = (
+        [row["case"] for row in standing.details.get(end, [])[:EXTREMES]]
+        for end in ("worst", "best")
+    )
+    endings = [row for rows in model_page.shown_endings(standing).values() for row in rows]
+    chains = {
+        chain.case_id: chain
+        for chain in run.chains.filter(
+            case__in={*worst, *best, *(row["case"] for row in endings)}, repeat=0
+        ).select_related("case__picture__stored")
     }
-    if not names:
-        return common
-    chosen = asked if asked in names else names[0]
-    standing = standings[chosen]
-    lines = model_page.metric_lines(standings, trips)
-    parts = _parts(run, standing, names)
-    pairs = [line for line in parts if line.part.group == "Edit pair"]
-    extremes = {name: standing.details.get(name, [])[:EXTREMES] for name in ("worst", "best")}
-    ends = endings.wanted(standing)
-    keys = [row["case"] for rows in extremes.values() for row in rows]
-    cases, trips_of = _pictures(run, [*keys, *(case for case, _ in ends)], {n for _, n in ends})
-    shown = _strips(run, chosen, {key: cases[key] for key in keys if key in cases}, trips_of)
-    return common | {
-        "metric": chosen,
+    played = strips.played_trips(
+        chains.values(), {*strips.short_numbers(trips), *(row["trip"] for row in endings)}
+    )
+
+    def short_strips(cases: Sequence[int]) -> list[strips.ShortStrip]:
+        shown = [chains[case] for case in cases if case in chains]
+        return strips.short_strips(shown, trips, results.metric, played=played)
+
+    return {
+        "results": results,
+        "metrics": results.names,
+        "metric": results.metric,
         "standing": standing,
         "semantic": next(
-            (standings[name] for name in semantic_metrics() if name in standings), None
+            (results.standings[n] for n in semantic_metrics() if n in results.standings), None
         ),
         "ranked": _ranked(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
         "answer": model_page.answer(standing, trips),
         "lines": lines,
-        "chart": _travelling(model_page.curves_chart(standings, chosen, trips), run, chosen),
-        "published": _published(run, standings, chosen),
         "damage": model_page.damage(standing, lines, trips),
         "jpeg": model_page.jpeg_sentence(standing, trips),
-        "parts": [line for line in parts if line.part.group != "Edit pair"],
+        "parts": [line for line in parts if line.part.group != PAIRS],
         "pairs": sorted(pairs, key=lambda line: _life(line.standing)),
         "open_pairs": len(pairs) <= OPEN_PAIRS,
-        "worst": [row | shown[row["case"]] for row in extremes["worst"] if row["case"] in shown],
-        "best": [row | shown[row["case"]] for row in extremes["best"] if row["case"] in shown],
+        "worst": short_strips(worst),
+        "best": short_strips(best),
         "motion": model_page.motion(standing.details),
         "shape": model_page.shape_sentence(standing.details),
         "repeats": model_page.repeats_sentence(standing.details),
-        "endings_chart": endings.chart(standing, trips),
-        "causes": endings.causes(standing, cases, trips_of),
-        "labels": witnesses.labels(standing),
-        "witnessed": witnesses.lines(standing),
-        "judge": witnesses.judge(run),
+        "causes": model_page.causes(standing, chains, played),
+        "labels": model_page.labels(standing),
+        "witnessed": model_page.witnessed(standing),
+        "judge": run.provenance.get("judge") or {},
         "outcomes": model_page.outcomes(standing.counts),
-        "axis": inline_svg.axis_ticks(trips),
-        "past": past_chart.chart(
-            records_of(run.editing_model, run.suite), run.editing_model.name, run.suite
-        ),
+        "axis": axis_ticks(trips),
     }
 
 
-def _travelling(chart: Chart | None, run: Run, metric: str) -> Chart | None:
-    """The chart with what its picture says of itself when it is downloaded."""
-    if chart is None:
-        return None
-    model, ended = run.editing_model, run.finished_at
-    about = f"{model.name} on {run.suite}" + (f", run of {ended:%-d %B %Y}" if ended else "")
-    return replace(
-        chart, about=about, file_name=f"{model.slug}-{run.suite.key}-{metric}-{chart.id}"
-    )
-
-
-def _published(run: Run, standings: Mapping[str, Standing], chosen: str) -> Chart | None:
-    """The model's values beside those that others published; theirs come as a suite, too."""
-    if run.suite.published_elsewhere:
-        return None
-    shown = {name: known.curve.get("shown") or () for name, known in standings.items()}
-    return published.chart(run.editing_model.name, shown, chosen, run.suite.trips)
-
-
-def history(runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]) -> dict[str, Any]:
-    """Every run of the model with its half-life by the first metric it has."""
+def _history(
+    runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
+) -> list[dict[str, Any]]:
+    """Return every run of the model, newest first, with its standing by its first metric."""
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
-        known = standings.get(run.pk, {})
-        name = next((name for name in METRICS if name in known), None)
-        lines.append({"run": run, "metric": name, "standing": known[name] if name else None})
-    return {"history": lines}
+        by_metric = standings.get(run.pk, {})
+        name = next((name for name in METRICS if name in by_metric), None)
+        lines.append({"run": run, "metric": name, "standing": by_metric[name] if name else None})
+    return lines
 
 
 def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
@@ -190,58 +168,20 @@ def most_telling(runs: dict[str, Run]) -> Run | None:
     return next(iter(done or runs.values()), None)
 
 
-def _parts(run: Run, standing: Standing, names: Sequence[str]) -> list[model_page.PartLine]:
+def _parts(results: RunResults) -> list[model_page.PartLine]:
+    run, metric = results.run, results.standing.metric
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
-    of_chosen = Q(scope__startswith="pair:", metric=standing.metric_id)
-    found = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
+    of_chosen = Q(scope__startswith="pair:", metric=metric)
+    rows = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
     cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
     titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
-    rows = list(found.defer("curve", "details"))
-    return model_page.part_lines(rows, standing.metric.name, names, titles, run.suite.trips)
-
-
-def _pictures(
-    run: Run, keys: Sequence[int], numbers: set[int]
-) -> tuple[dict[int, Case], dict[tuple[int, int], Trip]]:
-    """These cases, and their trips by case and number: those of strips, and `numbers`."""
-    cases = Case.objects.select_related("picture__stored").in_bulk(keys)
-    trips = Trip.objects.filter(
-        chain__run=run,
-        chain__case__in=keys,
-        chain__repeat=0,
-        number__in=numbers.union(strips.short_numbers(run.suite.trips)),
-    ).select_related("chain", "restored", "edited")
-    by_place = {(trip.chain.case_id, trip.number): trip for trip in trips.order_by("number")}
-    return cases, by_place
-
-
-def _strips(
-    run: Run, metric: str, cases: Mapping[int, Case], trips: Mapping[tuple[int, int], Trip]
-) -> dict[int, dict[str, Any]]:
-    """Mini strips of these cases: the source, a few returns with what they keep, how it went."""
-    numbers = strips.short_numbers(run.suite.trips)
-    returns: dict[int, list[tuple[Trip, float | None]]] = {}
-    verdicts: dict[int, str] = {}
-    for (case_id, number), trip in trips.items():
-        if case_id not in cases or number not in numbers:
-            continue
-        chain = trip.chain
-        share = chain.retention_after(metric, number)
-        returns.setdefault(chain.case_id, []).append((trip, share))
-        verdicts[chain.case_id] = strips.verdict(chain, metric, run.suite.trips)
-    return {
-        pk: {
-            "case": case,
-            "source": case.picture.stored,
-            "trips": returns.get(pk, []),
-            "verdict": verdicts.get(pk, ""),
-        }
-        for pk, case in cases.items()
-    }
+    return model_page.part_lines(
+        list(rows.defer("curve", "details")), metric.name, results.names, titles, results.trips
+    )
 
 
 def _ranked(run: Run, standing: Standing) -> int:
-    """How many models share this ranking."""
+    """Count the models in this ranking."""
     return Standing.objects.filter(
         run__suite=run.suite_id,
         run__current=True,

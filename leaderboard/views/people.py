@@ -25,7 +25,7 @@ from leaderboard.models.votes import Kind
 from leaderboard.page_cache import keep_page
 from leaderboard.pages import people
 from leaderboard.people import ballots
-from leaderboard.views.crawlers import noindex, noindex_variants
+from leaderboard.views.site import noindex, noindex_variants
 from leaderboard.visitors import client_network, wait
 
 NOTHING = "There is nothing to vote on right now: please come back when more models have finished."

@@ -13,13 +13,12 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.failure_labels import LABELS
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics import HEADLINE
 from leaderboard.models import Call, Case, Chain, Run, Trip
 from leaderboard.models.runs import RunQuerySet
-from leaderboard.pages import model_page, orders, review, run_status, strips
-from leaderboard.pages.explore import restoration
-from leaderboard.views.crawlers import noindex_variants
-from leaderboard.views.errors import withdrawn
+from leaderboard.pages import model_page, run_page, strips
+from leaderboard.pages.model_page import RunResults
+from leaderboard.views.site import noindex_variants, withdrawn
 
 #: Chains on one page.
 PAGE = 300
@@ -33,17 +32,14 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     if run is None:
         return withdrawn(request, Run.objects.filter(pk=run_id))
     trips = run.suite.trips
-    whole = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
-    standings = {standing.metric.name: standing for standing in whole}
-    names = [name for name in METRICS if name in standings]
-    metric = names[0] if names else HEADLINE
-    order = request.GET.get("order", "worst" if names else "suite")
+    results = RunResults.of(run)
+    metric = results.metric if results else HEADLINE
+    order = request.GET.get("order", "worst" if results else "suite")
     label = request.GET.get("label", "")
     label = label if label in LABELS else ""
     chosen = run.chains.labelled(label) if label else run.chains.all()
     chains = _ordered(list(chosen.select_related("case__picture__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
-    standing = standings.get(metric)
     context = {
         "run": run,
         "model": run.editing_model,
@@ -51,21 +47,21 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "trips": trips,
         # Where the level's line runs in a drawing that is 100 high.
         "level_at": round(100 * (1 - DEFAULT_LEVEL)),
-        "live": run_status.live(run),
+        "live": run_page.live(run),
         "metric": metric,
-        "standing": standing,
-        "answer": model_page.answer(standing, trips) if standing else "",
-        "chart": model_page.curves_chart(standings, metric, trips),
+        "results": results,
+        "standing": results and results.standing,
+        "answer": model_page.answer(results.standing, trips) if results else "",
         "page": page,
         "rows": _rows(run, list(page.object_list), metric),
         "order": order if order in ORDERS else "worst",
         "orders": ORDERS,
         "failing": label,
-        "labels": LABELS if names else {},
-        "compared_orders": orders.compared(run, _pair_titles(run)) if run.orders else [],
-        "restoration": restoration.matrix(chains, metric),
+        "labels": LABELS if results else {},
+        "compared_orders": run_page.compared_orders(run, _pair_titles(run)) if run.orders else [],
+        "restoration": run_page.restoration_matrix(chains, metric),
         "ledger": _ledger(run),
-        "audits": review.audits(run),
+        "audits": run_page.audits(run),
         "reproduce": model_page.reproduce(run),
     }
     response = render(request, "leaderboard/run.html", context)
@@ -81,8 +77,8 @@ def _pair_titles(run: Run) -> dict[str, str]:
 @require_safe
 @cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
-    """What the page polls; unchanged it costs a 304."""
-    return JsonResponse(run_status.live(get_object_or_404(_runs(request), pk=run_id)))
+    """Serve the state that the page polls; unchanged it costs a 304."""
+    return JsonResponse(run_page.live(get_object_or_404(_runs(request), pk=run_id)))
 
 
 def _runs(request: HttpRequest) -> RunQuerySet:
@@ -93,13 +89,7 @@ def _runs(request: HttpRequest) -> RunQuerySet:
 def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
     if order == "suite":
         return chains
-
-    def goodness(chain: Chain) -> tuple[Any, ...]:
-        life = strips.lived(chain, metric)
-        auc = chain.numbers(metric).get("auc") or 0.0
-        return (life.order, auc) if life else ((False, -1.0), 0.0)
-
-    return sorted(chains, key=goodness, reverse=order == "best")
+    return sorted(chains, key=lambda chain: strips.goodness(chain, metric), reverse=order == "best")
 
 
 def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:

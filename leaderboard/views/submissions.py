@@ -24,7 +24,7 @@ from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
 from leaderboard.text import absolute
 from leaderboard.views import pictures
-from leaderboard.views.crawlers import noindex
+from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited
 
 State = Submission.State
@@ -83,7 +83,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 @require_safe
 @noindex
 def status(request: HttpRequest, token: str) -> HttpResponse:
-    """Where the submission stands, and what happens next."""
+    """The submission's page: its state and the next step."""
     return _page(request, _submission(token))
 
 
@@ -174,7 +174,7 @@ def _submission(token: str) -> Submission:
 
 @require_POST
 def act(request: HttpRequest, token: str) -> HttpResponse:
-    """What the submitter can do: test again, correct, answer, publish, share, withdraw."""
+    """Run an action of the submitter: test, correct, answer, publish, share, withdraw."""
     submission = _submission(token)
     if too_many := limited(request, "submission_act"):
         return too_many

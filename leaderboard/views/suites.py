@@ -18,14 +18,11 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import catalog
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
-from leaderboard.board.query import find_suite
-from leaderboard.board.rows import stamp, suites
+from leaderboard.board.rows import stamp
 from leaderboard.models import Case, Run, Standing, Suite, SuitePicture, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
-from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages import robustness as robustness_page
+from leaderboard.page_cache import keep_page
 from leaderboard.pages.model_page import shell_name
-from leaderboard.views.crawlers import noindex_variants
 
 
 @require_safe
@@ -80,33 +77,6 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp, ("suite",))
-@noindex_variants
-def robustness(request: HttpRequest) -> HttpResponse:
-    """Would another choice have given another order? Of the suite asked for, else the board's."""
-    offered = [suite for suite in suites() if not suite.published_elsewhere]
-    suite = find_suite(request.GET.get("suite", ""), offered) or next(iter(offered), None)
-    context: dict[str, Any] = {"suite": suite, "suites": offered}
-    if suite:
-        report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
-        found = report.robustness if report else {}
-        groups = robustness_page.groups(found, suite, _titles(suite))
-        context |= {
-            "report": found,
-            "groups": groups,
-            "finding": robustness_page.finding(groups),
-        }
-    response = render(request, "leaderboard/robustness.html", context)
-    asked = request.GET.get("suite", "")
-    return not_kept(response) if asked and (not suite or suite.key != asked) else response
-
-
-def _titles(suite: Suite) -> dict[str, str]:
-    cases = Case.objects.filter(suite=suite)
-    return dict(cases.values_list("pair_slug", "pair_title").distinct())
-
-
-@require_safe
 def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """The suite file, as the shell plays it."""
     suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
@@ -119,7 +89,7 @@ def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 
 
 def _power(suite: Suite) -> dict[str, float | None]:
-    """What the suite can tell apart; empty until a worker has worked it out."""
+    """Return the suite's power; empty until a worker has computed it."""
     report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
     return report.power if report else {}
 
@@ -213,7 +183,7 @@ def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
 
 
 def _balance(cases: Sequence[Case]) -> dict[str, Any]:
-    """How many cases of each category there are on each kind of picture."""
+    """Count the cases of each category on each kind of image."""
     counts = Counter((case.category, case.kind) for case in cases)
     kinds = [(value, label) for value, label in Kind.choices if any(k == value for _, k in counts)]
     rows = []

@@ -1,8 +1,10 @@
-"""Pages to read: how it is measured, who we are, what changed."""
+"""Pages to read: how it is measured, a tour, who we are, what changed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,13 +14,18 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.levels import other_losses
-from evaluation.measuring.error_rates import ErrorTable
-from leaderboard.board.rows import stamp
-from leaderboard.models import MetricVersion, Suite
+from evaluation.analysis.events import ChainResult, Event, event
+from evaluation.analysis.half_life import METHOD_VERSION, summarise
+from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost, other_losses
+from evaluation.measuring.error_rates import WEAR, ErrorTable
+from evaluation.witnesses import WITNESSES, witness_class, witness_label
+from leaderboard import formatting
+from leaderboard.board.example import Example, example
+from leaderboard.board.query import BoardQuery
+from leaderboard.board.rows import RANKED, YARDSTICK, grouped, stamp
+from leaderboard.models import MetricVersion, StoredImage, Suite
 from leaderboard.page_cache import keep_page
-from leaderboard.pages import witnesses, worked_example
+from leaderboard.views.board import example_rows
 
 
 def release() -> str:
@@ -34,9 +41,9 @@ def methodology(request: HttpRequest) -> HttpResponse:
         "examples": examples(),
         "tricks": tricks(),
         "change_seen_errors": ErrorTable.stored("change_seen"),
-        "witnesses": witnesses.known(),
-        "witness_errors": witnesses.error_rows(),
-        "worked": worked_example.worked_example(),
+        "witnesses": witness_rows(),
+        "witness_errors": witness_errors(),
+        "worked": worked_example(),
         "method_version": METHOD_VERSION,
         "other_losses": other_losses(),
     }
@@ -52,7 +59,7 @@ def about(request: HttpRequest) -> HttpResponse:
 @require_safe
 @keep_page(stamp)
 def changelog(request: HttpRequest) -> HttpResponse:
-    """What changed in the benchmark itself: suites and metrics by version."""
+    """The benchmark's changes: suites and metrics by version."""
     suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at", "slug", "-version")
     versions = MetricVersion.objects.annotate(
         first=Min("standings__run__finished_at"), runs=Count("standings__run", distinct=True)
@@ -65,6 +72,38 @@ def changelog(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/changelog.html", context)
 
 
+def witness_rows() -> list[dict[str, Any]]:
+    """Return every witness with its abilities."""
+    names = ("name", "label", "can", "cannot", "licence")
+    kinds = [witness_class(name) for name in WITNESSES]
+    return [
+        {name: getattr(kind, name) for name in names}
+        | {"ends": ", ".join(sorted(gate.replace("_", " ") for gate in kind.gates))}
+        for kind in kinds
+    ]
+
+
+def witness_errors() -> list[dict[str, Any]]:
+    """Return how often each witness errs, over all suites and kinds of wear."""
+    rows: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    for row in ErrorTable.stored("witness").rows:
+        what, _, wear = row.what.rpartition(", ")
+        what = what if wear in WEAR else row.what
+        total = rows.setdefault(
+            (row.of, what, row.should_be_seen),
+            {
+                "of": witness_label(row.of),
+                "what": what,
+                "should_be_seen": row.should_be_seen,
+                "judged": 0,
+                "wrong": 0,
+            },
+        )
+        total["judged"] += row.judged
+        total["wrong"] += len(row.wrong)
+    return list(rows.values())
+
+
 @cache
 def examples() -> dict[str, Any]:
     """Return what `python -m tools.examples` drew and measured."""
@@ -73,7 +112,7 @@ def examples() -> dict[str, Any]:
 
 @cache
 def tricks() -> dict[str, Any]:
-    """What is left of each trick of the zoo, and of honest editors, as a test measures it."""
+    """Return the measured retention of each trick and of honest editors."""
     return _measured("tricks")
 
 
@@ -81,3 +120,167 @@ def _measured(name: str) -> dict[str, Any]:
     path = settings.BASE_DIR / "static" / "img" / "examples" / f"{name}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+TRIPS = 10
+#: Drawn on a plane of this size: trips to the right, survival upwards.
+PLANE = (400, 120)
+
+_STORIES = {
+    "A slow decline": ("completed", [0.93, 0.86, 0.78, 0.71, 0.63, 0.56, 0.47, 0.41, 0.36, 0.30]),
+    "A fast decline": ("completed", [0.74, 0.52, 0.38, 0.29, 0.22, 0.17, 0.13, 0.10, 0.08, 0.06]),
+    "It hardly fades": ("completed", [0.97, 0.95, 0.93, 0.91, 0.90, 0.88, 0.87, 0.86, 0.85, 0.84]),
+    "It falls and comes back": (
+        "completed",
+        [0.81, 0.66, 0.55, 0.44, 0.53, 0.58, 0.52, 0.47, 0.40, 0.35],
+    ),
+    "It refuses on trip 4": ("refused", [0.90, 0.83, 0.77]),
+    "It does nothing": ("completed", [1.0] * TRIPS),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One chain: what was kept, and when it stopped being usable."""
+
+    story: str
+    kept: tuple[str, ...]
+    event: Event
+    why: str
+
+
+@dataclass(frozen=True)
+class WorkedExample:
+    lines: tuple[Line, ...]
+    half_life: str
+    usable_trips: str
+    path: str
+
+
+@cache
+def worked_example() -> WorkedExample:
+    chains = [_chain(story, place) for place, story in enumerate(_STORIES)]
+    lines = []
+    for story, chain in zip(_STORIES, chains, strict=True):
+        found = event(chain, TRIPS, DEFAULT_LEVEL)
+        kept = tuple(formatting.percent(q) for q in chain.retention)
+        lines.append(Line(story, kept, found, _WHY[found.cause]))
+    summary = summarise(chains, TRIPS)
+    return WorkedExample(
+        tuple(lines),
+        formatting.half_life(summary.half_life, TRIPS),
+        f"{summary.usable_trips:.1f}",
+        _steps(sorted((line.event.time, line.event.cause is not None) for line in lines)),
+    )
+
+
+_WHY = {
+    "whole": is_lost(),
+    "refused": "it refused",
+    "not_made": "the edit was not made",
+    None: "never: counted as more than 10",
+}
+
+
+def _chain(story: str, place: int) -> ChainResult:
+    outcome, kept = _STORIES[story]
+    seen = (story != "It does nothing",) * len(kept)
+    return ChainResult(
+        picture=f"picture-{place}",
+        pair="example",
+        category="accessories",
+        kind="face",
+        repeat=0,
+        retention=tuple(kept),
+        outcome=outcome,
+        change_seen=seen,
+    )
+
+
+def _steps(times: list[tuple[float, bool]]) -> str:
+    """The survival curve as an SVG path."""
+    width, height = PLANE
+    alive, path = 1.0, "M0 0"
+    for time, ended in times:
+        if ended:
+            alive -= 1 / len(times)
+            path += f"H{width * time / TRIPS:.0f}V{height * (1 - alive):.0f}"
+    return f"{path}H{width}"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One moment of the tour: pictures, the newest last, and what is said."""
+
+    pictures: Sequence[tuple[StoredImage, str]]
+    title: str
+    text: str = ""
+
+
+@require_safe
+@keep_page(stamp)
+def tour(request: HttpRequest) -> HttpResponse:
+    asked = BoardQuery.parse({})
+    found = None
+    if asked:
+        groups = grouped(asked.rows())
+        found = example(example_rows(groups[RANKED], groups[YARDSTICK]), asked.filters)
+    context = {"stops": stops(found) if found else [], "example": found}
+    return render(request, "leaderboard/tour.html", context)
+
+
+def stops(found: Example) -> list[Stop]:
+    """Return the stops of the tour, one image after the other."""
+    case, name = found.chain.case, found.row.model.name
+    source, edited, *returns = found.steps
+    first = returns[0]
+    before = (source.picture, "source")
+    told = [
+        Stop([before], "A picture.", "It is the source: what comes back is measured against it."),
+        Stop(
+            [before, (edited.picture, "edited")],
+            f"“{case.forward}”",
+            f"{name} is asked to change it.",
+        ),
+        Stop(
+            [before, (first.picture, "undone")],
+            f"“{case.backward}”",
+            "And to take the change back. That was one round trip."
+            + (f" {_kept(first.kept)}" if first.kept is not None else ""),
+        ),
+    ]
+    for step in returns[1:]:
+        told.append(
+            Stop(
+                [before, (step.picture, step.words)],
+                f"The same again and again: {step.words}.",
+                _kept(step.kept) if step.kept is not None else "",
+            )
+        )
+    return [*told, *_meaning(found)]
+
+
+def _kept(share: float) -> str:
+    kept = formatting.percent(max(0.0, share))
+    return f"{kept} of the picture is kept."
+
+
+def _meaning(found: Example) -> list[Stop]:
+    ends = [(found.steps[0].picture, "source"), (found.steps[-1].picture, found.steps[-1].words)]
+    trips = found.row.filters.suite.trips
+    life = found.row.standing.half_life if found.row.standing else None
+    lasts = formatting.in_trips(life, trips)
+    return [
+        Stop(
+            ends,
+            "How much is kept?",
+            "100 % is the source itself; at 0 % a card of one colour would be as like it. "
+            "The worst place, the colours and the face count, too.",
+        ),
+        Stop(
+            ends,
+            "How long does a picture last?",
+            "Until half of it is lost, or the edit is not made. Over many pictures and edits that "
+            f"is the half-life: {found.row.model.name} lasts {lasts}.",
+        ),
+    ]

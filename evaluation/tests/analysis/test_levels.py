@@ -80,7 +80,8 @@ def test_pages_and_shell_say_what_the_default_means(tmp_path):
         from evaluation.cli.commands import score
         from leaderboard.board.row import BoardFilters
         from leaderboard.models import Suite
-        from leaderboard.pages import charts, model_page, worked_example
+        from leaderboard.pages import charts, model_page
+        from leaderboard.views import texts
         request = RequestFactory().get("/")
         html = render_to_string("leaderboard/board.html", {}, request)
         assert "a quarter of it is gone" in " ".join(html.split())
@@ -92,7 +93,7 @@ def test_pages_and_shell_say_what_the_default_means(tmp_path):
         figure = str(charts.retention_curves([], 5)["layout"])
         assert "a quarter is lost" in figure and "0.75" in figure
         assert "above three quarters" in str(vars(model_page))
-        assert "a quarter is lost" in str(worked_example.worked_example())
+        assert "a quarter is lost" in str(texts.worked_example())
         assert "until a quarter of its picture is lost" in " ".join(score.DESCRIPTION.split())
     """
     run(

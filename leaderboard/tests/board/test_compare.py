@@ -7,11 +7,11 @@ import pytest
 from evaluation.analysis.case_values import case_values
 from evaluation.analysis.comparison import compare
 from evaluation.analysis.events import ChainResult
-from leaderboard.board import comparing
 from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import board_rows, stamp
 from leaderboard.models import Chain, StoredImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.views import compare as comparing
 
 pytestmark = pytest.mark.django_db
 SCOPES = ("all", "category:accessories", "category:geometry", "kind:face")

@@ -16,8 +16,8 @@ from leaderboard.jobs import database_store, pacing, play_job
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Run, RunProgress, SecurityEvent
 from leaderboard.models.runs import RunState
-from leaderboard.pages import progress as run_progress
-from leaderboard.pages.progress import progress
+from leaderboard.pages import run_page
+from leaderboard.pages.run_page import progress
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import played, served, started
 
@@ -28,7 +28,7 @@ def test_progress_counts_what_is_left_in_few_queries(
     server: EditingServer, django_assert_max_num_queries: Any, valkey: Any
 ) -> None:
     valkey.kill()
-    run_progress._workers.clear()
+    run_page._workers.clear()
     run = played(started(server, budget_calls=10))
     minute_ago = timezone.now() - timedelta(minutes=1)
     Run.objects.update(state=RunState.PLAYING, started_at=minute_ago)

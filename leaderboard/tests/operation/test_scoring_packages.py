@@ -13,7 +13,7 @@ import pytest
 
 from leaderboard.models.runs import RunState
 from leaderboard.operation.scoring_packages import Preparation, Stage, read, wait_until_ready, write
-from leaderboard.pages import run_status
+from leaderboard.pages import run_page
 from leaderboard.testing.boards import make_run, make_suite
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,9 +81,9 @@ def test_a_run_that_waits_for_scoring_says_so(state):
     run = make_run("First", make_suite(pictures=2), 4)
     run.state = RunState.SCORING
     write(Stage.INSTALLING)
-    assert "waits until what scores it is installed" in run_status.now(run)
+    assert "waits until what scores it is installed" in run_page.now(run)
     write(Stage.READY)
-    assert "is being scored" in run_status.now(run)
+    assert "is being scored" in run_page.now(run)
 
 
 def prepare(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderboard.pages.charts import Chart, Curve, plain, retention_curves, retention_table
-from leaderboard.templatetags.chart_tags import figure_json
+from leaderboard.templatetags.drawings import figure_json
 
 EVIL = "<a href='javascript:alert(1)'>x</a></script>%{x}&"
 CURVE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.test import RequestFactory
 from django.urls import reverse
 
 from leaderboard import page_cache, urls, visitors
@@ -154,3 +155,31 @@ def test_pages_that_nobody_keeps_are_made_so_often_and_no_more(
     kept = client.get("/", REMOTE_ADDR="192.0.2.7")  # others are served,
     assert kept.status_code == 200
     assert client.get("/").status_code == 200  # and what is kept is for all
+
+
+# Whose address counts, whatever a visitor or a proxy writes
+
+PEER = "198.51.100.9"
+
+
+def asks(forwarded: str | None = None, peer: str = PEER):
+    more = {} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded}
+    return RequestFactory().get("/", REMOTE_ADDR=peer, **more)
+
+
+def test_without_a_proxy_nobody_chooses_an_address(settings):
+    settings.TRUSTED_PROXIES = 0
+    request = asks("203.0.113.1")
+    assert visitors.client_address(request) == PEER
+
+
+def test_behind_proxies_the_outermost_trusted_one_tells(settings):
+    settings.TRUSTED_PROXIES = 2
+    assert visitors.client_address(asks("6.6.6.6, 203.0.113.1, 10.0.0.2")) == "203.0.113.1"
+    assert visitors.client_address(asks("10.0.0.2")) == PEER
+
+
+def test_what_is_no_address_is_never_stored_as_one(settings):
+    settings.TRUSTED_PROXIES = 1
+    assert visitors.client_address(asks("203.0.113.1:5000")) == PEER
+    assert visitors.client_address(asks("unknown", peer="")) is None

@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from leaderboard.models import Call, Run, RunProgress
 from leaderboard.models.runs import RunState
-from leaderboard.pages import progress as run_progress
-from leaderboard.pages import run_status
+from leaderboard.pages import run_page
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.played import once, play
@@ -24,7 +23,7 @@ HOSTILE = "<script>alert(1)</script>" + "&" * 470
 
 @pytest.fixture(autouse=True)
 def _quick(quick_metrics):
-    run_progress._workers.clear()
+    run_page._workers.clear()
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_every_state_is_told_in_words_with_what_comes_next(client, half_way):
             state=state, reason_text="Out of credit", resume_at=when if state == "paused" else None
         )
         half_way.refresh_from_db()
-        live = run_status.live(half_way)
+        live = run_page.live(half_way)
         assert live["lines"]["now"]
         assert live["ended"] is (state in ("finished", "failed", "cancelled"))
         assert bool(live["lines"]["why"]) is (state in ("paused", "failed"))
@@ -94,7 +93,7 @@ def test_every_state_is_told_in_words_with_what_comes_next(client, half_way):
 def test_a_pause_without_end_waits_for_a_person(half_way):
     Run.objects.filter(pk=half_way.pk).update(state=RunState.PAUSED, resume_at=None)
     half_way.refresh_from_db()
-    assert "A person has been told" in run_status.live(half_way)["lines"]["next"]
+    assert "A person has been told" in run_page.live(half_way)["lines"]["next"]
 
 
 def test_a_poll_is_small_even_with_long_messages_and_a_hundred_trips(client, half_way):
@@ -132,7 +131,7 @@ def test_a_poll_needs_few_queries(client, half_way, django_assert_max_num_querie
 
 def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way, valkey):
     valkey.kill()
-    run_progress._workers.clear()
+    run_page._workers.clear()
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     assert "the queue does not answer" in polled(client, half_way).json()["lines"]["workers"]
 
@@ -155,7 +154,7 @@ def test_without_a_worker_the_page_says_so(client, half_way, valkey):
     ],
 )
 def test_the_time_left_is_rounded_for_people(seconds, words):
-    assert run_status.about(seconds) == words
+    assert run_page.duration(seconds) == words
 
 
 def test_a_private_run_is_not_there_for_strangers(client, admin_client):

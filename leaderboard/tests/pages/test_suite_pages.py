@@ -13,9 +13,9 @@ from evaluation.content import catalog
 from evaluation.content.edit_types import FAMILIES
 from evaluation.content.suites import Suite as CoreSuite
 from leaderboard.models import EditPair, Suite
-from leaderboard.pages import worked_example
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_run, make_suite
+from leaderboard.views import texts
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '<script>alert(1)</script>"&'
@@ -175,7 +175,7 @@ def test_the_pictures_that_lost_half_really_did(client):
 
 
 def test_the_worked_example_is_what_the_code_says():
-    worked = worked_example.worked_example()
+    worked = texts.worked_example()
     times = {line.story: round(line.event.time, 2) for line in worked.lines}
     assert times["It does nothing"] == 0
     assert times["It refuses on trip 4"] == 3

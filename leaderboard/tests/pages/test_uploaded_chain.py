@@ -20,7 +20,7 @@ from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
 from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
-from leaderboard.views.uploads import chains
+from leaderboard.views import uploaded_chains
 
 pytestmark = pytest.mark.django_db
 
@@ -56,17 +56,17 @@ def damaged(way: int) -> bytes:
 
 def send(client, files: dict[str, bytes], **fields: object):
     returns = [SimpleUploadedFile(name, data) for name, data in files.items()]
-    return client.post("/try/", {"returns": returns, **fields})
+    return client.post("/upload/", {"returns": returns, **fields})
 
 
 def test_what_is_left_comes_with_what_lost_most():
     kept = {"picture": 0.47, "lpips": 0.86, "place": 0.52, "identity": 0.47, "psnr": 0.8}
     metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
     left = f"After 1 round trip, {percent(0.47)} of the picture is left"
-    assert chains.finding(metrics, "picture", 1) == f"{left}: the face changed most"
-    assert chains.finding(metrics, "psnr", 1).endswith("of the picture is left by PSNR")
+    assert uploaded_chains.finding(metrics, "picture", 1) == f"{left}: the face changed most"
+    assert uploaded_chains.finding(metrics, "psnr", 1).endswith("of the picture is left by PSNR")
     intact = {name: {"label": name, "retention": [1.0]} for name in kept}
-    assert chains.finding(intact, "picture", 1).endswith("of the picture is left")
+    assert uploaded_chains.finding(intact, "picture", 1).endswith("of the picture is left")
 
 
 def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
@@ -187,7 +187,7 @@ def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
 
 
 def test_nobody_guesses_an_address(client):
-    assert client.get("/try/abc/").status_code == 404
+    assert client.get("/upload/abc/").status_code == 404
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=20)), max_size=8))

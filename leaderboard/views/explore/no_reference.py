@@ -13,7 +13,7 @@ from leaderboard.board.rows import suites
 from leaderboard.models import Suite
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.explore import no_reference as pages
-from leaderboard.views.crawlers import noindex_variants
+from leaderboard.views.site import noindex_variants
 
 
 @require_safe

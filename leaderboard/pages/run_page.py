@@ -1,0 +1,382 @@
+"""The page of a run: how far it is, what happens next, and results only a run's page has."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import fmean
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import Avg, Count, F, Sum
+from django.utils import timezone
+
+from evaluation.content.operators import DEGRADATIONS
+from evaluation.measuring.scoring import retention
+from leaderboard import formatting, job_queue
+from leaderboard.board.breakdowns import shade
+from leaderboard.jobs.control import queue_of
+from leaderboard.models import Audit, Calibration, Call, Chain, MetricVersion, Run, Score
+from leaderboard.models.runs import ACTIVE_STATES, RunState
+from leaderboard.models.suites import Category
+from leaderboard.operation import scoring_packages
+
+#: The rate is that of the last minutes; a page asks for workers at most so often (seconds).
+WINDOW = timedelta(minutes=2)
+WORKERS_SECONDS = 5.0
+
+_workers: dict[str, tuple[float, int | None]] = {}
+
+
+def progress(run: Run) -> dict[str, Any]:
+    """The progress of a run in numbers, for its page and the API; nothing in it is secret."""
+    queue_name = queue_of(run.editing_model)
+    active = run.state in ACTIVE_STATES
+    edits_left = _edits_left(run) if active else 0
+    rate = _rate(run) if run.state == RunState.PLAYING else None
+    return {
+        "state": run.state,
+        "label": run.get_state_display(),
+        "ended": run.is_ended,
+        "reason": run.reason,
+        "reason_text": run.reason_text,
+        "resume_at": _iso(run.resume_at),
+        "chains": {"done": run.progress.chains_done, "total": run.progress.chains_total},
+        "edits": {
+            "done": run.progress.edits_done,
+            "total": run.progress.edits_total,
+            "left": edits_left,
+        },
+        "trips": {
+            "scored": run.progress.trips_scored,
+            "total": run.progress.chains_total * run.suite.trips,
+        },
+        "calls": run.progress.calls,
+        "spent_usd": float(run.progress.spent_usd),
+        "edits_per_minute": rate,
+        "seconds_left": round(60 * edits_left / rate) if rate and edits_left else None,
+        "position": _position(run) if run.state == RunState.QUEUED else None,
+        "workers": {
+            name: workers_alive(name) for name in dict.fromkeys((queue_name, job_queue.GPU))
+        }
+        if active
+        else {},
+        "last_error": run.progress.last_error,
+        "started_at": _iso(run.started_at),
+        "finished_at": _iso(run.finished_at),
+        "progress_at": _iso(run.progress.progress_at),
+    }
+
+
+def workers_alive(queue_name: str) -> int | None:
+    """Workers alive on a queue; None when Redis does not answer."""
+    asked, count = _workers.get(queue_name, (-WORKERS_SECONDS, None))
+    if time.monotonic() - asked >= WORKERS_SECONDS:
+        count = job_queue.workers(queue_name)
+        _workers[queue_name] = time.monotonic(), count
+    return count
+
+
+def _edits_left(run: Run) -> int:
+    """Count the edits left in chains under way; broken chains need none."""
+    trips = run.suite.trips
+    share = F("case__edits") * (trips - F("trips_played"))
+    return (run.chains.unplayed().aggregate(left=Sum(share))["left"] or 0) // trips
+
+
+def _rate(run: Run) -> float | None:
+    """Edits per minute of late."""
+    now = timezone.now()
+    since = max(now - WINDOW, run.started_at or now - WINDOW)
+    answered = Call.objects.filter(run=run, started_at__gte=since, outcome=Call.ANSWERED).count()
+    minutes = max((now - since).total_seconds(), 1) / 60
+    return round(answered / minutes, 1) if answered else None
+
+
+def _position(run: Run) -> int:
+    """Its place among the queued runs, from 1."""
+    queued = Run.objects.filter(state=RunState.QUEUED)
+    return queued.filter(created_at__lt=run.created_at).count() + 1
+
+
+def _iso(moment: Any) -> str | None:
+    return moment.isoformat(timespec="seconds") if moment else None
+
+
+#: The growing curve is drawn on a plane of this size.
+PLANE = (300, 100)
+
+NOW = {
+    RunState.QUEUED: "Waiting for a worker.",
+    RunState.PLAYING: "Edits are being made, many chains at once where the model allows it.",
+    RunState.SCORING: "All edits are made. What came back is being scored.",
+    RunState.PAUSED: "Paused. What is finished is kept.",
+    RunState.FINISHED: "Finished: every chain is played and scored.",
+    RunState.FAILED: "The run failed. What was finished is kept.",
+    RunState.CANCELLED: "Cancelled. What was finished is kept.",
+}
+NEXT = {
+    RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
+    RunState.PLAYING: "When a chain is played it is scored; when all are, the numbers appear here.",
+    RunState.SCORING: "When the last return is scored, half-life and ranks are computed.",
+    RunState.FAILED: "A person looks at it; it can be resumed where it stopped.",
+}
+
+
+def live(run: Run) -> dict[str, Any]:
+    """The state polled by a run's page: under 2 KB, nothing secret."""
+    known = progress(run)
+    return {
+        "state": known["state"],
+        "ended": known["ended"],
+        # Edits are most of the work, scoring the rest.
+        "done": round(_done(run), 4),
+        "lines": _lines(run, known),
+        **curve_so_far(run),
+    }
+
+
+def _done(run: Run) -> float:
+    if run.state == RunState.FINISHED:
+        return 1.0
+    edits, trips = run.progress.edits_total, run.progress.chains_total * run.suite.trips
+    if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
+        return 0.9 + 0.1 * min(
+            1.0, run.progress.trips_scored / max(1, min(trips, run.progress.edits_done // 2))
+        )
+    made = run.progress.edits_done / edits if edits else 0.0
+    if run.stop_after:  # so do chains that are stopped
+        made = max(made, run.progress.chains_done / max(1, run.progress.chains_total))
+    scored = run.progress.trips_scored / trips if trips else 0.0
+    return min(1.0, 0.9 * made + 0.1 * scored)
+
+
+def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
+    """One sentence or number for each place in the page; empty ones are not shown."""
+    active = run.state in ACTIVE_STATES
+    rate, left = known["edits_per_minute"], known["seconds_left"]
+    spent = f", {formatting.usd(run.progress.spent_usd)} spent" if run.progress.spent_usd else ""
+    return {
+        "label": known["label"],
+        "now": now(run),
+        "why": run.reason_text if run.state in (RunState.PAUSED, RunState.FAILED) else "",
+        "next": what_next(run),
+        "edits": f"{run.progress.edits_done:,} of {run.progress.edits_total:,}",
+        "chains": f"{run.progress.chains_done:,} of {run.progress.chains_total:,}",
+        "scored": f"{run.progress.trips_scored:,} of {run.progress.chains_total * run.suite.trips:,}",
+        "rate": f"{rate:g} a minute" if rate else "–",
+        "left": duration(left) if left else "–",
+        "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",
+        "queue": f"place {known['position']}" if known["position"] else "–",
+        "workers": _workers_words(known["workers"]) if active else "–",
+        "error": run.progress.last_error if not run.is_ended else "",
+    }
+
+
+def now(run: Run) -> str:
+    """Describe the present state in a sentence."""
+    preparation = scoring_packages.read()
+    if run.state == RunState.SCORING and preparation and preparation.is_told:
+        return "All edits are made. What came back waits until what scores it is installed."
+    return NOW[RunState(run.state)]
+
+
+def what_next(run: Run) -> str:
+    """Describe what comes next in a sentence; empty if nothing does."""
+    if run.state == RunState.PAUSED:
+        if run.resume_at:
+            return f"It goes on by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
+        return "A person has been told; it goes on where it stopped."
+    if run.state == RunState.FINISHED and not run.published:
+        return "It is not public yet: a person looks at it first."
+    return NEXT.get(RunState(run.state), "")
+
+
+def _workers_words(counts: dict[str, int | None]) -> str:
+    """ "2 editing, 1 scoring", or why nothing happens."""
+    if any(count is None for count in counts.values()):
+        return "the queue does not answer; the run is safe and goes on when it does"
+    names = {"edits": "editing", "gpu": "scoring"}
+    said = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
+    if not any(counts.values()):
+        return "none is alive; it goes on as soon as one is"
+    return ", ".join(said)
+
+
+def duration(seconds: float) -> str:
+    """ "about 7 min", "about 3 h"; nobody needs the seconds."""
+    if seconds < 90:
+        return "about a minute"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)}\u00a0min"
+    if seconds < 36 * 3600:
+        return f"about {round(seconds / 3600)}\u00a0h"
+    return f"about {round(seconds / 86400)} days"
+
+
+def curve_so_far(run: Run) -> dict[str, Any]:
+    """Mean retention of the trips scored until now; counted anew only when there are more.
+
+    A plain mean over what is there, for watching: the numbers of the board come
+    from standings, which weigh the cases.
+    """
+    name = next(iter(run.scored_metrics), None)
+    if name is None or not run.progress.trips_scored or run.state == RunState.FINISHED:
+        return {"metric": "", "curve": [], "path": ""}
+    key = f"curve-so-far/{run.pk}/{run.progress.trips_scored}"
+    found: dict[str, Any] | None = cache.get(key)
+    if found is None:
+        curve = _mean_retention(run, name)
+        found = {
+            "metric": formatting.metric_label(name),
+            "curve": curve,
+            "path": path([1.0, *(q for q, _ in curve)], run.suite.trips),
+        }
+        cache.set(key, found, 3600)
+    return found
+
+
+def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
+    """Per trip: the mean share kept, and of how many chains."""
+    pinned = run.metrics[name]
+    metric = MetricVersion.objects.filter(
+        name=name, version=pinned["version"], weights_sha256=pinned.get("weights_sha256") or ""
+    ).first()
+    picture = "trip__chain__case__picture__pixels_sha256"
+    rows = list(
+        Score.objects.filter(trip__chain__run=run, metric=metric)
+        .values_list("trip__number", picture)
+        .annotate(distance=Avg("distance"), chains=Count("pk"))
+    )
+    blanks = dict(
+        Calibration.objects.filter(
+            metric=metric, pixels_sha256__in={pixels for _, pixels, _, _ in rows}
+        ).values_list("pixels_sha256", "blank")
+    )
+    totals: dict[int, list[float]] = {}
+    for number, pixels, distance, chains in rows:
+        kept = retention(distance, blanks.get(pixels))
+        if kept is not None:
+            total = totals.setdefault(number, [0.0, 0])
+            total[0] += kept * chains
+            total[1] += chains
+    return [
+        (round(total / chains, 3), int(chains)) for _, (total, chains) in sorted(totals.items())
+    ]
+
+
+def path(values: list[float], trips: int) -> str:
+    """The curve as an SVG path on PLANE; what is below a blank card lies on the ground."""
+    width, height = PLANE
+    points = [
+        f"{width * n / trips:.0f} {height * (1 - min(1, max(0, q))):.1f}"
+        for n, q in enumerate(values)
+    ]
+    return f"M{'L'.join(points)}"
+
+
+@dataclass(frozen=True)
+class ComparedOrder:
+    """One pair against another, over all pictures; distances are RMSE in levels of 255."""
+
+    pair: str
+    against: str
+    #: "2 edits made", "all taken back".
+    when: str
+    pictures: int
+    first: float
+    last: float
+    edits: int
+
+
+def compared_orders(run: Run, titles: Mapping[str, str]) -> list[ComparedOrder]:
+    """Summarise the run's `orders`; `titles` of pairs are by slug."""
+    groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
+    pictures: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    for row in run.orders:
+        key = (row["pair"], row["against"], row["standing"])
+        groups[key].setdefault(row["edits"], []).append(255 * row["distance"])
+        pictures[key].add(row["picture"])
+    return [
+        ComparedOrder(
+            titles.get(pair, pair),
+            titles.get(against, against),
+            _when(standing),
+            len(pictures[pair, against, standing]),
+            fmean(by_edits[min(by_edits)]),
+            fmean(by_edits[max(by_edits)]),
+            max(by_edits),
+        )
+        for (pair, against, standing), by_edits in groups.items()
+    ]
+
+
+def _when(standing: int) -> str:
+    if not standing:
+        return "all taken back"
+    return "one edit made" if standing == 1 else f"{standing} edits made"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Retention of one image after one degradation; None if not played."""
+
+    kept: float | None
+    case: int | None
+
+    @property
+    def shade(self) -> int:
+        return 0 if self.kept is None else shade(max(0.0, self.kept), 1.0)
+
+
+@dataclass(frozen=True)
+class RestorationMatrix:
+    """Scenes down, degradations across, and the mean of each column below."""
+
+    head: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+    means: Sequence[float | None]
+
+
+def restoration_matrix(chains: Sequence[Chain], metric: str) -> RestorationMatrix | None:
+    """The last return of every chain, mean over repeats; None where these are no restorations."""
+    if not chains or any(chain.case.category != Category.RESTORATION for chain in chains):
+        return None
+    kept: dict[tuple[str, str], list[float]] = defaultdict(list)
+    cases: dict[tuple[str, str], int] = {}
+    for chain in chains:
+        key = chain.case.picture.title, chain.case.pair_slug
+        cases[key] = chain.case_id
+        if retention := chain.retention(metric):
+            kept[key].append(retention[-1])
+    order = {f"restore-{name}": one.title for name, one in DEGRADATIONS.items()}
+    pairs = {chain.case.pair_slug: chain.case.pair_title for chain in chains}
+    slugs = [*(s for s in order if s in pairs), *sorted(s for s in pairs if s not in order)]
+    scenes = sorted({scene for scene, _ in cases})
+
+    def cell(scene: str, pair: str) -> Cell:
+        found = kept.get((scene, pair))
+        return Cell(fmean(found) if found else None, cases.get((scene, pair)))
+
+    rows = [(scene, [cell(scene, slug) for slug in slugs]) for scene in scenes]
+    columns = zip(*(cells for _, cells in rows), strict=True)
+    means = [_mean([one.kept for one in column if one.kept is not None]) for column in columns]
+    return RestorationMatrix([order.get(slug, pairs[slug]) for slug in slugs], rows, means)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def audits(run: Run) -> list[Audit]:
+    """The audits of a finished run with their pictures; before, nobody may know the plan.
+
+    Of a sealed suite only numbers are shown.
+    """
+    if run.state != RunState.FINISHED or run.suite.sealed:
+        return []
+    made = Audit.objects.filter(chain__run=run).exclude(outcome=Audit.Outcome.PLANNED)
+    return list(made.select_related("chain__case", "sent", "answer"))

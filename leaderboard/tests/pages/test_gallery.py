@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from leaderboard.models import Chain, EditingModel, Run, StoredImage, SuitePicture, Trip
+from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.views import gallery
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def suite():
+    suite = make_suite(pictures=10, trips=5)
+    stored = StoredImage.objects.create(
+        sha256="a" * 64, mime="image/png", width=64, height=48, bytes=9
+    )
+    SuitePicture.objects.update(stored=stored)
+    for name, half_life in (("Bad", 1), ("Good", 30)):
+        run = make_run(name, suite, half_life, chains=True)
+        Trip.objects.bulk_create(
+            Trip(chain=chain, number=n, edited=stored, restored=stored)
+            for chain in run.chains.all()
+            for n in range(1, 6)
+        )
+    make_run(make_model("Oracle", is_reference=True), suite, 1e6, chains=True)
+    return suite
+
+
+def models(page):
+    return re.findall(r'<small><a href="/models/([\w-]+)/"', page)
+
+
+def get(client, **query):
+    answer = client.get("/gallery/", query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_every_models_worst_comes_before_anybodys_second_worst(client, suite):
+    shown = models(get(client))
+    assert len(shown) == gallery.SHOWN
+    assert shown[:4] == ["bad", "good"] * 2
+    best = models(get(client, order="best"))
+    assert best[:4] == ["good", "bad"] * 2
+
+
+def test_yardsticks_are_shown_where_they_are_asked_for_or_alone(client, suite):
+    assert "oracle" not in models(get(client))
+    assert set(models(get(client, model="yardsticks"))) == {"oracle"}
+    EditingModel.objects.filter(is_reference=False).update(status=EditingModel.Status.HIDDEN)
+    assert set(models(get(client))) == {"oracle"}
+
+
+def test_each_choice_leaves_only_what_fits(client, suite):
+    assert set(models(get(client, model="good"))) == {"good"}
+    assert set(models(get(client, cause="whole"))) == {"bad"}
+    assert set(models(get(client, cause="censored"))) == {"good"}
+    assert models(get(client, cause="blank")) == []
+    Chain.objects.filter(run__editing_model__slug="bad").update(labels="|object|grain|")
+    assert set(models(get(client, label="grain"))) == {"bad"}
+    assert "with damage to an object" in get(client, label="object")
+    assert models(get(client, label="drift")) == []
+    page = get(client, category="geometry", model="good")
+    assert len(models(page)) == 10
+    assert page.count("Flip left-right</a>") == 10
+
+
+def test_pages_lead_on_and_back_and_show_every_strip_once(client, suite):
+    seen, address = [], "/gallery/"
+    while address:
+        page = client.get(address).content.decode()
+        seen += re.findall(r'<b><a href="(/runs/\d+/cases/\d+/)"', page)
+        found = re.search(r'href="(\?[^"#]*)#filters"\s+rel="next', page)
+        address = found and "/gallery/" + found[1].replace("&amp;", "&")
+    assert len(seen) == len(set(seen)) == 80
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "99999999999", "x", "٣", "400"])
+def test_no_number_breaks_it(client, suite, page):
+    get(client, page=page)
+
+
+def test_what_is_not_public_is_not_in_it(client, suite):
+    Run.objects.filter(editing_model__slug="bad").update(published=False)
+    assert set(models(get(client))) == {"good"}
+
+
+def test_mistakes_are_named_and_not_kept(client, suite):
+    answer = client.get("/gallery/?suite=nope&cause=sleep&model=nobody")
+    assert answer.content.decode().count("note warn") == 3
+    assert "no-store" in answer["Cache-Control"]
+
+
+def test_chains_say_what_ended_them(suite):
+    chain = Chain.objects.filter(run__editing_model__slug="bad").first()
+    chain.results = {}
+    chain.sum_up()
+    assert (chain.cause, chain.usable_trips, chain.auc) == ("", None, None)

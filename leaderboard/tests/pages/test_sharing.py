@@ -1,0 +1,154 @@
+"""What other sites show of this one: frames and cards, and nothing that is not public."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from django.urls import reverse
+from PIL import Image
+
+from leaderboard import urls
+from leaderboard.models import EditingModel, Run, RunReview
+from leaderboard.testing.boards import make_model, make_run, make_suite
+from leaderboard.testing.bundle_runs import finished_run
+from leaderboard.testing.factories import FLIP, tiny_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def suite():
+    suite = make_suite(pictures=10, pairs=12)
+    for place, half_life in enumerate((9, 4, 1)):
+        make_run(f"Model {place}", suite, half_life, rank=place + 1, chains=True)
+    return suite
+
+
+def picture(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 200
+    assert answer["Content-Type"] == "image/png"
+    image = Image.open(io.BytesIO(answer.content))
+    assert image.size == (1200, 630)
+    return answer.content
+
+
+def board_picture(client):
+    return picture(client, "/board.png")
+
+
+def test_only_the_embeds_may_be_framed(client, suite):
+    for pattern in urls.urlpatterns:
+        if not pattern.name or pattern.pattern.converters or "(" in str(pattern.pattern):
+            continue
+        answer = client.get(reverse(pattern.name))
+        if answer.status_code != 200:
+            continue
+        framed = "frame-ancestors *" in answer["Content-Security-Policy"]
+        assert framed == pattern.name.startswith("embed_"), pattern.name
+        assert framed == ("X-Frame-Options" not in answer), pattern.name
+
+
+def test_a_kept_embed_may_still_be_framed(client, suite):
+    for _ in range(2):
+        answer = client.get("/embed/board/")
+        assert "frame-ancestors *" in answer["Content-Security-Policy"]
+        assert "X-Frame-Options" not in answer
+
+
+def test_an_embed_has_the_choice_of_its_address_and_leads_back_to_it(client, suite):
+    page = client.get("/embed/board/?q=model+1").content.decode()
+    assert "Model 1" in page
+    assert "Model 0" not in page
+    assert "q=model+1" in page
+    assert "<form" not in page
+    for query in ("", "?chart=value", "?chart=nonsense", "?suite=none"):
+        assert client.get(f"/embed/chart/{query}").status_code == 200
+
+
+def test_an_embed_says_who_is_not_ranked(client, suite):
+    assert "not ranked" not in client.get("/embed/board/").content.decode()
+    RunReview.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
+    EditingModel.objects.first().save()
+    assert "; not ranked" in client.get("/embed/board/").content.decode()
+
+
+def test_embeds_of_an_empty_site_say_so(client):
+    assert "No model is ranked" in client.get("/embed/board/").content.decode()
+    assert "nothing to draw" in client.get("/embed/chart/").content.decode()
+
+
+def test_pages_name_the_card_that_says_what_they_found(client, suite):
+    case = suite.cases.first()
+    for page, card in (
+        ("/models/model-0/", "/models/model-0/card.png?suite=demo-v1"),
+        (case.get_absolute_url(), f"/cases/{case.pk}/card.png"),
+        ("/compare/?models=model-0,model-2", "/compare/card.png?models=model-0,model-2"),
+        ("/", "/board.png"),
+    ):
+        html = client.get(page).content.decode().replace("&amp;", "&")
+        found = re.search(r'property="og:image"\s+content="[^"/]+//[^"/]+([^"]+)"', html)
+        assert found, page
+        assert found[1].startswith(card)
+        picture(client, found[1])
+
+
+def test_cards_differ_by_what_they_say(client, suite):
+    cards = {picture(client, f"/models/model-{n}/card.png") for n in range(3)}
+    cards.add(picture(client, "/compare/card.png?models=model-0,model-1"))
+    cards.add(picture(client, "/compare/card.png?models=model-0,model-2"))
+    assert len(cards) == 5
+
+
+def test_a_card_takes_long_and_foreign_names(client, suite):
+    make_run(make_model("模型 " * 30, slug="m"), suite, 0)
+    make_model("Never played", slug="never")
+    picture(client, "/models/m/card.png?suite=nonsense")
+    picture(client, "/models/never/card.png")
+
+
+def test_a_case_card_shows_its_pictures(client):
+    run = finished_run("jpeg", tiny_suite(pairs=(FLIP,)))
+    case = run.suite.cases.first()
+    with_pictures = picture(client, f"/cases/{case.pk}/card.png")
+    Run.objects.update(published=False)
+    assert picture(client, f"/cases/{case.pk}/card.png") != with_pictures
+
+
+@pytest.mark.parametrize(
+    "models", ["", "model-0", "model-0,model-0", "model-0,nobody", "hidden,model-0"]
+)
+def test_a_comparison_that_is_none_has_no_card(client, suite, models):
+    make_run(make_model("Hidden", status=EditingModel.Status.HIDDEN), suite, 5)
+    assert client.get("/compare/card.png", {"models": models}).status_code == 404
+    assert client.get("/models/hidden/card.png").status_code == 404
+    assert client.get("/compare/card.png?models=model-0,model-1&suite=x").status_code == 404
+
+
+def test_the_tour_without_a_strip_says_what_it_needs(client, suite):
+    assert "needs one finished run" in client.get("/tour/").content.decode()
+    assert "/tour/" in client.get("/").content.decode()
+
+
+def test_the_board_has_a_picture_even_when_it_is_empty(client):
+    assert board_picture(client)
+
+
+def test_the_picture_shows_bars_and_survives_long_and_foreign_names(client):
+    suite = make_suite(pictures=2)
+    empty = board_picture(client)
+    make_run(make_model("W" * 120, slug="w"), suite, 4, rank=1)
+    make_run(make_model("模型 <b>", slug="m"), suite, 1e6, rank=2)
+    make_run("Zero", suite, 0)
+    full = board_picture(client)
+    assert full != empty
+    assert len(full) < 60_000
+
+
+def test_with_yardsticks_alone_the_picture_shows_them(client):
+    suite = make_suite(pictures=2)
+    before = board_picture(client)
+    make_run(make_model("Oracle", is_reference=True), suite)
+    assert board_picture(client) != before

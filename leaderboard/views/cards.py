@@ -1,0 +1,299 @@
+"""Images for links shared elsewhere: the board, a model, a case or a comparison, 1200 x 630.
+
+Pillow brings its own font, so they look the same on every machine.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from evaluation.analysis import levels
+from evaluation.images import ImageError
+from leaderboard import formatting
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.row import BoardFilters, BoardRow
+from leaderboard.board.rows import RANKED, UNRANKED, stamp
+from leaderboard.models import Case, Chain, EditingModel, Run, StoredImage, Trip
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages.model_page import RunResults, answer
+from leaderboard.views import compare as compare_page
+from leaderboard.views.models import by_suite, most_telling
+from leaderboard.visitors import limited
+
+WIDTH, HEIGHT, MARGIN = 1200, 630, 64
+ROWS = 6
+#: Drawn larger and shrunk: edges and letters come out smooth.
+SCALE = 2
+GROUND, PANEL, INK, QUIET, LINE = "#12343b", "#173f47", "#ffffff", "#a9c4c8", "#2c5a63"
+BAR, WHISKER = "#e8b04b", "#ffffff"
+
+
+def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
+    """A PNG of the first rows; without rows, the question the board answers."""
+    image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
+    pen = Pen(ImageDraw.Draw(image))
+    pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
+    pen.text(MARGIN, 92, "How many round trips", 46)
+    pen.text(MARGIN, 146, "does a picture last?", 46)
+    shown = [row for row in rows if row.standing][:ROWS]
+    if filters and shown:
+        _bars(pen, shown, filters.suite.trips)
+        what = f"{filters.suite}, {formatting.metric_label(filters.metric)}, {filters.suite.trips} round trips"
+        pen.text(MARGIN, HEIGHT - 50, what, 22, QUIET)
+    else:
+        pen.text(MARGIN, 300, "Edit a picture, undo the edit, again and again:", 30, QUIET)
+        pen.text(
+            MARGIN,
+            344,
+            f"a leaderboard of image-editing models by {levels.life().lower()}.",
+            30,
+            QUIET,
+        )
+    return flat_png(image)
+
+
+def flat_png(image: Image.Image, *, photographs: bool = False) -> bytes:
+    """The drawing at its true size."""
+    data = io.BytesIO()
+    small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+    # A few flat colours and their edges: a palette is a quarter of the bytes.
+    small = small.quantize(256) if photographs else small.quantize(96, dither=Image.Dither.NONE)
+    small.save(data, "PNG", optimize=True)
+    return data.getvalue()
+
+
+class Pen:
+    """Draws in the picture's own pixels, whatever the scale."""
+
+    def __init__(self, draw: ImageDraw.ImageDraw) -> None:
+        self.draw = draw
+
+    def text(self, x: float, y: float, text: str, size: int, colour: str = INK) -> None:
+        font = ImageFont.load_default(size * SCALE)
+        self.draw.text((x * SCALE, y * SCALE), text, fill=colour, font=font, anchor="la")
+
+    def fitting(self, text: str, size: int, width: float) -> str:
+        """The text, cut where it would be wider than this."""
+        font = ImageFont.load_default(size * SCALE)
+        if self.draw.textlength(text, font) <= width * SCALE:
+            return text
+        while text and self.draw.textlength(f"{text}…", font) > width * SCALE:
+            text = text[:-1]
+        return f"{text.rstrip()}…"
+
+    def wrapped(self, text: str, size: int, width: float, lines: int) -> list[str]:
+        """The text in lines of at most this width; the last one is cut where there are more."""
+        font = ImageFont.load_default(size * SCALE)
+        found: list[str] = []
+        words = text.replace("\u00a0", " ").split()
+        while words and len(found) < lines:
+            line = [words.pop(0)]
+            while (
+                words and self.draw.textlength(" ".join([*line, words[0]]), font) <= width * SCALE
+            ):
+                line.append(words.pop(0))
+            found.append(" ".join([*line, *words] if len(found) == lines - 1 else line))
+        return [self.fitting(line, size, width) for line in found]
+
+    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
+        self.draw.rectangle(
+            (left * SCALE, top * SCALE, max(left + 1, right) * SCALE, bottom * SCALE), fill=colour
+        )
+
+
+def _bars(pen: Pen, rows: Sequence[BoardRow], trips: int) -> None:
+    left, right, top, step = 480, WIDTH - MARGIN - 90, 232, 54
+
+    def place(value: float | None) -> float:
+        return left + (right - left) * (1 if value is None else min(value, trips) / trips)
+
+    for place_in_list, row in enumerate(rows):
+        standing = row.standing
+        if standing is None:
+            continue
+        y = top + step * place_in_list
+        rank = str(standing.rank) if row.group == "ranked" and standing.rank else ""
+        pen.text(MARGIN, y + 4, rank, 26, BAR)
+        pen.text(MARGIN + 48, y + 4, pen.fitting(row.model.name, 26, left - MARGIN - 72), 26)
+        pen.box(left, y + 2, right, y + 36, PANEL)
+        pen.box(left, y + 2, place(standing.half_life), y + 36, BAR)
+        if standing.has_interval:
+            pen.box(
+                place(standing.half_life_low),
+                y + 18,
+                place(standing.half_life_high),
+                y + 20,
+                WHISKER,
+            )
+        words = formatting.half_life(standing.half_life, trips).replace("\u00a0", " ")
+        pen.text(right + 16, y + 4, words, 26)
+
+
+#: The side of a picture on a card.
+SIDE = 200
+
+
+def card(
+    name: str,
+    finding: str,
+    about: str,
+    curves: Sequence[Sequence[float | None]] = (),
+    pictures: Sequence[tuple[Image.Image, str]] = (),
+) -> bytes:
+    """A PNG of 1200 x 630: a name, what was found, a drawing of it, and what it is about."""
+    image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
+    pen = Pen(ImageDraw.Draw(image))
+    pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
+    pen.text(MARGIN, 84, pen.fitting(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
+    for place, line in enumerate(pen.wrapped(finding, 44, WIDTH - 2 * MARGIN, 4)):
+        pen.text(MARGIN, 138 + 54 * place, line, 44, INK)
+    for place, (picture, words) in enumerate(pictures[:5]):
+        left = MARGIN + (SIDE + 16) * place
+        small = ImageOps.contain(picture.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
+        image.paste(small, (left * SCALE, 330 * SCALE))
+        pen.text(left, 338 + small.height // SCALE, pen.fitting(words, 20, SIDE), 20, QUIET)
+    if not pictures:
+        _draw(pen, [curve for curve in curves if len(curve) > 1])
+    pen.text(MARGIN, HEIGHT - 46, pen.fitting(about, 22, WIDTH - 2 * MARGIN), 22, QUIET)
+    return flat_png(image, photographs=bool(pictures))
+
+
+def read(stored: StoredImage | None) -> Image.Image | None:
+    """A picture's small copy; None where it is not in storage."""
+    try:
+        return stored.read_thumbnail() if stored else None
+    except (FileNotFoundError, ImageError):
+        return None
+
+
+def _draw(pen: Pen, curves: Sequence[Sequence[float | None]]) -> None:
+    """Draw retention over the trips with half marked; the first curve stands out."""
+    if not curves:
+        return
+    left, right, top, bottom = MARGIN, WIDTH - MARGIN, 370, HEIGHT - 70
+    pen.box(left, top, right, bottom, PANEL)
+    pen.box(left, (top + bottom) / 2, right, (top + bottom) / 2 + 1, LINE)
+    last = max(len(curve) for curve in curves) - 1
+    for place, curve in reversed(list(enumerate(curves))):
+        points = [
+            (
+                (left + (right - left) * number / last) * SCALE,
+                (bottom - (bottom - top) * min(1.0, max(0.0, share))) * SCALE,
+            )
+            for number, share in enumerate(curve)
+            if share is not None
+        ]
+        if len(points) > 1:
+            pen.draw.line(points, fill=QUIET if place else BAR, width=(3 if place else 5) * SCALE)
+
+
+@require_safe
+@keep_page(stamp, PARAMETERS)
+def board(request: HttpRequest) -> HttpResponse:
+    """The board as a PNG; takes the board's parameters."""
+    asked = BoardQuery.parse(request.GET)
+    if asked and asked.no_such_suite:
+        raise Http404("there is no such suite")
+    rows = asked.rows() if asked else []
+    ranked = [row for row in rows if row.group == RANKED]
+    shown = ranked or [row for row in rows if row.group != UNRANKED]
+    picture = draw(shown, asked.filters if asked else None)
+    response = HttpResponse(picture, content_type="image/png")
+    return response if not asked or asked.is_kept else not_kept(response)
+
+
+@require_safe
+@keep_page(stamp, ("suite",))
+def model(request: HttpRequest, slug: str) -> HttpResponse:
+    """The card of a model: its finding and its curve."""
+    models = EditingModel.objects.defer("options", "api_key")
+    found = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
+    runs = (
+        Run.objects.public()
+        .as_the_suite_says()
+        .filter(editing_model=found)
+        .select_related("suite")
+        .defer("provenance", "suite__definition")
+    )
+    runs = runs.order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
+    by_key = by_suite(list(runs))
+    asked = request.GET.get("suite", "")
+    run = by_key.get(asked) or most_telling(by_key)
+    finding, about, curve = "How many round trips does a picture last?", "Not measured yet", ()
+    results = RunResults.of(run) if run else None
+    if run and results:
+        standing = results.standing
+        trips = run.suite.trips
+        life = formatting.half_life(standing.half_life, trips)
+        rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
+        finding = f"{rank}{answer(standing, trips)}"
+        about = f"{run.suite}, {formatting.metric_label(standing.metric.name)}"
+        curve = standing.curve.get("mean", ())
+    response = _png(card(found.name, finding, about, [curve]))
+    return not_kept(response) if asked not in ("", *by_key) else response
+
+
+@require_safe
+@keep_page(stamp)
+def case(request: HttpRequest, case_id: int) -> HttpResponse:
+    """The source, and what came back last from the model that keeps it longest and from the worst."""
+    cases = Case.objects.filter(suite__sealed=False).select_related("picture__stored", "suite")
+    found = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
+    chains = Chain.objects.filter(
+        case=found, repeat=0, run__in=Run.objects.on_the_board(), usable_trips__isnull=False
+    ).select_related("run__editing_model")
+    ordered = list(chains.defer("run__provenance").order_by("-usable_trips", "-auc", "pk"))
+    ranked = [c for c in ordered if not c.run.editing_model.is_reference] or ordered
+    ends = list(dict.fromkeys([ranked[0], ranked[-1]])) if ranked else []
+    last = {
+        trip.chain_id: trip
+        for trip in Trip.objects.filter(chain__in=ends, restored__isnull=False)
+        .select_related("restored")
+        .defer("loss_map", "evidence")
+        .order_by("number")
+    }
+    pictures = [(read(found.picture.stored), "Source")]
+    for chain in ends:
+        if trip := last.get(chain.pk):
+            words = f"{chain.run.editing_model.name}, trip {trip.number}"
+            pictures.append((read(trip.restored), words))
+    finding = f"“{found.forward}”, and back."
+    if ends:
+        usable = ends[0].usable_trips or 0.0
+        trips = formatting.count(found.suite.trips, "round trip")
+        finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
+    shown = [(picture, words) for picture, words in pictures if picture]
+    return _png(card(str(found), finding, str(found.suite), pictures=shown))
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """The card of a comparison: its finding and the curves."""
+    if too_many := limited(request, "compare_card"):
+        return too_many
+    asked = BoardQuery.parse(request.GET)
+    if asked is None or asked.no_such_suite:
+        raise Http404("there is no such suite")
+    wanted = request.GET.get("models", "").split(",")[: compare_page.MOST]
+    known = {row.model.slug: row for row in asked.rows() if row.standing}
+    rows = [known[slug] for slug in dict.fromkeys(wanted) if slug in known]
+    if len(rows) < 2:
+        raise Http404("a comparison needs two models")
+    found = compare_page.page(asked, rows, "")
+    ordered = sorted(rows, key=lambda row: row is not found["leader"])
+    names = formatting.listed([row.model.name for row in ordered], compare_page.MOST)
+    curves = [row.standing.curve.get("mean", ()) for row in ordered if row.standing]
+    label = formatting.metric_label(asked.filters.metric)
+    response = _png(card(names, found["headline"], f"{asked.filters.suite}, {label}", curves))
+    response["Cache-Control"] = "public, max-age=3600"
+    return response
+
+
+def _png(data: bytes) -> HttpResponse:
+    return HttpResponse(data, content_type="image/png")

@@ -1,0 +1,197 @@
+"""The gallery: strips of all models, by category, by what ended them, best or worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.db.models import F, OuterRef, QuerySet, Subquery, Window
+from django.db.models.functions import RowNumber
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evaluation.analysis.events import CAUSES
+from evaluation.analysis.failure_labels import LABELS, LEVELS
+from evaluation.content.suites import find_suite
+from leaderboard import formatting
+from leaderboard.board.rows import stamp, suites
+from leaderboard.models import Chain, EditingModel, Run, Suite
+from leaderboard.models.suites import Category
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages import strips
+from leaderboard.views.site import noindex_variants
+
+#: Strips on one page.
+SHOWN = 24
+CHOICES = ("model", "category", "cause", "label")
+PARAMETERS = ("suite", *CHOICES, "order", "page")
+#: Instead of a model's name: all reference editors.
+YARDSTICKS = "yardsticks"
+LAST_PAGE = 500
+
+
+class GalleryForm(forms.Form):
+    """The strips to show; suites and models are those on the board."""
+
+    suite = forms.ChoiceField(required=False)
+    model = forms.ChoiceField(required=False)
+    category = forms.ChoiceField(
+        required=False, choices=[("", "Every category"), *Category.choices]
+    )
+    cause = forms.ChoiceField(
+        required=False,
+        label="Ended because",
+        choices=[("", "However it ended"), *CAUSES.items(), ("censored", "usable to the end")],
+    )
+    label = forms.ChoiceField(
+        required=False,
+        label="Looks like",
+        choices=[("", "Whatever it looks like"), *LABELS.items()],
+    )
+    order = forms.ChoiceField(
+        required=False, choices=[("worst", "Worst first"), ("best", "Best first")]
+    )
+
+    def __init__(
+        self, data: Mapping[str, str], suites: Sequence[Suite], models: Sequence[EditingModel]
+    ) -> None:
+        super().__init__(data)
+        references = [(m.slug, m.name) for m in models if m.is_reference]
+        self._offer("suite", [(suite.key, str(suite)) for suite in suites])
+        self._offer(
+            "model",
+            [
+                ("", "Every model"),
+                *((m.slug, m.name) for m in models if not m.is_reference),
+                *([(YARDSTICKS, "The yardsticks")] if references else []),
+                *references,
+            ],
+        )
+
+    def _offer(self, name: str, choices: list[tuple[str, str]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101
+        field.choices = choices
+
+
+@require_safe
+@keep_page(stamp, PARAMETERS)
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    # Results published elsewhere come without images.
+    offered = [suite for suite in suites() if not suite.published_elsewhere]
+    query = {name: request.GET.get(name, "") for name in PARAMETERS}
+    suite = find_suite(query["suite"], offered) if query["suite"] else None
+    remarks = ["There is no such suite."] if query["suite"] and not suite else []
+    suite = suite or next(iter(offered), None)
+    if suite is None:
+        return render(request, "leaderboard/gallery.html", {})
+    shown_runs = Run.objects.on_the_board().filter(suite=suite)
+    models = list(
+        EditingModel.objects.filter(pk__in=shown_runs.values("editing_model"))
+        .defer("options", "api_key")
+        .order_by("name")
+    )
+    form = GalleryForm({**query, "suite": suite.key}, offered, models)
+    form.is_valid()
+    remarks += [f"{form.fields[name].label or name}: not known here." for name in form.errors]
+    choice = {name: form.cleaned_data.get(name) or "" for name in CHOICES}
+    best, number = form.cleaned_data.get("order") == "best", _number(query["page"])
+    chains, more = _page(
+        _runs(suite, models, choice["model"]), _chains(choice), len(models), best, number
+    )
+    names = {model.slug: model.name for model in models} | {YARDSTICKS: "the yardsticks"}
+    context: dict[str, Any] = {
+        "form": form,
+        "suite": suite,
+        "remarks": remarks,
+        "heading": _heading(names.get(choice["model"], ""), choice, best),
+        "strips": strips.short_strips(chains, suite.trips),
+        "number": number,
+        "before": _query(suite.key, choice, best, number - 1) if number > 1 else "",
+        "after": _query(suite.key, choice, best, number + 1) if more else "",
+    }
+    response = render(request, "leaderboard/gallery.html", context)
+    unknown = query["page"] not in ("", str(number))
+    return not_kept(response) if remarks or unknown or not chains else response
+
+
+def _number(text: str) -> int:
+    """Parse a page's number; anything invalid is the first page."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 1
+    return min(max(1, number), LAST_PAGE)
+
+
+def _query(suite: str, choice: Mapping[str, str], best: bool, number: int) -> str:
+    values = {"suite": suite, **choice, "order": "best" if best else "", "page": number}
+    return urlencode({name: value for name, value in values.items() if value and value != 1})
+
+
+def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
+    """Return the runs to show; reference editors only if chosen, or if there is nothing else."""
+    runs = Run.objects.on_the_board().filter(suite=suite)
+    if model == YARDSTICKS:
+        return runs.filter(editing_model__is_reference=True)
+    if model:
+        return runs.filter(editing_model__slug=model)
+    if any(not one.is_reference for one in models):
+        return runs.filter(editing_model__is_reference=False)
+    return runs
+
+
+def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
+    """Return the scored chains of any run that fit the choice."""
+    chains = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
+    if choice["category"]:
+        chains = chains.filter(case__category=choice["category"])
+    if choice["label"]:
+        chains = chains.labelled(choice["label"])
+    return chains.filter(cause=choice["cause"]) if choice["cause"] else chains
+
+
+def _page(
+    runs: QuerySet[Run], fitting: QuerySet[Chain], models: int, best: bool, number: int
+) -> tuple[list[Chain], bool]:
+    """Return the chains of this page and whether more follow; every model's first comes first.
+
+    With enough models the page holds only such first chains, each found by the index.
+    """
+    sign = "-" if best else ""
+    order = (f"{sign}usable_trips", f"{sign}auc", "pk")
+    start = SHOWN * (number - 1)
+    keys: list[int] = []
+    if models > start + SHOWN:
+        first = fitting.filter(run=OuterRef("pk")).order_by(*order).values("pk")[:1]
+        firsts = Chain.objects.filter(pk__in=runs.values_list(Subquery(first))).order_by(*order)
+        keys = list(firsts.values_list("pk", flat=True)[start : start + SHOWN + 1])
+    if len(keys) <= SHOWN:
+        place = Window(RowNumber(), partition_by=F("run"), order_by=order)
+        ordered = fitting.filter(run__in=runs).annotate(place=place).order_by("place", *order)
+        keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
+    rows = (
+        Chain.objects.select_related("case__picture__stored", "run__editing_model", "run__suite")
+        .defer(
+            "run__provenance",
+            "run__suite__definition",
+            "run__editing_model__options",
+            "run__editing_model__api_key",
+        )
+        .in_bulk(keys[:SHOWN])
+    )
+    return [rows[key] for key in keys[:SHOWN] if key in rows], len(keys) > SHOWN
+
+
+def _heading(model: str, choice: Mapping[str, str], best: bool) -> str:
+    """Describe the choice: "The worst cases of A, object edits, where it refused"."""
+    category, cause, label = choice["category"], choice["cause"], choice["label"]
+    words = f"The {'best' if best else 'worst'} cases of {model or 'every model'}"
+    if category:
+        words += f", {formatting.edits(category).lower()}"
+    if cause:
+        words += ", usable to the end" if cause == "censored" else f", where {CAUSES[cause]}"
+    if label:
+        words += f", with {'damage to ' if label in LEVELS else ''}{LABELS[label]}"
+    return words

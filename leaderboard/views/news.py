@@ -1,0 +1,256 @@
+"""Changes of the board as a page and an Atom feed, and the board of another day."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Max, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.feedgenerator import Atom1Feed
+from django.views.decorators.http import require_safe
+
+from evaluation.content.suites import find_suite
+from evaluation.metrics import HEADLINE
+from leaderboard import formatting
+from leaderboard.board.rows import stamp, suites
+from leaderboard.models import EditingModel, Suite
+from leaderboard.models.standings import BoardRecord
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.text import absolute, plain_text
+from leaderboard.views.site import noindex_variants
+from leaderboard.visitors import limited
+
+
+@require_safe
+@keep_page(stamp, ("suite",))
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    """The changes of the board, the newest first."""
+    offered = _suites()
+    asked = request.GET.get("suite", "")
+    suite = find_suite(asked, offered)
+    context = {
+        "entries": news(suite=suite),
+        "suites": offered,
+        "suite": suite,
+        "today": timezone.localdate(),
+    }
+    response = render(request, "leaderboard/news.html", context)
+    return not_kept(response) if asked and suite is None else response
+
+
+@require_safe
+@keep_page(stamp, ("suite", "model"))
+def feed(request: HttpRequest) -> HttpResponse:
+    """The same for feed readers: of everything, of one suite or of one model."""
+    asked, slug = request.GET.get("suite", ""), request.GET.get("model", "")
+    suite = find_suite(asked, _suites()) if asked else None
+    published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
+    model = published.filter(slug=slug).first() if slug else None
+    if (asked and suite is None) or (slug and model is None):
+        return HttpResponse("There is no such suite or model.\n", status=404)
+    subject = " ".join(f": {one}" for one in (model, suite) if one)
+    # Not the address as it was asked for: everybody gets the feed that one visitor had made.
+    asked_for = {"suite": suite and suite.key, "model": model and model.slug}
+    query = urlencode({name: value for name, value in asked_for.items() if value})
+    found = Atom1Feed(
+        title=plain_text(f"ConvergeBench{subject}"),
+        link=absolute("/new/"),
+        description="New models, runs, suites and ranks of the leaderboard of image editors.",
+        feed_url=absolute(f"{reverse('feed')}{'?' if query else ''}{query}"),
+        language="en",
+    )
+    for entry in news(suite=suite, model=model):
+        # XML takes no control characters, and a name that came with a bundle may have some.
+        found.add_item(
+            title=plain_text(entry.title),
+            link=absolute(entry.url),
+            description=plain_text(entry.text),
+            pubdate=entry.at,
+            updateddate=entry.at,
+            unique_id=absolute(f"/new/#{entry.key}"),
+        )
+    return HttpResponse(
+        found.writeString("utf-8"), content_type="application/atom+xml; charset=utf-8"
+    )
+
+
+@require_safe
+@noindex_variants
+def then(request: HttpRequest) -> HttpResponse:
+    """The board of a suite as it was on a day."""
+    if too_many := limited(request, "board_then"):
+        return too_many
+    offered = _suites()
+    asked, text = (request.GET.get(name, "") for name in ("suite", "date"))
+    suite = find_suite(asked, offered) or next(iter(offered), None)
+    day = _day(text)
+    context: dict[str, Any] = {
+        "suites": offered,
+        "suite": suite,
+        "day": day or timezone.localdate(),
+        "remark": f"“{text[:20]}” is not a day of the form 2026-11-17." if text and not day else "",
+        "today": timezone.localdate(),
+        "headline": HEADLINE,
+    }
+    if suite:
+        context["rows"] = board_on(suite, context["day"])
+        context["first_day"] = first_day(suite)
+    return render(request, "leaderboard/board_then.html", context)
+
+
+def _suites() -> list[Suite]:
+    return [suite for suite in suites() if not suite.published_elsewhere]
+
+
+def _day(text: str) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(text) if "2000" < text < "2999" else None
+    except ValueError:
+        return None
+
+
+Kind = BoardRecord.Kind
+#: Changes that the page and the feed go back to.
+MOST_RECORDS, MOST_NEWS = 1_500, 60
+
+
+@dataclass(frozen=True)
+class News:
+    """The changes of one suite at one moment, titled by the most important."""
+
+    key: str
+    at: datetime.datetime
+    suite: Suite
+    title: str
+    url: str
+    details: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.details)
+
+
+def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[News]:
+    """The newest first: models, runs and ranks that changed, and suites that were frozen."""
+    records = _public_records()
+    if suite:
+        records = records.filter(run__suite=suite)
+    if model:
+        records = records.filter(run__editing_model=model)
+    moments: dict[tuple[datetime.datetime, int], list[BoardRecord]] = defaultdict(list)
+    for row in records.order_by("-at", "-pk")[:MOST_RECORDS]:
+        moments[row.at, row.run.suite_id].append(row)
+    found = [said for rows in moments.values() if (said := _of_moment(rows))]
+    if model is None:
+        frozen = Suite.objects.frozen().filter(published_elsewhere=False).defer("definition")
+        suites = frozen.filter(frozen_at__isnull=False)
+        if suite:
+            suites = suites.filter(pk=suite.pk)
+        found += [_of_suite(one) for one in suites.order_by("-frozen_at")[:MOST_NEWS]]
+    return sorted(found, key=lambda one: one.at, reverse=True)[:MOST_NEWS]
+
+
+def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
+    """The suite's board as it was when that day ended: ranked models, then the others."""
+    midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
+    end = timezone.make_aware(midnight, datetime.UTC)
+    # The database picks them: of records there are ever more.
+    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=end).order_by()
+    last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
+    return sorted(
+        _public_records().filter(pk__in=last).exclude(kind=Kind.LEFT),
+        key=lambda row: (row.rank is None, -row.usable_trips, row.run.editing_model.name),
+    )
+
+
+def first_day(suite: Suite) -> datetime.date | None:
+    """The first day of which the board is known."""
+    first = _public_records().filter(run__suite=suite).order_by("at").first()
+    return first.at.date() if first else None
+
+
+def _public_records() -> QuerySet[BoardRecord]:
+    rows = BoardRecord.objects.public().select_related("run__editing_model", "run__suite")
+    return rows.defer(
+        "run__provenance",
+        "run__suite__definition",
+        "run__editing_model__options",
+        "run__editing_model__api_key",
+    )
+
+
+def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
+    """One entry for all that changed when the ranks were made anew; None for mere recomputing."""
+    suite = rows[0].run.suite
+    order = list(Kind)
+    told = sorted(
+        (row for row in rows if row.kind != Kind.NUMBERS),
+        key=lambda row: (order.index(Kind(row.kind)), row.rank or 999, row.run.editing_model.name),
+    )
+    if not told:
+        return None
+    first = told[0]
+    alike = [row.run.editing_model.name for row in told if row.kind == first.kind]
+    page = f"{first.run.editing_model.get_absolute_url()}?suite={suite.key}"
+    return News(
+        key=f"board-{first.pk}",
+        at=first.at,
+        suite=suite,
+        title=sentence(first) if len(alike) == 1 else f"{suite}: {_many(first.kind, alike)}",
+        url=page if len(alike) == 1 else f"{reverse('board')}?suite={suite.key}",
+        details=[f"{sentence(row)}." for row in told],
+    )
+
+
+def sentence(row: BoardRecord) -> str:
+    """Return "A is new on Lite v1: rank 2, half-life 4.2", without the full stop."""
+    name, suite = row.run.editing_model.name, row.run.suite
+    life = f"half-life {formatting.half_life(row.half_life, suite.trips)}"
+    place = f"rank {row.rank}" if row.rank else "not ranked"
+    if row.kind == Kind.ADDED:
+        return f"{name} is new on {suite}: {place}, {life}"
+    if row.kind == Kind.AGAIN:
+        moved = f", it was {row.rank_before}" if row.rank_before not in (None, row.rank) else ""
+        return f"{name} was played again on {suite}: {place}{moved}, {life}"
+    if row.kind == Kind.LEFT:
+        return f"{name} is no longer on {suite}"
+    if row.kind == Kind.NUMBERS:
+        return f"{name} was measured anew on {suite}: {place}, {life}"
+    if row.rank is None or row.rank_before is None:
+        return f"{name} is {'no longer' if row.rank is None else 'now'} ranked on {suite}" + (
+            f": {place}" if row.rank else ""
+        )
+    way = "rises" if row.rank < row.rank_before else "falls"
+    return f"{name} {way} from rank {row.rank_before} to {row.rank} on {suite}"
+
+
+def _many(kind: str, names: Sequence[str]) -> str:
+    words = {
+        Kind.ADDED: "are new on the board",
+        Kind.AGAIN: "were played again",
+        Kind.MOVED: "have another rank",
+        Kind.LEFT: "are no longer on the board",
+    }[Kind(kind)]
+    return f"{formatting.listed(names)} {words}"
+
+
+def _of_suite(suite: Suite) -> News:
+    assert suite.frozen_at  # noqa: S101
+    changes = [suite.changes] if suite.changes else []
+    return News(
+        key=f"suite-{suite.pk}",
+        at=suite.frozen_at,
+        suite=suite,
+        title=f"{suite} is a new suite: {formatting.count(suite.trips, 'round trip')}",
+        url=suite.get_absolute_url(),
+        details=[*changes, suite.description] if suite.description else changes,
+    )

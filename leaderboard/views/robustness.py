@@ -1,0 +1,112 @@
+"""The robustness page: would another choice of ours have given another order?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evaluation.analysis import levels
+from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.content.suites import find_suite, ticks
+from leaderboard import formatting
+from leaderboard.board.rows import stamp, suites
+from leaderboard.models import Case, Suite, SuiteReport
+from leaderboard.models.suites import Category, Kind
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.views.site import noindex_variants
+
+#: The choices, in the order of the page.
+TITLES = {
+    "metric": "By another metric",
+    "level": "By another level",
+    "trips": "With fewer round trips",
+    "category": "Without one category",
+    "kind": "Without one kind of picture",
+    "pair": "Without one edit pair",
+}
+#: From this tau on an order is all but the same.
+CLOSE = 0.9
+
+
+@require_safe
+@keep_page(stamp, ("suite",))
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    offered = [suite for suite in suites() if not suite.published_elsewhere]
+    name = request.GET.get("suite", "")
+    suite = find_suite(name, offered) or next(iter(offered), None)
+    context: dict[str, Any] = {"suite": suite, "suites": offered}
+    if suite:
+        report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
+        robustness = report.robustness if report else {}
+        groups = _groups(robustness, suite)
+        context |= {"report": robustness, "groups": groups, "finding": _finding(groups)}
+    response = render(request, "leaderboard/robustness.html", context)
+    return not_kept(response) if name and (not suite or suite.key != name) else response
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Another choice, and how far its order agrees: 1 is the same, -1 the reverse."""
+
+    choice: str
+    tau: float | None
+
+    @property
+    def shown(self) -> str:
+        return "–" if self.tau is None else f"{self.tau:.2f}".replace("-", "−")
+
+    @property
+    def position(self) -> float:
+        """The place of tau between -1 and 1, from 0 to 100."""
+        return 50 * (1 + (self.tau or 0))
+
+
+def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement]]:
+    """Return every other order beside the board's, under the title of its choice."""
+    pairs = dict(Case.objects.filter(suite=suite).values_list("pair_slug", "pair_title").distinct())
+    groups: dict[str, list[Agreement]] = {}
+    numbers = {str(number) for number in ticks(suite.trips)}
+    for about, title in TITLES.items():
+        rows = [row for row in report.get("agreements", ()) if row["about"] == about]
+        groups[title] = [
+            Agreement(_words(about, row["choice"], pairs), row["tau"])
+            for row in rows
+            if about != "trips" or row["choice"] in numbers
+        ]
+    return {title: lines for title, lines in groups.items() if lines}
+
+
+def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
+    """The page in one sentence."""
+    taus = [
+        (line.tau, title, line.choice)
+        for title, lines in groups.items()
+        for line in lines
+        if line.tau is not None
+    ]
+    if not taus:
+        return "Too few results to say how robust the order is"
+    tau, title, choice = min(taus)
+    if tau >= CLOSE:
+        return "The order stays all but the same, whatever we choose"
+    return f"The order depends most on one choice: {title.lower()}, {choice}"
+
+
+def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
+    if about == "metric":
+        return formatting.metric_label(choice)
+    if about == "level":
+        return f"until {levels.is_lost(float(choice))}"
+    if about == "trips":
+        return formatting.count(int(choice), "round trip")
+    if about == "category":
+        return str(dict(Category.choices).get(choice, choice))
+    if about == "kind":
+        return str(dict(Kind.choices).get(choice, choice))
+    return pairs.get(choice, choice)

@@ -1,1 +1,0 @@
-"""Pages for what visitors bring."""

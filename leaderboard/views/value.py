@@ -1,0 +1,337 @@
+"""Price and time against half-life: what an image that lasts costs, and which models nobody beats."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log10
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from leaderboard import formatting
+from leaderboard.board.query import PARAMETERS, BoardQuery
+from leaderboard.board.row import BoardFilters, BoardRow, board_order
+from leaderboard.board.rows import RANKED, stamp
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, plain
+from leaderboard.views.site import noindex_variants
+
+
+@require_safe
+@keep_page(stamp, (*PARAMETERS, "by"))
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    asked = BoardQuery.parse(request.GET)
+    context = page(asked, request.GET) if asked else {}
+    return _kept(render(request, "leaderboard/value.html", context), asked, request.GET)
+
+
+@require_safe
+@keep_page(stamp, (*PARAMETERS, "by"))
+def figure(request: HttpRequest) -> HttpResponse:
+    """The chart alone, for the board: it asks for it when somebody comes near."""
+    asked = BoardQuery.parse(request.GET)
+    found = page(asked, request.GET).get("chart") if asked else None
+    parts = {"title": found.title, "figure": found.figure} if found else {}
+    response = HttpResponse(json.dumps(parts), content_type="application/json")
+    return _kept(response, asked, request.GET)
+
+
+def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
+    filters = asked.filters
+    cost = COSTS.get(query.get("by", ""), COSTS["edit"])
+    rows = [row for row in asked.rows() if row.group == RANKED]
+    found = points(rows, cost)
+    hosts = {
+        point.row.model.pk: [other.row for other in group if other is not point]
+        for group in same_weights(points(rows, COSTS["edit"]) or found)
+        for point in group
+    }
+    chart: Chart | None = None
+    if found:
+        chart = value_chart(found, cost, filters, len(rows) - len(found))
+    return {
+        **asked.context,
+        "cost": cost,
+        "costs": COSTS.values(),
+        "chart": chart,
+        "rows": rows,
+        "lines": [(row, hosts.get(row.model.pk, ())) for row in rows],
+        "best": {point.row.model.pk for point in found if point.best},
+        "query": filters.query(),
+        "everything": filters.everybody().query(scope="all"),
+    }
+
+
+def _kept(
+    response: HttpResponse, asked: BoardQuery | None, query: Mapping[str, str]
+) -> HttpResponse:
+    """Of other values of `by` there is no end: the page is made, but not kept."""
+    known = query.get("by", "") in ("", *COSTS)
+    return response if known and (asked is None or asked.is_kept) else not_kept(response)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One way to count what a model costs; less is better."""
+
+    name: str
+    label: str
+    axis: str
+    value: Callable[[BoardRow], float | None]
+    text: Callable[[float | None], str]
+
+    @property
+    def is_time(self) -> bool:
+        return self.text is formatting.seconds
+
+
+COSTS = {
+    cost.name: cost
+    for cost in (
+        Cost("edit", "Price per edit", "USD per edit", lambda row: row.price, formatting.usd),
+        Cost(
+            "usable",
+            "Price per usable trip",
+            "USD per usable trip",
+            lambda row: row.usd_per_usable_trip,
+            formatting.usd,
+        ),
+        Cost(
+            "median",
+            "Time per edit, median",
+            "seconds per edit, median",
+            lambda row: row.run.progress.median_seconds,
+            formatting.seconds,
+        ),
+        Cost(
+            "p95",
+            "Time per edit, 95 % of edits",
+            "seconds per edit, 95 % of edits",
+            lambda row: row.run.progress.p95_seconds,
+            formatting.seconds,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model with what it costs; `best` where no other lasts as long for less."""
+
+    row: BoardRow
+    cost: float
+    best: bool
+
+    @property
+    def name(self) -> str:
+        return self.row.model.name
+
+    @property
+    def height(self) -> float:
+        """Its half-life as a chart can show it: what was not reached is at the suite's end."""
+        return min(self.row.half_life or 0.0, float(self.row.filters.suite.trips))
+
+
+def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
+    """The rows whose cost is known, the cheapest first, those that nobody beats marked."""
+    known = [
+        (value, row) for row in rows if row.standing and (value := cost.value(row)) is not None
+    ]
+    known.sort(key=lambda one: (one[0], board_order(one[1])))
+    found, most = [], -math.inf
+    for value, row in known:
+        usable = row.usable_trips or 0.0
+        found.append(Point(row, value, best=usable > most))
+        most = max(most, usable)
+    return found
+
+
+def same_weights(points: Sequence[Point]) -> list[list[Point]]:
+    """The groups of models that have the same weights, at two hosts or more."""
+    groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for point in points:
+        groups[point.row.model.weights_name].append(point)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def finding(points: Sequence[Point], cost: Cost) -> str:
+    """Name the models that none beats at cost and half-life."""
+    best = [point.name for point in points if point.best]
+    if not best:
+        return "What does a picture that lasts cost?"
+    if len(best) == 1:
+        return f"{best[0]} lasts longest and {'takes' if cost.is_time else 'costs'} least"
+    less = "in less time" if cost.is_time else "for less"
+    return f"No model lasts longer {less} than {formatting.listed(best[::-1], 4)}"
+
+
+#: What a marker says of a model's weights.
+WEIGHTS = {
+    True: ("open weights", "--series-3", "diamond"),
+    False: ("closed weights", "--series-1", "circle"),
+    None: ("weights unknown", "--series-5", "square"),
+}
+
+
+def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left_out: int) -> Chart:
+    """The chart of these points; `left_out` models have no known cost."""
+    missing = (
+        f" {formatting.count(left_out, 'model')} without a known "
+        f"{'time' if cost.is_time else 'price'} "
+        f"{'is' if left_out == 1 else 'are'} not shown."
+        if left_out
+        else ""
+    )
+    return Chart(
+        id="value",
+        title=finding(points, cost),
+        subtitle=f"{cost.label} against half-life by {formatting.metric_label(filters.metric)}. "
+        "Up and to the left is better; nobody beats the models on the line at both. "
+        f"Thin lines join hosts of the same weights.{missing}",
+        figure=_figure(points, cost, filters.suite.trips),
+        table=_table(points, cost, filters.suite.trips),
+        about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
+        file_name=f"{filters.suite.key}-{filters.metric}-{cost.name}",
+    )
+
+
+def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
+    best = [point for point in points if point.best]
+    traces = [*_links(points), *_line(best)]
+    traces += [
+        _markers([p for p in points if p.row.model.open_weights is kind], kind, cost, trips)
+        for kind in WEIGHTS
+        if any(point.row.model.open_weights is kind for point in points)
+    ]
+    # Prices spread over decades; a free model has no place on such an axis.
+    spread = bool(points) and all(p.cost > 0 for p in points)
+    wide = spread and points[-1].cost > 8 * points[0].cost
+    ends = axis_ticks(trips)
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis={
+                "title": {"text": cost.axis},
+                **(_decades(points, cost) if wide else {"rangemode": "tozero"}),
+            },
+            yaxis={
+                "title": {"text": "half-life in round trips"},
+                "tickvals": ends,
+                # What was not reached is drawn at the suite's end.
+                "ticktext": [*(str(n) for n in ends[:-1]), f"{trips} or more"],
+                "range": [-0.03 * trips, 1.08 * trips],
+            },
+            annotations=[_name(point, wide) for point in best[-6:]],
+        ),
+    }
+
+
+def _decades(points: Sequence[Point], cost: Cost) -> Figure:
+    """An axis of powers, with round numbers where there are points."""
+    low, high = points[0].cost / 1.5, points[-1].cost * 1.5
+    marks = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
+    shown = [mark for mark in marks if low <= mark <= high]
+    return {
+        "type": "log",
+        "tickvals": shown,
+        "ticktext": [cost.text(mark) for mark in shown],
+        "range": [log10(low), log10(high)],
+    }
+
+
+def _table(points: Sequence[Point], cost: Cost, trips: int) -> Table:
+    rows = [
+        [
+            point.name,
+            cost.text(point.cost),
+            formatting.half_life(point.row.standing.half_life, trips),
+            "yes" if point.best else "–",
+        ]
+        for point in points
+        if point.row.standing
+    ]
+    return Table(["Model", cost.label, "Half-life", "Nobody beats it"], rows)
+
+
+def _markers(points: Sequence[Point], kind: bool | None, cost: Cost, trips: int) -> Figure:
+    name, colour, symbol = WEIGHTS[kind]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "legendgroup": name,
+        "x": [round(point.cost, 5) for point in points],
+        "y": [round(point.height, 3) for point in points],
+        "text": [f"<b>{plain(point.name)}</b><br>{_words(point, cost, trips)}" for point in points],
+        "hovertemplate": "%{text}<extra></extra>",
+        "line": {"color": f"var({colour})"},
+        "marker": {"color": f"var({colour})", "symbol": symbol, "size": 10},
+    }
+
+
+def _words(point: Point, cost: Cost, trips: int) -> str:
+    standing = point.row.standing
+    life = formatting.half_life(standing.half_life if standing else None, trips)
+    return f"half-life {life}, {cost.text(point.cost)} {cost.label.lower()}"
+
+
+def _line(best: Sequence[Point]) -> list[Figure]:
+    if len(best) < 2:
+        return []
+    name = "nobody beats these"
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "legendgroup": name,
+            "x": [round(point.cost, 5) for point in best],
+            "y": [round(point.height, 3) for point in best],
+            "hoverinfo": "skip",
+            "line": {"color": "var(--series-2)", "width": 2, "shape": "hv"},
+        }
+    ]
+
+
+def _links(points: Sequence[Point]) -> list[Figure]:
+    """One trace for all, with a gap between groups."""
+    pairs = [pair for group in same_weights(points) for pair in pairwise(group)]
+    if not pairs:
+        return []
+    name = "same weights"
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "legendgroup": name,
+            "x": [place for a, b in pairs for place in (round(a.cost, 5), round(b.cost, 5), None)],
+            "y": [
+                place for a, b in pairs for place in (round(a.height, 3), round(b.height, 3), None)
+            ],
+            "hoverinfo": "skip",
+            "line": {"color": "var(--ink-3)", "width": 1.2, "dash": "dot"},
+        }
+    ]
+
+
+def _name(point: Point, log: bool) -> Figure:
+    return {
+        "text": plain(point.name),
+        "x": log10(point.cost) if log else point.cost,
+        "y": point.height,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "xshift": 6,
+        "yshift": 3,
+        "showarrow": False,
+        "font": {"size": 12, "color": "var(--ink-2)"},
+    }
