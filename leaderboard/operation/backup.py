@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +275,4 @@ def _places(name: str) -> Iterator[Path]:
 
 def _hash(file: Path) -> str:
     with file.open("rb") as stream:
-        digest = sha256()
-        while part := stream.read(2**20):
-            digest.update(part)
-    return digest.hexdigest()
+        return file_digest(stream, "sha256").hexdigest()
