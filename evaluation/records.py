@@ -1,12 +1,15 @@
-"""What is known of a run: the shapes that every store, file and answer shares.
+"""The shapes of a run's data, shared by every store, file and answer.
 
-The lines of a bundle, the API's answers, the files of a run folder, `--json` and their JSON
-Schemas are these classes or built on them; rows of the database have the same field names.
+The lines of a bundle are these classes; the API's answers, the files of a run folder, `--json`,
+their JSON Schemas and the exported tables are built on them, and rows of the database have the
+same field names.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
@@ -17,6 +20,8 @@ T = TypeVar("T")
 Many = Annotated[list[T], FailFast()]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+TripNumber = Annotated[int, Field(ge=1, le=1000)]
+Repeat = Annotated[int, Field(ge=0, le=1000)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
@@ -45,6 +50,11 @@ EvidenceRow = Annotated[dict[str, Any], AfterValidator(_is_evidence)]
 
 class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """Validate plain values as a reader of their JSON would. Raises ValidationError."""
+        return cls.model_validate_json(json.dumps(fields, allow_nan=False))
 
 
 class TripMeasures(Record):
@@ -84,6 +94,216 @@ class TripMeasures(Record):
 
 
 MEASURES = tuple(TripMeasures.model_fields)
+
+
+class FileRecord(Record):
+    """A picture's file."""
+
+    sha256: Sha256
+    mime: Literal["image/png", "image/jpeg", "image/webp"]
+    width: Annotated[int, Field(gt=0)]
+    height: Annotated[int, Field(gt=0)]
+    bytes: Annotated[int, Field(gt=0)]
+
+
+class SourceRecord(FileRecord):
+    """The file of a prepared source picture."""
+
+    slug: Slug
+
+
+class EditRecord(FileRecord):
+    """One edit: what was asked, and the picture that came back."""
+
+    prompt: str
+    seed: SeedNumber | None
+    seconds: Number | None
+    cost: str | None
+    attempts: int
+    notes: dict[str, Any]
+
+
+class StepRecord(EditRecord):
+    """An edit between the first and the last of its trip."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
+
+
+class TripRecord(TripMeasures):
+    """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
+
+    number: TripNumber
+    forward: EditRecord | None
+    backward: EditRecord | None
+    between: Annotated[Many[StepRecord], Field(max_length=MOST_STEPS)] = []
+    scores: dict[Slug, Number]
+
+
+def chain_name(case: str, repeat: int) -> str:
+    return f"{case} (repeat {repeat + 1})" if repeat else case
+
+
+class ChainRecord(Record):
+    case: Slug
+    repeat: Repeat
+    outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
+    outcome_text: Short
+    results: dict[Slug, dict[str, Any]]
+    trips: Many[TripRecord]
+    quality: Annotated[
+        dict[Slug, Annotated[list[Number | None], Field(max_length=1001)]], Field(max_length=64)
+    ] = {}
+
+    @property
+    def name(self) -> str:
+        """The chain as people read it: its case, and which repeat."""
+        return chain_name(self.case, self.repeat)
+
+
+class AuditRecord(Record):
+    """One extra backward call on a touched answer; `outcome` is empty where its trip never came."""
+
+    case: Slug
+    repeat: Repeat
+    number: TripNumber
+    kind: Literal["mark", "fragility"]
+    outcome: Literal["", "answered", "refused", "failed"] = ""
+    words: Short = ""
+    seed: SeedNumber | None = None
+    sent: FileRecord | None = None
+    answer: FileRecord | None = None
+    seconds: Number | None = None
+    cost: str | None = None
+    attempts: int = 0
+    finding: dict[Slug, Number | str | None] = {}
+
+    @property
+    def name(self) -> str:
+        return f"audit of {chain_name(self.case, self.repeat)}, trip {self.number}"
+
+
+class CalibrationRecord(Record):
+    picture: Slug
+    metric: Slug
+    blank: Number
+    ladder: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,3}$")], Number]
+
+
+class ModelRecord(Record):
+    """Who was measured; no key and no address of a private endpoint."""
+
+    slug: Slug
+    name: Annotated[str, StringConstraints(min_length=1, max_length=120)]
+    provider: Annotated[str, StringConstraints(max_length=80)]
+    organisation: Annotated[str, StringConstraints(max_length=120)]
+    editor: Annotated[str, StringConstraints(max_length=60)]
+    options: dict[str, Any]
+    access: Annotated[str, StringConstraints(max_length=12)]
+    open_weights: bool | None
+    licence: Annotated[str, StringConstraints(max_length=120)]
+    homepage: Link
+    paper_url: Link
+    code_url: Link
+    price_per_edit: str | None
+    is_reference: bool
+
+
+class RunRecord(Record):
+    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
+
+    `earlier_secrets` were public before some chains were played again, the latest first;
+    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
+    = how it was played where that is not the suite's own way.
+    """
+
+    secret: Sha256
+    earlier_secrets: Many[Sha256] = []
+    arm: dict[str, Any] = {}
+    stop_after: Annotated[int, Field(ge=0, le=100)] = 0
+    state: str
+    source: str
+    metrics: dict[Slug, dict[str, str]]
+    provenance: dict[str, Any]
+    flags: Many[Any]
+    cleared: bool = False
+    decision: Short = ""
+    marks_kept: Number | None = None
+    loss_under_audit: Number | None = None
+    changed_elsewhere: Number | None = None
+    orders: Many[dict[Slug, Number | str]] = []
+    started_at: str | None
+    finished_at: str | None
+    calls: Annotated[int, Field(ge=0)]
+    spent_usd: str
+    method_version: str
+
+    @property
+    def secrets(self) -> list[str]:
+        """All that something of the run was drawn by, the latest first."""
+        return [self.secret, *self.earlier_secrets]
+
+    @property
+    def commitments(self) -> list[str]:
+        """What was told of its secrets beforehand, in the order of time."""
+        later = self.provenance.get("later")
+        entries = [self.provenance, *(later if isinstance(later, list) else ())]
+        told = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
+        return [sha256 for sha256 in told if sha256]
+
+
+class StandingRecord(Record):
+    """What the board shows of the run, but its rank: that is a matter of the other runs."""
+
+    metric: Slug
+    level: Number
+    scope: Annotated[str, StringConstraints(max_length=100)]
+    half_life: Number | None
+    half_life_low: Number | None
+    half_life_high: Number | None
+    has_interval: bool
+    median: Number | None
+    usable_trips: Number
+    usable_trips_low: Number | None
+    usable_trips_high: Number | None
+    auc: Number | None
+    auc_low: Number | None
+    auc_high: Number | None
+    usable_by_trip: Many[Number | None]
+    curve: dict[str, Many[Number | None]]
+    survival: Many[Number | None]
+    incidence: dict[Slug, Many[Number | None]]
+    counts: dict[str, Any]
+    details: dict[str, Any]
+
+
+class OtherImage(Record):
+    """What a return was compared with: often of a model that is not in the bundle."""
+
+    model: Slug
+    trip: TripNumber
+    sha256: Sha256
+
+
+class VoteRecord(Record):
+    """What one person said who did not know the models.
+
+    `answer` of a pair: 1 for this run's return, -1 for the other, 0 for "cannot say"; of one
+    return alone 1 for "still usable" and 0 for not. `voter` is the same for all votes of one
+    person, and tells nobody who that is.
+    """
+
+    kind: Literal["pair", "usable"]
+    case: Slug
+    repeat: Repeat
+    trip: TripNumber
+    against: OtherImage | None
+    answer: Annotated[int, Field(ge=-1, le=1)]
+    stood_left: bool
+    role: Literal["", "gold", "repeat"]
+    voter: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
+    weight: Annotated[float, Field(ge=0, le=1)]
+    seconds: Annotated[float, Field(ge=0, le=3600)] | None
+    answered_at: Annotated[str, StringConstraints(max_length=40)]
 
 
 class ScoreRecord(Record):

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.content.archives import ArchiveError
 from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS, Call, Settings, as_curl, find_contract

@@ -11,13 +11,22 @@ import numpy as np
 from evaluation.audits.findings import find, from_dicts, judged
 from evaluation.audits.plan import Audit, plan, where_drawn
 from evaluation.audits.touch import Touch
-from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, REGISTERED, Check, compared
-from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
-from evaluation.bundle.format import AuditLine, Bundle, FileRow
+from evaluation.bundle.checks import (
+    DIFFERENT,
+    NO_PICTURES,
+    NOT_CHECKED,
+    REGISTERED,
+    Check,
+    compared,
+    digest_check,
+    picture_checks,
+)
+from evaluation.bundle.document import Bundle
 from evaluation.content.suites import Case
 from evaluation.images import Picture, fit
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.steps import rmse
+from evaluation.records import AuditRecord, FileRecord
 from evaluation.witnesses.panel import Verdict
 
 #: A touch drawn again may differ by so much, of the full range: a JPEG of another library does.
@@ -66,7 +75,7 @@ class _Audits:
             for audit in plan(self.secrets[0], self.suite, len(stated), self.stop_after)
         )
 
-    def _audit(self, line: AuditLine, case: Case) -> Iterator[Check]:
+    def _audit(self, line: AuditRecord, case: Case) -> Iterator[Check]:
         audit = Audit(line.case, line.repeat, line.number, line.kind)
         secret, check = self._drawn(line, audit, case)
         yield check
@@ -76,7 +85,7 @@ class _Audits:
         if line.finding and secret:
             yield from self._finding(line, audit, secret, case)
 
-    def _drawn(self, line: AuditLine, audit: Audit, case: Case) -> tuple[str | None, Check]:
+    def _drawn(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
         """The secret that drew this audit: it drew the place, and the seed where one was sent."""
         stated = [line.repeat, line.number, line.seed]
         drawn = {
@@ -90,7 +99,7 @@ class _Audits:
         found = drawn[secret or self.secrets[0]]
         return secret, compared(line.name, "place and seed", stated, found, (0.0, 0.0))
 
-    def _finding(self, line: AuditLine, audit: Audit, secret: str, case: Case) -> Iterator[Check]:
+    def _finding(self, line: AuditRecord, audit: Audit, secret: str, case: Case) -> Iterator[Check]:
         """Whether this is the touch that the secret drew, and whether it cost what is stated."""
         last, own = (
             self.trips.get((line.case, line.repeat, number))
@@ -117,7 +126,7 @@ class _Audits:
         found = find(line.kind, touch, source, back, answer, self.scorer)
         yield compared(line.name, "finding", line.finding, asdict(found), REGISTERED)
 
-    def _read(self, row: FileRow | None) -> Picture | None:
+    def _read(self, row: FileRecord | None) -> Picture | None:
         return picture_checks(self.bundle, "", row)[0]
 
     def _what_follows(self) -> Iterator[Check]:

@@ -1,15 +1,21 @@
-"""One check of a bundle: a stated value beside the one that was made here."""
+"""The checks of a bundle: a stated value beside the one that was computed here."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.bundle import document
+from evaluation.bundle.document import Bundle
+from evaluation.images import ImageError, Picture
 from evaluation.metrics.networks.base import HALF_TOLERANCE
+from evaluation.records import FileRecord
 
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
+NO_PICTURES = "no pictures in the bundle"
 #: How far a number may be off: of its size, and at all.
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
@@ -85,3 +91,34 @@ def _is_number(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = "nothing" if value is None else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def digest_check(line: str, row: Mapping[str, Any]) -> Check:
+    """Compare a raw line with the digest that it carries."""
+    if row.get("digest") == document.digest(row):
+        return Check(line, "digest", EQUAL)
+    return Check(line, "digest", DIFFERENT, "the line was altered after it was written")
+
+
+def picture_checks(
+    bundle: Bundle, line: str, row: FileRecord | None
+) -> tuple[Picture | None, list[Check]]:
+    """Return the image, None if it is missing or damaged, and the checks of its file."""
+    if row is None:
+        return None, [Check(line, "picture", NOT_CHECKED, "the bundle does not name it")]
+    data = bundle.picture(row.sha256)
+    if data is None and not bundle.document.pictures:
+        return None, [Check(line, "picture", NOT_CHECKED, NO_PICTURES)]
+    if data is None:
+        why = f"{document.picture_name(row.sha256, row.mime)} is not in the bundle"
+        return None, [Check(line, "picture", DIFFERENT, why)]
+    hashed = compared(line, "hash", row.sha256, hashlib.sha256(data).hexdigest())
+    if hashed.verdict == DIFFERENT:
+        return None, [hashed]
+    try:
+        picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
+    except ImageError as error:
+        return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
+    stated = [row.mime, row.width, row.height, row.bytes]
+    found = [picture.mime, picture.width, picture.height, len(data)]
+    return picture, [hashed, compared(line, "type and size", stated, found)]

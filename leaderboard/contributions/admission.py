@@ -13,8 +13,8 @@ from django.conf import settings
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED, Check
-from evaluation.bundle.format import Bundle, BundleError
-from evaluation.bundle.verification import Verification
+from evaluation.bundle.document import Bundle, BundleError
+from evaluation.bundle.verify import Verification
 from evaluation.metrics import METRICS, in_order
 from leaderboard.contributions.importing import known_digest
 from leaderboard.models import ContributedRun, EditingModel, Run, StoredImage, Suite, Trip

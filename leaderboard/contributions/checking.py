@@ -10,10 +10,10 @@ from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import transaction
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import EQUAL
-from evaluation.bundle.format import Bundle, BundleError
-from evaluation.bundle.verification import Verification
+from evaluation.bundle.document import Bundle, BundleError
+from evaluation.bundle.verify import Verification
 from evaluation.play.finish import review
 from leaderboard import job_queue, standings
 from leaderboard.contributions import admission

@@ -16,8 +16,8 @@ from django.utils.dateparse import parse_datetime
 from evaluation.analysis.events import STOPPED
 from evaluation.analysis.stopping import MOST, edits_saved
 from evaluation.bundle.checks import DIFFERENT, Check, verdict
-from evaluation.bundle.format import Bundle, BundleError, ChainLine, FileRow, HalfRow, TripLine
-from evaluation.bundle.verification import Verification
+from evaluation.bundle.document import Bundle, BundleError
+from evaluation.bundle.verify import Verification
 from evaluation.content.sources import pixel_sha256
 from evaluation.editors.payloads import KEPT_AT
 from evaluation.images import ImageError, Picture
@@ -30,7 +30,7 @@ from evaluation.metrics.score_file import (
     ScoreFileError,
     place,
 )
-from evaluation.records import MEASURES
+from evaluation.records import MEASURES, ChainRecord, EditRecord, FileRecord, TripRecord
 from leaderboard import standings
 from leaderboard.content.loading import store_suite
 from leaderboard.models import (
@@ -305,7 +305,7 @@ def _chains(
 
 def _trips(
     chain: Chain,
-    line: ChainLine,
+    line: ChainRecord,
     metrics: dict[str, MetricVersion],
     pictures: Mapping[str, StoredImage],
 ) -> None:
@@ -370,7 +370,7 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
     )
 
 
-def kept_notes(half: HalfRow | None) -> dict[str, Any]:
+def kept_notes(half: EditRecord | None) -> dict[str, Any]:
     """What is kept of the notes on an edit: nothing recomputes them, and pages read some.
 
     No address among them is ever fetched.
@@ -387,12 +387,12 @@ def kept_notes(half: HalfRow | None) -> dict[str, Any]:
     return found
 
 
-def _halves(trip: TripLine) -> tuple[HalfRow | None, ...]:
+def _halves(trip: TripRecord) -> tuple[EditRecord | None, ...]:
     """The edits of a trip, the first and the last of which may be missing."""
     return trip.forward, *trip.between, trip.backward
 
 
-def _named(pictures: Mapping[str, StoredImage], file: FileRow | None) -> StoredImage | None:
+def _named(pictures: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
     return pictures.get(file.sha256) if file else None
 
 

@@ -1,228 +1,248 @@
-"""Run bundles: a finished run as a file that others can check."""
+"""The records of a run in the database, for its bundle."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from django.db.models import Count, Prefetch, Sum
 
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.bundle import format as bundles
-from evaluation.bundle import writing
-from evaluation.bundle.format import BundleError
+from evaluation.bundle.document import BundleError
+from evaluation.bundle.write import file_fields, public, standing_record, text, trip_fields
+from evaluation.bundle.write import write as write_bundle
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import KEPT_AT
+from evaluation.records import (
+    AuditRecord,
+    CalibrationRecord,
+    ChainRecord,
+    ModelRecord,
+    RunRecord,
+    SourceRecord,
+    StandingRecord,
+    VoteRecord,
+)
 from leaderboard import standings
 from leaderboard.models import (
     Audit,
     Calibration,
     Chain,
-    MetricVersion,
     Run,
     Score,
     StoredImage,
-    SuitePicture,
     Trip,
     TripStep,
 )
 from leaderboard.models.runs import RunState
 from leaderboard.people import vote_rows
 
-MODEL_FIELDS = (
-    *("slug", "name", "provider", "organisation", "editor", "access", "open_weights"),
-    *("licence", "homepage", "paper_url", "code_url", "is_reference"),
-)
-AUDIT_FIELDS = ("number", "kind", "outcome", "words", "seed", "seconds", "finding")
-
-#: Of each half: what it cost, and in how many attempts.
+#: Of each edit: its cost, and its number of attempts.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 
 def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
-    """The bundle of a finished run, with its pictures or without; same run, same bytes."""
-    writing.write(file, _document(run, pictures=pictures), _pictures(run) if pictures else ())
+    """Write the bundle of a finished run, with its images or without; same run, same bytes.
+
+    Raises BundleError if the run has none.
+    """
+    write_bundle(DatabaseSource(run), file, pictures=pictures)
 
 
 def pictures_size(run: Run) -> int:
-    """How many bytes the pictures of a bundle take."""
+    """Return how many bytes the images of a bundle take."""
     return sum(stored.bytes for stored in _stored(run))
 
 
-def _document(run: Run, *, pictures: bool) -> dict[str, Any]:
-    if run.state != RunState.FINISHED:
-        raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
-    if run.suite.sealed:
-        raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are told")
-    if run.suite.definition is None:
-        raise BundleError(f"run {run.pk} was published elsewhere: there is no suite file to check")
-    model = run.editing_model
-    metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
-    votes = vote_rows.of_run(run)
-    return {
-        "format": bundles.FORMAT,
-        "pictures": pictures,
-        "suite": {"definition": run.suite.definition},
-        "model": {name: getattr(model, name) for name in MODEL_FIELDS}
-        | {
-            "options": writing.public(model.options),
-            "price_per_edit": _text(model.price_per_edit),
-        },
-        "run": {
-            "secret": run.secret,
-            "earlier_secrets": run.earlier_secrets,
-            "state": run.state,
-            "source": run.source,
-            "metrics": run.metrics,
-            "provenance": run.provenance,
-            "flags": run.review.flags,
-            "cleared": run.review.cleared,
-            "decision": run.review.decision,
-            "marks_kept": run.review.marks_kept,
-            "loss_under_audit": run.review.loss_under_audit,
-            "stop_after": run.stop_after,
-            "changed_elsewhere": run.review.changed_elsewhere,
-            **({"orders": run.orders} if run.orders else {}),
-            "started_at": _moment(run.started_at),
-            "finished_at": _moment(run.finished_at),
-            "calls": run.progress.calls,
-            "spent_usd": str(run.progress.spent_usd),
-            "method_version": METHOD_VERSION,
-        }
-        | ({"arm": run.arm} if run.arm_digest else {}),
-        "sources": [
-            {"slug": picture.slug} | writing.file_row(picture.stored)
-            for picture in _sources(run)
-            if picture.stored
-        ],
-        "calibrations": _calibrations(run, metrics),
-        "chains": _chains(run, metrics),
-        "audits": _audits(run),
-        "standings": _standings(run),
-        **({"votes": votes} if votes else {}),
-    }
+class DatabaseSource:
+    """The rows of a run as a RunSource. Raises BundleError if it has no bundle."""
 
+    def __init__(self, run: Run) -> None:
+        if run.state != RunState.FINISHED:
+            raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
+        if run.suite.sealed:
+            raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are told")
+        if run.suite.definition is None:
+            raise BundleError(
+                f"run {run.pk} was published elsewhere: there is no suite file to check"
+            )
+        self.row = run
+        self.metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
+        self.ledger = _ledger(run)
+        self.pictures = list(run.suite.pictures.select_related("stored").order_by("slug"))
 
-def _sources(run: Run) -> list[SuitePicture]:
-    return list(run.suite.pictures.select_related("stored").order_by("slug"))
+    def suite(self) -> Mapping[str, Any]:
+        return self.row.suite.definition or {}
 
-
-def _calibrations(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]:
-    rows = {
-        (row.pixels_sha256, row.metric_id): row
-        for row in Calibration.objects.filter(
-            metric__in=metrics, pixels_sha256__in=[p.pixels_sha256 for p in _sources(run)]
+    def model(self) -> ModelRecord:
+        model = self.row.editing_model
+        fields = {name: getattr(model, name) for name in ModelRecord.model_fields}
+        return ModelRecord.of(
+            fields
+            | {"options": public(model.options), "price_per_edit": text(model.price_per_edit)}
         )
-    }
-    names = sorted((metric.name, pk) for pk, metric in metrics.items())
-    return [
-        {"picture": p.slug, "metric": name, "blank": row.blank, "ladder": row.ladder}
-        for p in _sources(run)
-        for name, pk in names
-        if (row := rows.get((p.pixels_sha256, pk)))
-    ]
 
-
-def _chains(run: Run, metrics: dict[int, MetricVersion]) -> list[dict[str, Any]]:
-    scores = Prefetch("scores", Score.objects.filter(metric__in=metrics))
-    trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
-    chains = run.chains.select_related("case").prefetch_related(
-        Prefetch("trips", trips.order_by("number")),
-        Prefetch("steps", TripStep.objects.select_related("picture")),
-    )
-    ledger = _ledger(run)
-    return [
-        {
-            "case": chain.case.slug,
-            "repeat": chain.repeat,
-            "outcome": chain.outcome or "lost",
-            "outcome_text": chain.outcome_text,
-            "results": chain.results,
-            "trips": [_trip(trip, chain, run, metrics, ledger) for trip in chain.trips.all()],
-            **writing.quality_of(chain),
-        }
-        for chain in chains
-    ]
-
-
-def _trip(
-    trip: Trip, chain: Chain, run: Run, metrics: dict[int, MetricVersion], ledger: Ledger
-) -> dict[str, Any]:
-    case = chain.case
-    words = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
-    prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
-
-    def half(
-        name: str,
-        stored: StoredImage | None,
-        seed: int | None,
-        seconds: float | None,
-        notes: dict[str, Any],
-    ) -> dict[str, Any] | None:
-        if stored is None:
-            return None
-        notes = {key: value for key, value in notes.items() if key != KEPT_AT}
-        cost, attempts = ledger[chain.pk, trip.number, name]
-        facts = {"seconds": seconds, "cost": cost, "attempts": attempts, "notes": notes}
-        row = {"prompt": prompts.get(name, ""), "seed": seed, **writing.file_row(stored), **facts}
-        return row if name in (FORWARD, BACKWARD) else {"name": name, **row}
-
-    steps = [step for step in chain.steps.all() if step.number == trip.number]
-    made = [half(step.name, step.picture, step.seed, step.seconds, step.notes) for step in steps]
-    return writing.trip_line(
-        trip.number,
-        half(FORWARD, trip.edited, trip.edited_seed, trip.edited_seconds, trip.edited_notes),
-        half(
-            BACKWARD,
-            trip.restored,
-            trip.restored_seed,
-            trip.restored_seconds,
-            trip.restored_notes,
-        ),
-        trip.measures,
-        {metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
-        [row for row in made if row],
-    )
-
-
-def _audits(run: Run) -> list[dict[str, Any]]:
-    audits = Audit.objects.filter(chain__run=run).select_related("chain__case", "sent", "answer")
-    ledger = _ledger(run)
-    rows = []
-    for audit in audits.order_by("chain__case__position", "chain__repeat", "number"):
-        cost, attempts = ledger[audit.chain_id, audit.number, "audit"]
-        rows.append(
-            {name: getattr(audit, name) for name in AUDIT_FIELDS}
-            | {
-                "case": audit.chain.case.slug,
-                "repeat": audit.chain.repeat,
-                "sent": writing.file_row(audit.sent) if audit.sent else None,
-                "answer": writing.file_row(audit.answer) if audit.answer else None,
-                "cost": cost,
-                "attempts": attempts,
+    def run(self) -> RunRecord:
+        run = self.row
+        return RunRecord.of(
+            {
+                "secret": run.secret,
+                "earlier_secrets": run.earlier_secrets,
+                "arm": run.arm if run.arm_digest else {},
+                "stop_after": run.stop_after,
+                "state": run.state,
+                "source": run.source,
+                "metrics": run.metrics,
+                "provenance": run.provenance,
+                "flags": run.review.flags,
+                "cleared": run.review.cleared,
+                "decision": run.review.decision,
+                "marks_kept": run.review.marks_kept,
+                "loss_under_audit": run.review.loss_under_audit,
+                "changed_elsewhere": run.review.changed_elsewhere,
+                "orders": run.orders,
+                "started_at": _moment(run.started_at),
+                "finished_at": _moment(run.finished_at),
+                "calls": run.progress.calls,
+                "spent_usd": str(run.progress.spent_usd),
+                "method_version": METHOD_VERSION,
             }
         )
-    return rows
+
+    def sources(self) -> Iterator[SourceRecord]:
+        for picture in self.pictures:
+            if picture.stored:
+                yield SourceRecord.of({"slug": picture.slug, **file_fields(picture.stored)})
+
+    def calibrations(self) -> Iterator[CalibrationRecord]:
+        pixels = [picture.pixels_sha256 for picture in self.pictures]
+        rows = {
+            (row.pixels_sha256, row.metric_id): row
+            for row in Calibration.objects.filter(metric__in=self.metrics, pixels_sha256__in=pixels)
+        }
+        names = sorted((metric.name, pk) for pk, metric in self.metrics.items())
+        for picture in self.pictures:
+            for name, pk in names:
+                if row := rows.get((picture.pixels_sha256, pk)):
+                    yield CalibrationRecord(
+                        picture=picture.slug, metric=name, blank=row.blank, ladder=row.ladder
+                    )
+
+    def chains(self) -> Iterator[ChainRecord]:
+        scores = Prefetch("scores", Score.objects.filter(metric__in=self.metrics))
+        trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
+        chains = self.row.chains.select_related("case").prefetch_related(
+            Prefetch("trips", trips.order_by("number")),
+            Prefetch("steps", TripStep.objects.select_related("picture")),
+        )
+        for chain in chains:
+            yield ChainRecord.of(
+                {
+                    "case": chain.case.slug,
+                    "repeat": chain.repeat,
+                    "outcome": chain.outcome or "lost",
+                    "outcome_text": chain.outcome_text,
+                    "results": chain.results,
+                    "trips": [self._trip(trip, chain) for trip in chain.trips.all()],
+                    "quality": chain.quality,
+                }
+            )
+
+    def _trip(self, trip: Trip, chain: Chain) -> dict[str, Any]:
+        case = chain.case
+        words = self.row.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+        prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
+
+        def edit(
+            name: str,
+            stored: StoredImage | None,
+            seed: int | None,
+            seconds: float | None,
+            notes: dict[str, Any],
+        ) -> dict[str, Any] | None:
+            if stored is None:
+                return None
+            cost, attempts = self.ledger[chain.pk, trip.number, name]
+            return {
+                "prompt": prompts.get(name, ""),
+                "seed": seed,
+                **file_fields(stored),
+                "seconds": seconds,
+                "cost": cost,
+                "attempts": attempts,
+                "notes": {key: value for key, value in notes.items() if key != KEPT_AT},
+            }
+
+        between = [
+            {"name": step.name, **fields}
+            for step in chain.steps.all()
+            if step.number == trip.number
+            and (fields := edit(step.name, step.picture, step.seed, step.seconds, step.notes))
+        ]
+        return trip_fields(
+            trip.number,
+            edit(FORWARD, trip.edited, trip.edited_seed, trip.edited_seconds, trip.edited_notes),
+            edit(
+                BACKWARD,
+                trip.restored,
+                trip.restored_seed,
+                trip.restored_seconds,
+                trip.restored_notes,
+            ),
+            trip.measures,
+            {self.metrics[score.metric_id].name: score.distance for score in trip.scores.all()},
+            between,
+        )
+
+    def audits(self) -> Iterator[AuditRecord]:
+        rows = Audit.objects.filter(chain__run=self.row)
+        rows = rows.select_related("chain__case", "sent", "answer")
+        for audit in rows.order_by("chain__case__position", "chain__repeat", "number"):
+            cost, attempts = self.ledger[audit.chain_id, audit.number, "audit"]
+            yield AuditRecord.of(
+                {
+                    "case": audit.chain.case.slug,
+                    "repeat": audit.chain.repeat,
+                    "number": audit.number,
+                    "kind": audit.kind,
+                    "outcome": audit.outcome,
+                    "words": audit.words,
+                    "seed": audit.seed,
+                    "sent": file_fields(audit.sent) if audit.sent else None,
+                    "answer": file_fields(audit.answer) if audit.answer else None,
+                    "seconds": audit.seconds,
+                    "cost": cost,
+                    "attempts": attempts,
+                    "finding": audit.finding,
+                }
+            )
+
+    def votes(self) -> list[VoteRecord]:
+        return vote_rows.of_run(self.row)
+
+    def standings(self) -> Iterator[StandingRecord]:
+        rows = self.row.standings.select_related("metric")
+        for row in rows.order_by("metric__name", "level", "scope"):
+            yield standing_record(row.metric.name, vars(row))
+
+    def images(self) -> Iterator[tuple[str, str, bytes]]:
+        for stored in _stored(self.row):
+            yield stored.sha256, stored.mime, stored.data()
 
 
 def _ledger(run: Run) -> Ledger:
-    """What each half cost, and in how many attempts."""
+    """Sum the cost and the attempts of each edit."""
     found: Ledger = defaultdict(lambda: (None, 0))
     rows = run.ledger.order_by().values_list("chain", "number", "direction")
     for *half, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
-        found[half[0], half[1], half[2]] = (_text(cost), attempts)
+        found[half[0], half[1], half[2]] = (text(cost), attempts)
     return found
 
 
-def _standings(run: Run) -> list[dict[str, Any]]:
-    rows = run.standings.select_related("metric").order_by("metric__name", "level", "scope")
-    return [writing.standing_line(row.metric.name, vars(row)) for row in rows]
-
-
 def _stored(run: Run) -> list[StoredImage]:
-    """Every picture of a run once, by name: the sources, all answers, what audits sent."""
+    """Return every image of a run once, by hash: sources, answers, and what audits sent."""
     trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
         *run.suite.pictures.values_list("stored", flat=True),
@@ -234,16 +254,6 @@ def _stored(run: Run) -> list[StoredImage]:
     }
     found = StoredImage.objects.in_bulk(sorted(keys - {None}))
     return [found[key] for key in sorted(found)]
-
-
-def _pictures(run: Run) -> Iterator[tuple[str, bytes]]:
-    for stored in _stored(run):
-        data = stored.data()
-        yield bundles.picture_name(stored.sha256, stored.mime), data
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def _moment(value: Any) -> str | None:

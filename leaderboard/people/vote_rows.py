@@ -18,6 +18,7 @@ from django.db.models import QuerySet
 
 from evaluation.analysis.votes import Ballots, Checks
 from evaluation.metrics import METRICS
+from evaluation.records import VoteRecord
 from leaderboard.models import Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
@@ -294,8 +295,8 @@ def _side(name: str, back: Return | None) -> dict[str, Any]:
     }
 
 
-def of_run(run: Run) -> list[dict[str, Any]]:
-    """The public votes on a run's returns, as its bundle carries them (evaluation.bundle.rows)."""
+def of_run(run: Run) -> list[VoteRecord]:
+    """Return the public votes on a run's images, as its bundle carries them."""
     votes = list(with_all(Vote.objects.public().about(run)))
     known = returns_of(votes)
     found = []
@@ -306,23 +307,25 @@ def of_run(run: Run) -> list[dict[str, Any]]:
         own, other = (first, second) if is_first or second is None else (second, first)
         answer = vote.answer or 0
         found.append(
-            {
-                "kind": vote.kind,
-                "case": vote.question.case.slug,
-                "repeat": own.repeat,
-                "trip": own.number,
-                "against": other
-                and {"model": other.model, "trip": other.number, "sha256": other.picture},
-                "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
-                "stood_left": vote.first_left == is_first,
-                "role": vote.role,
-                "voter": pseudonym(vote.voter),
-                "weight": vote.voter.weight,
-                "seconds": vote.seconds,
-                "answered_at": vote.answered_at.isoformat(timespec="seconds")
-                if vote.answered_at
-                else "",
-            }
+            VoteRecord.of(
+                {
+                    "kind": vote.kind,
+                    "case": vote.question.case.slug,
+                    "repeat": own.repeat,
+                    "trip": own.number,
+                    "against": other
+                    and {"model": other.model, "trip": other.number, "sha256": other.picture},
+                    "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
+                    "stood_left": vote.first_left == is_first,
+                    "role": vote.role,
+                    "voter": pseudonym(vote.voter),
+                    "weight": vote.voter.weight,
+                    "seconds": vote.seconds,
+                    "answered_at": vote.answered_at.isoformat(timespec="seconds")
+                    if vote.answered_at
+                    else "",
+                }
+            )
         )
     return found
 

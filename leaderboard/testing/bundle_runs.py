@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.content.suites import EditPair
 from leaderboard import jobs, standings
 from leaderboard.exports import bundles as site_bundles

@@ -18,7 +18,7 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.bundle.format import BundleError
+from evaluation.bundle.document import BundleError
 from evaluation.metrics import HEADLINE
 from leaderboard.board import citations
 from leaderboard.board.query import BoardQuery

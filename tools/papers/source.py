@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.content.suites import suite_key
 from evaluation.errors import UserFacingError
 from evaluation.metrics import HEADLINE

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import Field
 
 from evaluation.audits.findings import Finding
+from evaluation.bundle.folder import write_bundle
 from evaluation.cli.printing import CommandError, Output, note, say, say_json
-from evaluation.cli.run_bundle import write_bundle
 from evaluation.cli.scoring import new_scorer
 from evaluation.content import catalog
 from evaluation.play.finish import measure_audits

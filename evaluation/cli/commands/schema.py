@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from evaluation.bundle.format import Document
+from evaluation.bundle.document import Document
 from evaluation.cli.chain_folders import ScoreChainOutput, ScoreChainsOutput
 from evaluation.cli.commands.bundle import BundleOutput
 from evaluation.cli.commands.check_endpoint import CheckEndpointOutput

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check, verdict
-from evaluation.bundle.format import Bundle
-from evaluation.bundle.verification import Verification
+from evaluation.bundle.document import Bundle
+from evaluation.bundle.verify import Verification
 from evaluation.cli.commands.bundle import packed
 from evaluation.cli.printing import Output, progress, say, say_json
 from evaluation.play.run_folder import RunFolder

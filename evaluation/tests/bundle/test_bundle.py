@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evaluation.bundle import format as bundles
-from evaluation.bundle.format import BundleError
-from evaluation.bundle.numbers import without_names
+from evaluation.bundle import document as bundles
+from evaluation.bundle.document import BundleError
+from evaluation.bundle.verify import without_names
 from evaluation.records import EvidenceRow
 
 SHA = "a" * 64
@@ -60,7 +60,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def zipped(folder: Path, **entries: bytes) -> Path:
     path = folder / "bundle.zip"
-    bundles.write(path, document(), entries.items())
+    bundles.pack(path, document(), entries.items())
     return path
 
 
@@ -280,7 +280,7 @@ def test_the_digest_of_a_line_ignores_spaces_and_order_only():
 
 def test_a_bundle_is_written_to_a_stream_as_well():
     stream = io.BytesIO()
-    bundles.write(stream, document())
+    bundles.pack(stream, document())
     assert zipfile.ZipFile(stream).namelist() == [bundles.DOCUMENT]
 
 

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from evaluation.analysis.events import event
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT
-from evaluation.bundle.verification import verify
-from evaluation.cli.run_bundle import write_bundle
+from evaluation.bundle.folder import write_bundle
+from evaluation.bundle.verify import verify
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, load_editor

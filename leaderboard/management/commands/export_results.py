@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.bundle.format import BundleError
+from evaluation.bundle.document import BundleError
 from evaluation.content.suites import find_suite
 from leaderboard.exports import bundles, datasets
 from leaderboard.models import Run, Suite

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, Check
 from evaluation.metrics.no_reference import no_reference_in_order
 from evaluation.metrics.score_file import ScoreFileError, read_score_file

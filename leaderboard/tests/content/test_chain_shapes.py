@@ -12,9 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 from leaderboard import jobs
 from leaderboard.contributions.importing import import_bundle
 from leaderboard.jobs import control

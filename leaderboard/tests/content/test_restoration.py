@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL
-from evaluation.bundle.verification import _made_by_us, verify
+from evaluation.bundle.verify import _made_by_us, verify
 from evaluation.content import catalog
 from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.urls import Resolver404, URLResolver, get_resolver, resolve
 from prometheus_client import CollectorRegistry
 
-from evaluation.bundle.format import BundleError
+from evaluation.bundle.document import BundleError
 from leaderboard.exports import bundles, scores
 from leaderboard.models import Suite, Trip
 from leaderboard.operation import figures

@@ -17,8 +17,8 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from evaluation.__main__ import main as convergebench
-from evaluation.bundle import format as bundles
-from evaluation.bundle.verification import Verification
+from evaluation.bundle import document as bundles
+from evaluation.bundle.verify import Verification
 from evaluation.images import encode_png
 from leaderboard import job_queue, jobs
 from leaderboard.exports import bundles as site_bundles

@@ -8,9 +8,9 @@ import io
 import pytest
 from django.urls import reverse
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 from evaluation.experiment_file import ExperimentFile
 from leaderboard import jobs, standings
 from leaderboard.board.rows import runs_of

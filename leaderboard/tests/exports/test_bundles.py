@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.__main__ import main as convergebench
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 from evaluation.images import Picture
 from leaderboard.models import Calibration, Run, Score, Standing, Suite, Trip
 from leaderboard.testing import factories

@@ -12,8 +12,8 @@ from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.bundle.format import ModelLine
 from evaluation.errors import EditorError
+from evaluation.records import ModelRecord
 from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.board import columns
@@ -64,7 +64,7 @@ def test_the_admins_export_has_no_formula(admin_client, text):
     "address", ["javascript:alert(1)", "data:text/html,x", "ftp://x", "https://a b", "//x", "x"]
 )
 def test_a_bundle_links_to_the_web_alone(address):
-    (found,) = ModelLine.model_fields["paper_url"].metadata
+    (found,) = ModelRecord.model_fields["paper_url"].metadata
     assert re.search(found.pattern, address) is None
     assert re.search(found.pattern, "https://example.org/paper?x=1")
     assert re.search(found.pattern, "")

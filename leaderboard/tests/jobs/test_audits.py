@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 from evaluation.errors import Fault
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn

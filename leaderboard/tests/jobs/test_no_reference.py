@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from django.http import StreamingHttpResponse
 from django.test import Client
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 from evaluation.play import score as score_loop
 from leaderboard import jobs
 from leaderboard.contributions.importing import import_bundle

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT
-from evaluation.bundle.verification import Verification
+from evaluation.bundle.verify import Verification
 from evaluation.run_secret import new_secret
 from leaderboard import jobs, standings
 from leaderboard.jobs import score_job

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.urls import reverse
 
-from evaluation.bundle import format as bundles
-from evaluation.bundle.votes import vote_checks
+from evaluation.bundle import document as bundles
+from evaluation.bundle.verify import vote_checks
 from leaderboard.exports import bundles as site_bundles
 from leaderboard.exports import datasets
 from leaderboard.models import EditingModel, Question, Run, Vote, Voter

@@ -1,18 +1,20 @@
-"""Is a bundle right? Every number that it allows is made again and laid beside the stated one.
+"""Verify a bundle: compute every number that it allows and compare it with the stated one.
 
-Nothing is taken on trust but what cannot be checked, and that says why. Scores of
-networks may differ in the last digits between machines; everything else may not.
+Nothing is taken on trust but what cannot be checked, and that says why. Scores of networks may
+differ in the last digits between machines; everything else may not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from evaluation.analysis.events import CONVERGED, STOPPED
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import MeasuredChain, chain_numbers, standings
-from evaluation.bundle import format as bundles
+from evaluation.analysis.stopping import has_converged
+from evaluation.bundle import document as bundles
 from evaluation.bundle.audits import audit_checks
 from evaluation.bundle.checks import (
     CLASSICAL,
@@ -20,19 +22,18 @@ from evaluation.bundle.checks import (
     EQUAL,
     HALF,
     NETWORK,
+    NO_PICTURES,
     NOT_CHECKED,
+    QUALITY,
     REGISTERED,
     WITNESSED,
     Check,
     compared,
+    digest_check,
+    picture_checks,
 )
-from evaluation.bundle.drift import drift_checks
-from evaluation.bundle.files import NO_PICTURES, digest_check, picture_checks
-from evaluation.bundle.format import Bundle, ChainLine, FileRow, HalfRow, TripLine
-from evaluation.bundle.numbers import as_kept, measured, without_names
-from evaluation.bundle.quality import quality_checks
-from evaluation.bundle.stops import stop_checks
-from evaluation.bundle.votes import vote_checks
+from evaluation.bundle.document import Bundle
+from evaluation.bundle.write import as_json, measured
 from evaluation.content.operators import degraded
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.sources import pixel_sha256
@@ -44,12 +45,22 @@ from evaluation.measuring.steps import compare_orders, distance
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
     found_by_scoring,
+    identity_drift,
+    judge_global,
     measure_trip,
 )
 from evaluation.metrics import METRICS, no_reference_metrics
 from evaluation.metrics.base import Subject
+from evaluation.metrics.no_reference import WORN
+from evaluation.records import ChainRecord, EditRecord, FileRecord, TripRecord, chain_name
 from evaluation.run_secret import chain_seeds, commitment
 
+IMPORTED = "it was made elsewhere, and came as a score file"
+NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked"
+#: The answers that a vote of each kind can have.
+ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
+#: A side of an image.
+MOST_PIXELS = 65_536
 #: What a trip did to the picture, whether or not its edit was seen.
 DONE = ("reframed", "step", "from_source")
 
@@ -57,12 +68,12 @@ DONE = ("reframed", "step", "from_source")
 class Scored(NamedTuple):
     """A trip whose scores can be made again."""
 
-    trip: TripLine
+    trip: TripRecord
     restored: Picture
     subject: Subject
 
 
-def _halves(trip: TripLine) -> list[tuple[str, HalfRow | None]]:
+def _halves(trip: TripRecord) -> list[tuple[str, EditRecord | None]]:
     """The edits of a trip by their names, in order."""
     between = [(step.name, step) for step in trip.between]
     return [(FORWARD, trip.forward), *between, (BACKWARD, trip.backward)]
@@ -154,7 +165,7 @@ class Verification:
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
         odd = [case for case in played if case not in cases]
         if odd or len(set(played)) < len(played):
-            name = bundles.chain_name(*(odd or played)[0])
+            name = chain_name(*(odd or played)[0])
             why = f"{name} is not a case of the suite" if odd else "a chain stands here twice"
             yield Check("run", "chains", DIFFERENT, why)
         else:
@@ -216,7 +227,7 @@ class Verification:
             if row.picture not in self.suite.picture_by_slug:
                 yield Check(f"calibration {row.picture}", "picture", DIFFERENT, "not in the suite")
 
-    def _picture(self, line: str, row: FileRow | None) -> tuple[Picture | None, list[Check]]:
+    def _picture(self, line: str, row: FileRecord | None) -> tuple[Picture | None, list[Check]]:
         return picture_checks(self.bundle, line, row)
 
     def _chains(self) -> Iterator[Check]:
@@ -238,7 +249,7 @@ class Verification:
             yield from self._trips(chain, source, pair, about)
             self.finished.append(chain.name)
 
-    def _seeds(self, chain: ChainLine, pair: EditPair) -> Iterator[Check]:
+    def _seeds(self, chain: ChainRecord, pair: EditPair) -> Iterator[Check]:
         """Whether a secret of the run drew the seeds that were sent."""
         mode, ours = self.arm.seeds, {FORWARD} if pair.degradation else set()
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
@@ -255,7 +266,7 @@ class Verification:
                     yield compared(line, f"{name} seed", half.seed, found, (0.0, 0.0))
 
     def _trips(
-        self, chain: ChainLine, source: Picture | None, pair: EditPair, about: SourcePicture
+        self, chain: ChainRecord, source: Picture | None, pair: EditPair, about: SourcePicture
     ) -> Iterator[Check]:
         before, whole = source, source is not None
         known = None if source is None else ChainSubject(about, source, pair)
@@ -299,7 +310,7 @@ class Verification:
     def _measures(
         self,
         line: str,
-        trip: TripLine,
+        trip: TripRecord,
         source: Picture,
         pictures: Sequence[Picture],
         pair: EditPair,
@@ -336,7 +347,7 @@ class Verification:
 
     def _scores(
         self,
-        chain: ChainLine,
+        chain: ChainRecord,
         source: Picture | None,
         scored: list[Scored],
     ) -> Iterator[Check]:
@@ -412,12 +423,12 @@ class Verification:
                     continue
                 for line, chain in chains:
                     what = f"retention and events by {metric}"
-                    found = as_kept(chain_numbers(chain, trips))
+                    found = as_json(chain_numbers(chain, trips))
                     yield compared(f"chain {line.name}", what, line.results.get(metric), found)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    found = as_kept(standing.numbers)
+                    found = as_json(standing.numbers)
                     yield self._standing(key, stated.get(key), found)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
@@ -426,7 +437,7 @@ class Verification:
                 bundles.standing_name(*key), "numbers", DIFFERENT, "the scores do not give it"
             )
 
-    def _measured(self, metric: str) -> list[tuple[ChainLine, MeasuredChain]] | None:
+    def _measured(self, metric: str) -> list[tuple[ChainRecord, MeasuredChain]] | None:
         calibrations = {r.picture: r for r in self.document.calibrations if r.metric == metric}
         return measured(self.suite, metric, calibrations, self.document.chains)
 
@@ -486,3 +497,107 @@ class Verification:
         told = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
         here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
         return HALF if "float16" in told or "float16" in here else NETWORK
+
+
+# The whole run: stops, votes, drift.
+
+
+def stop_checks(bundle: Bundle) -> Iterator[Check]:
+    """Every chain that was stopped: one that is said to repeat itself must have done so.
+
+    That the end of the others is known needs no check here: a standing that rests on an end
+    that is not there is not made again.
+    """
+    stop_after = bundle.document.run.stop_after
+    for chain in bundle.document.chains:
+        if chain.outcome not in STOPPED:
+            continue
+        line = f"chain {chain.name}"
+        yield compared(line, "the run stops chains", True, stop_after > 0)
+        if chain.outcome == CONVERGED:
+            pictures = [
+                (trip.forward.sha256, trip.backward.sha256)
+                for trip in chain.trips
+                if trip.forward and trip.backward
+            ]
+            whole = len(pictures) == len(chain.trips)
+            found = whole and has_converged(pictures, stop_after)
+            yield compared(line, "nothing changed any more", True, found)
+
+
+def vote_checks(bundle: Bundle) -> Iterator[Check]:
+    """Every vote: that its return is in the bundle, and that its answer is one of its kind."""
+    returned = {
+        (chain.case, chain.repeat, trip.number)
+        for chain in bundle.document.chains
+        for trip in chain.trips
+        if trip.backward
+    }
+    for number, (raw, vote) in enumerate(
+        zip(bundle.raw.get("votes", ()), bundle.document.votes, strict=True), start=1
+    ):
+        line = f"vote {number}"
+        yield digest_check(line, raw)
+        there = (vote.case, vote.repeat, vote.trip) in returned
+        yield compared(line, "its return is here", True, there)
+        known = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
+        yield compared(line, "an answer of its kind", True, known)
+
+
+def drift_checks(bundle: Bundle) -> Iterator[Check]:
+    """Global edits are seen where they move more than the model's own drift."""
+    suite = bundle.suite
+    measured = {slug: bundle.arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
+    pairs = {case.slug: measured[case.pair] for case in suite.cases}
+
+    def trips(change: str) -> Iterator[tuple[str, TripRecord]]:
+        for chain in bundle.document.chains:
+            if chain.case in pairs and pairs[chain.case].change == change:
+                for trip in chain.trips:
+                    if trip.step is not None:
+                        yield f"{chain.name}, trip {trip.number}", trip
+
+    drift = identity_drift(trip.change_measure for _, trip in trips("none"))
+    for line, trip in trips("global"):
+        verdict = judge_global(trip.change_measure, drift)
+        yield compared(line, "change seen", trip.change_seen, verdict.seen)
+        stated = trip.change_measure.get("identity_drift")
+        judged_by = None if verdict.seen is None else drift
+        yield compared(line, "identity drift", stated, judged_by, CLASSICAL)
+
+
+def quality_checks(
+    chain: ChainRecord,
+    made: Mapping[str, Sequence[float | None]],
+    pinned: Mapping[str, str],
+    without: str,
+) -> Iterator[Check]:
+    """Yield a check for each metric.
+
+    `pinned` are those that scoring ran, each with why it cannot run here, or nothing; `without`
+    says why there are no pictures to look at.
+    """
+    returned = sum(trip.step is not None for trip in chain.trips)
+    for name in sorted(chain.quality.keys() | made.keys()):
+        line, what = f"chain {chain.name}", f"no-reference quality by {name}"
+        values = made.get(name)
+        if name not in pinned:
+            yield Check(line, what, NOT_CHECKED, NOT_ASKED if name == WORN else IMPORTED)
+        elif pinned[name] or values is None or len(values) <= returned:
+            yield Check(line, what, NOT_CHECKED, pinned[name] or without)
+        else:
+            yield compared(line, what, chain.quality.get(name), list(values), QUALITY)
+
+
+# From scores to standings.
+
+
+def without_names(found: Mapping[str, Any]) -> dict[str, Any]:
+    """How much is kept, without which metric and which place keep least, but that these are some."""
+    kept = dict(found)
+    if "because" in kept:
+        kept["because"] = kept["because"] in ("", *METRICS)
+    if place := kept.get("worst_place"):
+        inside = all(0 <= side <= MOST_PIXELS for side in place[:-1])
+        kept["worst_place"] = [len(place), inside, place[-1]]
+    return kept

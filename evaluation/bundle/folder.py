@@ -1,34 +1,51 @@
-"""A run folder as a bundle: the same file that a site writes of its runs."""
+"""The records of a run folder, for its bundle."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import chain_numbers, standings
-from evaluation.audits.findings import Audited, Finding, judged
+from evaluation.audits.findings import Finding, judged
 from evaluation.audits.plan import plan
-from evaluation.bundle import format as bundles
-from evaluation.bundle import writing
-from evaluation.bundle.format import BundleError, CalibrationLine, ChainLine
-from evaluation.bundle.numbers import measured
+from evaluation.bundle.document import BundleError
+from evaluation.bundle.write import (
+    PRIVATE_FACTS,
+    as_json,
+    measured,
+    public,
+    standing_record,
+    text,
+    trip_fields,
+    write,
+)
 from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import ChainScores, RunScores
-from evaluation.records import TripMeasures
+from evaluation.records import (
+    AuditRecord,
+    CalibrationRecord,
+    ChainRecord,
+    ModelRecord,
+    RunRecord,
+    SourceRecord,
+    StandingRecord,
+    TripMeasures,
+    VoteRecord,
+)
 from evaluation.run_secret import commitment
 
-#: What a bundle says of its model where nobody told more.
-UNTOLD = ("provider", "organisation", "licence", "homepage", "paper_url", "code_url")
+#: The texts of a model that are empty unless the catalog has them.
+CATALOG_TEXTS = ("provider", "organisation", "licence", "homepage", "paper_url", "code_url")
 OUTCOMES = {"answered", "refused", "failed"}
 
 
@@ -40,76 +57,58 @@ def write_bundle(
     findings: Mapping[tuple[str, int], Finding] | None = None,
     pictures: bool = True,
 ) -> dict[str, Any]:
-    """The bundle of a run that was played to its end and scored; returns its document.
+    """Write the bundle of a run that was played to its end and scored; return its document.
 
-    `findings` are those of its audits, by chain and trip. BundleError says what is lacking.
+    `findings` are those of its audits, by chain and trip. Raises BundleError naming what is
+    missing.
     """
-    document = _Document(folder, scores, findings or {}, pictures).made()
-    part = out.with_name(f".{out.name}.part")
-    try:
-        found = writing.write(part, document, _pictures(folder) if pictures else ())
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
-    return found
+    return write(FolderSource(folder, scores, findings or {}), out, pictures=pictures)
 
 
-class _Document:
+class FolderSource:
+    """A scored run folder as a RunSource. Raises BundleError if it is not complete."""
+
     def __init__(
         self,
         folder: RunFolder,
         scores: RunScores,
         findings: Mapping[tuple[str, int], Finding],
-        pictures: bool,
     ) -> None:
-        self.folder, self.scores, self.findings = folder, scores, findings
-        self.pictures, self.suite = pictures, folder.suite
-        self.calls = _calls(folder)
-
-    def made(self) -> dict[str, Any]:
-        folder = self.folder
         if not folder.complete:
             left = sum(not chain.outcome for chain in folder.chains.values())
             raise BundleError(
                 f"{folder.path} is not complete: {left} of {len(folder.chains)} chains are still "
                 "to be played"
             )
-        if self.scores.method != METHOD_VERSION:
+        if scores.method != METHOD_VERSION:
             raise BundleError(
-                f"{folder.path} is scored by method {self.scores.method}, today's is "
+                f"{folder.path} is scored by method {scores.method}, today's is "
                 f"{METHOD_VERSION}: convergebench score {folder.path}"
             )
-        metrics = self._metrics()
-        calibrations, chains = self._calibrations(metrics), self._chains()
-        return {
-            "format": bundles.FORMAT,
-            "pictures": self.pictures,
-            "suite": {"definition": self.suite.to_dict()},
-            "model": self._model(),
-            "run": self._run(metrics),
-            "sources": self._sources(),
-            "calibrations": calibrations,
-            "chains": chains,
-            "audits": self._audits(),
-            "standings": self._standings(metrics, calibrations, chains),
-        }
+        self.folder, self.scores, self.findings = folder, scores, findings
+        self.calls = _calls(folder)
 
-    def _model(self) -> dict[str, Any]:
+    def suite(self) -> Mapping[str, Any]:
+        return self.folder.suite.to_dict()
+
+    def model(self) -> ModelRecord:
         header = self.folder.header
         rows = {row["slug"]: row for row in catalog.editing_models()}
-        known = rows.get(str(header.get("slug")), {})
-        editor = str(header["editor"])
-        return {name: str(known.get(name) or "") for name in UNTOLD} | {
+        row = rows.get(str(header.get("slug")), {})
+        texts = {name: str(row.get(name) or "") for name in CATALOG_TEXTS}
+        fields = {
             "slug": _slug(str(header.get("slug") or self.folder.name)),
             "name": self.folder.name[:120] or "own",
-            "editor": editor[:60],
-            "options": writing.public(header["options"]),
-            "access": str(known.get("access") or "local"),
-            "open_weights": known.get("open_weights"),
-            "price_per_edit": _text(known.get("price_per_edit")),
-            "is_reference": bool(known.get("is_reference", False)),
+            "editor": str(header["editor"])[:60],
+            "options": public(header["options"]),
+            "access": str(row.get("access") or "local"),
+            "open_weights": row.get("open_weights"),
+            "price_per_edit": text(row.get("price_per_edit")),
+            "is_reference": bool(row.get("is_reference", False)),
         }
+        return ModelRecord.of(texts | fields)
 
+    @cached_property
     def _metrics(self) -> dict[str, dict[str, str]]:
         made = self.scores.provenance
         return {
@@ -117,21 +116,20 @@ class _Document:
             for name, m in made["metrics"].items()
         } | {name: {"missing": why} for name, why in made["not_run"].items()}
 
-    def _run(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        header, suite = self.folder.header, self.suite
-        told = dict(header.get("provenance") or {})
-        editor = writing.public(told.pop("editor", {}), writing.PRIVATE_FACTS)
-        audited = self._audited()
+    def run(self) -> RunRecord:
+        header, suite = self.folder.header, self.folder.suite
+        provenance = dict(header.get("provenance") or {})
+        editor = public(provenance.pop("editor", {}), PRIVATE_FACTS)
+        audited = judged(list(self.findings.values()), self.scores.first_edits_made)
         spent = sum((Decimal(cost) for cost, _ in self.calls.values() if cost), Decimal(0))
-        return {
+        fields = {
             "secret": self.folder.secret,
-            "earlier_secrets": [],
             "stop_after": int(header.get("stop_after") or 0),
             "state": "finished",
             "source": "shell",
-            "metrics": dict(metrics),
+            "metrics": self._metrics,
             "provenance": {
-                **told,
+                **provenance,
                 "suite": {
                     "slug": suite.slug,
                     "version": suite.version,
@@ -139,45 +137,55 @@ class _Document:
                 },
                 "model": {"editor": header["editor"], **editor},
                 "secret_sha256": commitment(self.folder.secret),
-                **_told_apart(self.scores.provenance),
+                **_scoring_provenance(self.scores.provenance),
             },
             "flags": [{"kind": "review", "text": reason} for reason in audited.reasons],
-            "cleared": False,
-            "decision": "",
             "marks_kept": audited.marks_kept,
             "loss_under_audit": audited.loss_under_audit,
-            **({"orders": [dict(row) for row in self.scores.orders]} if self.scores.orders else {}),
+            "orders": [dict(row) for row in self.scores.orders],
             "changed_elsewhere": audited.changed_elsewhere,
             "started_at": header.get("begun"),
             "finished_at": header.get("ended"),
             "calls": sum(attempts for _, attempts in self.calls.values()),
             "spent_usd": str(spent),
             "method_version": METHOD_VERSION,
-            **({} if self.folder.arm.is_default else {"arm": self.folder.arm.to_dict()}),
+            "arm": {} if self.folder.arm.is_default else self.folder.arm.to_dict(),
         }
+        return RunRecord.of(fields)
 
-    def _audited(self) -> Audited:
-        return judged(list(self.findings.values()), self.scores.first_edits_made)
+    def sources(self) -> Iterator[SourceRecord]:
+        chains = {chain.picture: chain for chain in self.folder.chains.values()}
+        for slug, chain in sorted(chains.items()):
+            yield SourceRecord.of({"slug": slug, **_file(self.folder.source(chain))})
 
-    def _sources(self) -> list[dict[str, Any]]:
-        found = {chain.picture: chain for chain in self.folder.chains.values()}
-        return [{"slug": slug} | _file(self.folder.source(found[slug])) for slug in sorted(found)]
-
-    def _calibrations(self, metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def calibrations(self) -> list[CalibrationRecord]:
         return [
-            {
-                "picture": picture,
-                "metric": metric,
-                "blank": found.blank,
-                "ladder": {str(quality): d for quality, d in found.ladder.items()},
-            }
+            CalibrationRecord(
+                picture=picture,
+                metric=metric,
+                blank=calibration.blank,
+                ladder={str(quality): d for quality, d in calibration.ladder.items()},
+            )
             for picture, calibrations in sorted(self.scores.pictures.items())
-            for metric in sorted(scored_metrics(metrics))
-            if (found := calibrations.get(metric))
+            for metric in sorted(scored_metrics(self._metrics))
+            if (calibration := calibrations.get(metric))
         ]
 
-    def _chains(self) -> list[dict[str, Any]]:
-        found = []
+    def chains(self) -> list[ChainRecord]:
+        return [
+            chain.model_copy(update={"results": self._measured.results[chain.name]})
+            for chain in self._chains
+        ]
+
+    def votes(self) -> tuple[VoteRecord, ...]:
+        return ()
+
+    def standings(self) -> list[StandingRecord]:
+        return self._measured.standings
+
+    @cached_property
+    def _chains(self) -> list[ChainRecord]:
+        records = []
         for slug, chain in self.folder.chains.items():
             scored = self.scores.chains.get(slug)
             if scored is None or scored.restored != tuple(
@@ -187,18 +195,17 @@ class _Document:
                     f"{slug} was played on since it was scored: "
                     f"convergebench score {self.folder.path}"
                 )
-            found.append(
-                {
-                    "case": chain.case,
-                    "repeat": chain.repeat,
-                    "outcome": chain.outcome,
-                    "outcome_text": chain.reason[:500],
-                    "results": {},
-                    "trips": list(self._trips(chain, scored)),
-                    **writing.quality_of(scored),
-                }
-            )
-        return found
+            fields = {
+                "case": chain.case,
+                "repeat": chain.repeat,
+                "outcome": chain.outcome,
+                "outcome_text": chain.reason[:500],
+                "results": {},
+                "trips": list(self._trips(chain, scored)),
+                "quality": scored.quality,
+            }
+            records.append(ChainRecord.of(fields))
+        return records
 
     def _trips(self, chain: PlayedChain, scored: ChainScores) -> Iterator[dict[str, Any]]:
         halves: dict[int, dict[str, PlayedHalf]] = defaultdict(dict)
@@ -207,7 +214,7 @@ class _Document:
         for number, both in sorted(halves.items()):
             index = number - 1
             whole = index < len(scored.trips)
-            yield writing.trip_line(
+            yield trip_fields(
                 number,
                 self._half(chain, both.pop(FORWARD, None)),
                 self._half(chain, both.pop(BACKWARD, None)),
@@ -233,8 +240,8 @@ class _Document:
             "notes": dict(half.notes),
         }
 
-    def _audits(self) -> list[dict[str, Any]]:
-        """Every audit that was drawn, where the run was audited."""
+    def audits(self) -> list[AuditRecord]:
+        """Return every audit that was drawn; none if the run was not audited."""
         made = {
             (chain.case, chain.repeat, audit.number): (chain, audit)
             for chain in self.folder.chains.values()
@@ -242,15 +249,15 @@ class _Document:
         }
         if not made:
             return []
-        order = {case.slug: place for place, case in enumerate(self.suite.cases)}
+        order = {case.slug: place for place, case in enumerate(self.folder.suite.cases)}
         stop = int(self.folder.header.get("stop_after") or 0)
-        drawn = plan(self.folder.secret, self.suite, stop_after=stop)
+        drawn = plan(self.folder.secret, self.folder.suite, stop_after=stop)
         drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
         for audit in drawn:
             played = made.get((audit.case, audit.repeat, audit.number))
-            told = self._played_audit(*played) if played else _UNPLAYED
-            rows.append({**asdict(audit), **told})
+            answered = self._played_audit(*played) if played else {}
+            rows.append(AuditRecord.of({**asdict(audit), **answered}))
         return rows
 
     def _played_audit(self, chain: PlayedChain, audit: PlayedAudit) -> dict[str, Any]:
@@ -269,59 +276,45 @@ class _Document:
             "finding": asdict(finding) if finding else {},
         }
 
-    def _standings(
-        self,
-        metrics: Mapping[str, Any],
-        calibrations: list[dict[str, Any]],
-        chains: list[dict[str, Any]],
-    ) -> list[dict[str, Any]]:
-        """The standings by every metric; `chains` get their results."""
+    @cached_property
+    def _measured(self) -> _Measured:
+        """The results of every chain and the standings, by every metric of the run."""
+        suite, calibrations = self.folder.suite, self.calibrations()
+        results: dict[str, dict[str, Any]] = {chain.name: {} for chain in self._chains}
         rows = []
-        lines = [_line(ChainLine, chain) for chain in chains]
-        for metric in scored_metrics(metrics):
-            own = {
-                row["picture"]: _line(CalibrationLine, row)
-                for row in calibrations
-                if row["metric"] == metric
-            }
-            found = measured(self.suite, metric, own, lines)
-            if found is None:
+        for metric in scored_metrics(self._metrics):
+            by_picture = {row.picture: row for row in calibrations if row.metric == metric}
+            chains = measured(suite, metric, by_picture, self._chains)
+            if chains is None:
                 continue
-            results = {line.name: chain_numbers(one, self.suite.trips) for line, one in found}
-            for chain, line in zip(chains, lines, strict=True):
-                if line.name in results:
-                    chain["results"][metric] = results[line.name]
-            for standing in standings(metric, [one for _, one in found], self.suite.trips):
+            for record, chain in chains:
+                results[record.name][metric] = as_json(chain_numbers(chain, suite.trips))
+            for standing in standings(metric, [chain for _, chain in chains], suite.trips):
                 about = {"level": standing.level, "scope": standing.scope}
-                rows.append(writing.standing_line(metric, standing.numbers | about))
-        return sorted(rows, key=lambda row: (row["metric"], row["level"], row["scope"]))
+                rows.append(standing_record(metric, standing.numbers | about))
+        rows.sort(key=lambda row: (row.metric, row.level, row.scope))
+        return _Measured(results, rows)
+
+    def images(self) -> Iterator[tuple[str, str, bytes]]:
+        seen: set[str] = set()
+        for chain in self.folder.chains.values():
+            for sha256, mime, data in _of_chain(self.folder, chain):
+                if sha256 not in seen:
+                    seen.add(sha256)
+                    yield sha256, mime, data
 
 
-def _told_apart(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """What scoring found and what score files brought, as the record of a site's run has them."""
+class _Measured(NamedTuple):
+    #: By chain, then by metric.
+    results: dict[str, dict[str, Any]]
+    standings: list[StandingRecord]
+
+
+def _scoring_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Split the versions of scoring from the imported score files, as a site's run has them."""
     scoring = {name: value for name, value in provenance.items() if name != "score_files"}
     files = provenance.get("score_files")
     return {"scoring": scoring} | ({"score_files": files} if files else {})
-
-
-_UNPLAYED: dict[str, Any] = {
-    "outcome": "",
-    "words": "",
-    "seed": None,
-    "sent": None,
-    "answer": None,
-    "seconds": None,
-    "cost": None,
-    "attempts": 0,
-    "finding": {},
-}
-
-
-def _line(kind: Any, row: Mapping[str, Any]) -> Any:
-    """The row as whoever reads the bundle has it; its digest comes last."""
-    trips = [{**trip, "digest": "0" * 64} for trip in row.get("trips", ())]
-    own = {**row, "digest": "0" * 64} | ({"trips": trips} if "trips" in row else {})
-    return kind.model_validate(json.loads(json.dumps(own)))
 
 
 def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | None, int]]:
@@ -335,16 +328,6 @@ def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | N
             cost = str(Decimal(cost or "0") + Decimal(str(call["cost"])))
         found[key] = (cost, attempts + 1)
     return found
-
-
-def _pictures(folder: RunFolder) -> Iterator[tuple[str, bytes]]:
-    """Every picture of the run once, by the name it has in a bundle."""
-    seen: set[str] = set()
-    for chain in folder.chains.values():
-        for sha256, mime, data in _of_chain(folder, chain):
-            if sha256 not in seen:
-                seen.add(sha256)
-                yield bundles.picture_name(sha256, mime), data
 
 
 def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
@@ -373,10 +356,6 @@ def _file(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _slug(text: str) -> str:
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text)
+def _slug(name: str) -> str:
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return kept.strip("-").lower()[:80] or "own"
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)

@@ -9,9 +9,9 @@ from convergebench import PlayOptions, Refused, ScoreOptions, evaluate, suite
 from PIL import Image, ImageOps
 
 from evaluation.__main__ import main
-from evaluation.bundle import format as bundles
+from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
-from evaluation.bundle.verification import verify
+from evaluation.bundle.verify import verify
 
 FEW = {
     "play": PlayOptions(secret="5" * 64),

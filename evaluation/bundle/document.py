@@ -1,45 +1,47 @@
 """The run bundle: one zip with everything that a run's numbers rest on.
 
-`bundle.json` holds the suite, every prompt, parameter, version, hash and score;
-`pictures/<sha256>.<ext>` the pictures themselves, where they are included. Every
-line carries a digest, so that an altered byte has a name. Bundles come from
-strangers: `read` refuses whatever a bundle of ours would not hold.
+`bundle.json` holds the suite, every prompt, parameter, version, hash and score as the records of
+`evaluation.records`; `pictures/<sha256>.<ext>` the images themselves, if they are included. Every
+line carries the digest of itself, so that an altered byte has a name. Bundles are untrusted:
+`read` refuses whatever a bundle of ours would not hold.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, Self
+from typing import IO, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from evaluation.arms import Arm, ArmError
-from evaluation.bundle.document_json import BYTES_PER_ITEM, as_number, as_written, parse_object
-from evaluation.bundle.rows import Line, VoteLine
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
-from evaluation.content.shapes import MOST_STEPS
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.errors import UserFacingError
 from evaluation.images import EXTENSIONS, MAX_BYTES, MAX_PIXELS
 from evaluation.metrics import scored_metrics
 from evaluation.records import (
-    Link,
+    AuditRecord,
+    CalibrationRecord,
+    ChainRecord,
     Many,
-    Number,
+    ModelRecord,
     Record,
-    SeedNumber,
+    RunRecord,
     Sha256,
-    Short,
-    Slug,
-    TripMeasures,
+    SourceRecord,
+    StandingRecord,
+    VoteRecord,
+    chain_name,
 )
+from evaluation.untrusted_json import can_be_stored
 
 FORMAT = 2
 DOCUMENT = "bundle.json"
@@ -49,216 +51,37 @@ MAX_ENTRIES = 100_000
 MAX_DIRECTORY = 32 * 2**20
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
+#: Each object, list and member takes up to a few hundred bytes of memory; ours have 20 bytes of text.
+BYTES_PER_ITEM = 12
+#: Members of one object: metrics, pairs, levels. Each that does not fit becomes an error of its own.
+MAX_KEYS = 2_000
 # What our own zips are dated, so that the same run gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleError(UserFacingError):
-    """A bundle that is not read."""
+    """A bundle that cannot be read or written."""
 
 
-class SuiteLine(Line):
+class SuiteRecord(Record):
     definition: dict[str, Any]
 
 
-class ModelLine(Line):
-    """Who was measured; no key and no address of a private endpoint."""
-
-    slug: Slug
-    name: Annotated[str, StringConstraints(min_length=1, max_length=120)]
-    provider: Annotated[str, StringConstraints(max_length=80)]
-    organisation: Annotated[str, StringConstraints(max_length=120)]
-    editor: Annotated[str, StringConstraints(max_length=60)]
-    options: dict[str, Any]
-    access: Annotated[str, StringConstraints(max_length=12)]
-    open_weights: bool | None
-    licence: Annotated[str, StringConstraints(max_length=120)]
-    homepage: Link
-    paper_url: Link
-    code_url: Link
-    price_per_edit: str | None
-    is_reference: bool
-
-
-class RunLine(Line):
-    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
-
-    `earlier_secrets` were public before some chains were played again, the latest first;
-    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
-    = how it was played where that is not the suite's own way.
-    """
-
-    secret: Sha256
-    earlier_secrets: Many[Sha256] = []
-    arm: dict[str, Any] = {}
-    stop_after: Annotated[int, Field(ge=0, le=100)] = 0
-    state: str
-    source: str
-    metrics: dict[Slug, dict[str, str]]
-    provenance: dict[str, Any]
-    flags: Many[Any]
-    cleared: bool = False
-    decision: Short = ""
-    marks_kept: Number | None = None
-    loss_under_audit: Number | None = None
-    changed_elsewhere: Number | None = None
-    orders: Many[dict[Slug, Number | str]] = []
-    started_at: str | None
-    finished_at: str | None
-    calls: Annotated[int, Field(ge=0)]
-    spent_usd: str
-    method_version: str
-
-    @property
-    def secrets(self) -> list[str]:
-        """All that something of the run was drawn by, the latest first."""
-        return [self.secret, *self.earlier_secrets]
-
-    @property
-    def commitments(self) -> list[str]:
-        """What was told of its secrets beforehand, in the order of time."""
-        later = self.provenance.get("later")
-        entries = [self.provenance, *(later if isinstance(later, list) else ())]
-        told = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
-        return [sha256 for sha256 in told if sha256]
-
-
-class FileRow(Record):
-    """A picture's file."""
-
-    sha256: Sha256
-    mime: Literal["image/png", "image/jpeg", "image/webp"]
-    width: Annotated[int, Field(gt=0)]
-    height: Annotated[int, Field(gt=0)]
-    bytes: Annotated[int, Field(gt=0)]
-
-
-class SourceLine(FileRow, Line):
-    """The file of a prepared source picture."""
-
-    slug: Slug
-
-
-class CalibrationLine(Line):
-    picture: Slug
-    metric: Slug
-    blank: Number
-    ladder: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,3}$")], Number]
-
-
-class HalfRow(FileRow):
-    """One edit: what was asked, and the picture that came back."""
-
-    prompt: str
-    seed: SeedNumber | None
-    seconds: Number | None
-    cost: str | None
-    attempts: int
-    notes: dict[str, Any]
-
-
-class StepRow(HalfRow):
-    """An edit between the first and the last of its trip."""
-
-    name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
-
-
-class TripLine(TripMeasures, Line):
-    """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
-
-    number: Annotated[int, Field(ge=1, le=1000)]
-    forward: HalfRow | None
-    backward: HalfRow | None
-    between: Annotated[Many[StepRow], Field(max_length=MOST_STEPS)] = []
-    scores: dict[Slug, Number]
-
-
-class ChainLine(Line):
-    case: Slug
-    repeat: Annotated[int, Field(ge=0, le=1000)]
-    outcome: Literal["completed", "known", "converged", "refused", "blank", "failed", "lost"]
-    outcome_text: Short
-    results: dict[Slug, dict[str, Any]]
-    trips: Many[TripLine]
-    quality: Annotated[
-        dict[Slug, Annotated[list[Number | None], Field(max_length=1001)]], Field(max_length=64)
-    ] = {}
-
-    @property
-    def name(self) -> str:
-        return chain_name(self.case, self.repeat)
-
-
-class AuditLine(Line):
-    """One extra backward call on a touched answer; `outcome` is empty where its trip never came."""
-
-    case: Slug
-    repeat: Annotated[int, Field(ge=0, le=1000)]
-    number: Annotated[int, Field(ge=1, le=1000)]
-    kind: Literal["mark", "fragility"]
-    outcome: Literal["", "answered", "refused", "failed"]
-    words: Short
-    seed: SeedNumber | None
-    sent: FileRow | None
-    answer: FileRow | None
-    seconds: Number | None
-    cost: str | None
-    attempts: int
-    finding: dict[Slug, Number | str | None]
-
-    @property
-    def name(self) -> str:
-        return audit_name(self.case, self.repeat, self.number)
-
-
-class StandingLine(Line):
-    """What the board shows of the run, but its rank: that is a matter of the other runs."""
-
-    metric: Slug
-    level: Number
-    scope: Annotated[str, StringConstraints(max_length=100)]
-    half_life: Number | None
-    half_life_low: Number | None
-    half_life_high: Number | None
-    has_interval: bool
-    median: Number | None
-    usable_trips: Number
-    usable_trips_low: Number | None
-    usable_trips_high: Number | None
-    auc: Number | None
-    auc_low: Number | None
-    auc_high: Number | None
-    usable_by_trip: Many[Number | None]
-    curve: dict[str, Many[Number | None]]
-    survival: Many[Number | None]
-    incidence: dict[Slug, Many[Number | None]]
-    counts: dict[str, Any]
-    details: dict[str, Any]
-
-
 class Document(Record):
-    """All of bundle.json."""
+    """All of bundle.json. There, each record and each trip carries its `digest` as well."""
 
     format: Literal[2]
     pictures: bool
-    suite: SuiteLine
-    model: ModelLine
-    run: RunLine
-    sources: Many[SourceLine]
-    calibrations: Many[CalibrationLine]
-    chains: Many[ChainLine]
-    audits: Many[AuditLine] = []
-    votes: Many[VoteLine] = []
-    standings: Many[StandingLine]
+    suite: SuiteRecord
+    model: ModelRecord
+    run: RunRecord
+    sources: Many[SourceRecord]
+    calibrations: Many[CalibrationRecord]
+    chains: Many[ChainRecord]
+    audits: Many[AuditRecord] = []
+    votes: Many[VoteRecord] = []
+    standings: Many[StandingRecord]
     digest: Sha256
-
-
-def chain_name(case: str, repeat: int) -> str:
-    return f"{case} (repeat {repeat + 1})" if repeat else case
-
-
-def audit_name(case: str, repeat: int, number: int) -> str:
-    return f"audit of {chain_name(case, repeat)}, trip {number}"
 
 
 def standing_name(metric: str, level: float, scope: str) -> str:
@@ -286,7 +109,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}, trip {trip['number']}", trip
         yield f"chain {name}", chain
     for row in document.get("audits", ()):
-        yield audit_name(row["case"], row["repeat"], row["number"]), row
+        yield f"audit of {chain_name(row['case'], row['repeat'])}, trip {row['number']}", row
     for number, row in enumerate(document.get("votes", ()), start=1):
         yield f"vote {number}", row
     for row in document["standings"]:
@@ -312,10 +135,10 @@ def picture_name(sha256: str, mime: str) -> str:
     return f"pictures/{sha256}.{EXTENSIONS[mime]}"
 
 
-def write(
+def pack(
     file: Path | IO[bytes], document: Mapping[str, Any], pictures: Iterable[tuple[str, bytes]] = ()
 ) -> None:
-    """The bundle of a sealed document and its pictures by name; the same input, the same bytes."""
+    """Write the zip of a sealed document and its images by name; same input, same bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
@@ -346,9 +169,10 @@ class Bundle:
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
         #: As it was written, for digests: a number in other digits than ours is a text here.
-        self.raw = _parsed(data, max_document, as_written)
+        self.raw = _parsed(data, max_document, _as_written)
         try:
-            self.document = Document.model_validate(_parsed(data, max_document, as_number))
+            records = _without_digests(_parsed(data, max_document, _as_number))
+            self.document = Document.model_validate(records)
             self.suite = _suite(self.document.suite.definition)
             self.arm = Arm.from_dict(self.document.run.arm)
             if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
@@ -356,7 +180,7 @@ class Bundle:
         except ArmError as error:
             raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
-            raise BundleError(said(error)) from None
+            raise BundleError(invalid(error)) from None
 
     def __enter__(self) -> Self:
         return self
@@ -444,11 +268,71 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> byt
 
 def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        found = parse_object(data, max_document // BYTES_PER_ITEM, number)
+        found = _parse_object(data, max_document // BYTES_PER_ITEM, number)
     except ValueError as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if found.get("format") != FORMAT:
         raise BundleError(f"this is not a run bundle of format {FORMAT}")
+    return found
+
+
+def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
+    """Remove the digest of every line; whether they are right is checked on the raw lines."""
+    for section in document.values():
+        for row in section if isinstance(section, list) else [section]:
+            if isinstance(row, dict):
+                row.pop("digest", None)
+                trips = row.get("trips")
+                for trip in trips if isinstance(trips, list) else ():
+                    if isinstance(trip, dict):
+                        trip.pop("digest", None)
+    return document
+
+
+def _parse_object(data: bytes, max_items: int, number: Callable[[str], Any]) -> dict[str, Any]:
+    """Parse untrusted JSON that must be an object. Raises ValueError naming the problem."""
+    if (items := sum(data.count(mark) for mark in (b"{", b"[", b","))) > max_items:
+        raise ValueError(f"it has {items:,} items; the limit is {max_items:,}")
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not a number")
+
+    try:
+        found = json.loads(
+            data.decode(), object_pairs_hook=_once, parse_constant=refuse, parse_float=number
+        )
+        fits = can_be_stored(found)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not fits:
+        raise ValueError("a text in it holds a zero byte or half of a character")
+    if not isinstance(found, dict):
+        raise ValueError("it is not an object")
+    return found
+
+
+def _as_number(digits: str) -> float:
+    """Parse a finite number. Raises ValueError if it overflows."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is not a number")
+    return value
+
+
+def _as_written(digits: str) -> float | str:
+    """Parse a number, but keep the text if we would write the number otherwise."""
+    value = _as_number(digits)
+    return value if repr(value) == digits else digits
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        raise ValueError(f"an object in it has {len(pairs):,} keys; the limit is {MAX_KEYS:,}")
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
     return found
 
 
@@ -460,8 +344,8 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
         raise BundleError(f"{DOCUMENT}, suite: {error}") from None
 
 
-def said(error: ValidationError) -> str:
-    """The first thing that does not fit, and where it stands."""
+def invalid(error: ValidationError) -> str:
+    """Name the first invalid field and its place."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

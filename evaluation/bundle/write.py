@@ -1,0 +1,184 @@
+"""Write the bundle of a finished run, whichever store yields its records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from pydantic import ValidationError
+
+from evaluation.analysis.events import Case
+from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
+from evaluation.bundle import document as bundles
+from evaluation.bundle.document import BundleError
+from evaluation.content.suites import Suite
+from evaluation.metrics import METRICS, metric_class
+from evaluation.records import (
+    AuditRecord,
+    CalibrationRecord,
+    ChainRecord,
+    FileRecord,
+    ModelRecord,
+    Record,
+    RunRecord,
+    SourceRecord,
+    StandingRecord,
+    TripMeasures,
+    VoteRecord,
+)
+
+#: The fields of a standing that carry the same name in every store.
+STANDING = tuple(name for name in StandingRecord.model_fields if name not in ("metric", "details"))
+#: The details of a standing that need no other rows to be understood.
+DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
+#: Private options of an editor: where an endpoint is, and what it is sent.
+PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
+#: Private facts that an editor states of itself.
+PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
+
+
+class RunSource(Protocol):
+    """A finished run in a folder or a database, as records."""
+
+    def suite(self) -> Mapping[str, Any]: ...
+    def model(self) -> ModelRecord: ...
+    def run(self) -> RunRecord: ...
+    def sources(self) -> Iterable[SourceRecord]: ...
+    def calibrations(self) -> Iterable[CalibrationRecord]: ...
+    def chains(self) -> Iterable[ChainRecord]: ...
+    def audits(self) -> Iterable[AuditRecord]: ...
+    def votes(self) -> Iterable[VoteRecord]: ...
+    def standings(self) -> Iterable[StandingRecord]: ...
+    def images(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield hash, MIME type and bytes of every image of the run, each once."""
+        ...
+
+
+def write(source: RunSource, file: Path | IO[bytes], *, pictures: bool) -> dict[str, Any]:
+    """Write the bundle and return its sealed document; same run, same bytes.
+
+    Raises BundleError if a record is not what `read` takes.
+    """
+    try:
+        sealed = bundles.sealed(_document(source, pictures=pictures))
+    except ValidationError as error:
+        raise BundleError(bundles.invalid(error)) from None
+    images = _named(source) if pictures else ()
+    if not isinstance(file, Path):
+        bundles.pack(file, sealed, images)
+        return sealed
+    part = file.with_name(f".{file.name}.part")
+    try:
+        bundles.pack(part, sealed, images)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    return sealed
+
+
+def _document(source: RunSource, *, pictures: bool) -> dict[str, Any]:
+    return {
+        "format": bundles.FORMAT,
+        "pictures": pictures,
+        "suite": {"definition": source.suite()},
+        "model": source.model().model_dump(),
+        "run": source.run().model_dump(),
+        "sources": _dumped(source.sources()),
+        "calibrations": _dumped(source.calibrations()),
+        "chains": _dumped(source.chains()),
+        "audits": _dumped(source.audits()),
+        "votes": _dumped(source.votes()),
+        "standings": _dumped(source.standings()),
+    }
+
+
+def _dumped(records: Iterable[Record]) -> list[dict[str, Any]]:
+    return [record.model_dump() for record in records]
+
+
+def _named(source: RunSource) -> Iterator[tuple[str, bytes]]:
+    for sha256, mime, data in source.images():
+        yield bundles.picture_name(sha256, mime), data
+
+
+# What every store shares.
+
+
+def file_fields(picture: Any) -> dict[str, Any]:
+    """Return the fields of FileRecord that any image object has."""
+    return {name: getattr(picture, name) for name in FileRecord.model_fields}
+
+
+def trip_fields(
+    number: int,
+    forward: Mapping[str, Any] | None,
+    backward: Mapping[str, Any] | None,
+    measures: TripMeasures,
+    scores: Mapping[str, float],
+    between: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the fields of TripRecord; `between` are its edits but the first and the last."""
+    edits = {"forward": forward, "backward": backward, "between": list(between)}
+    return {"number": number, **edits, **measures.model_dump(), "scores": dict(scores)}
+
+
+def standing_record(metric: str, numbers: Mapping[str, Any]) -> StandingRecord:
+    """Return one standing of a run, without its rank."""
+    details = {name: value for name, value in numbers["details"].items() if name in DETAILS}
+    fields = {name: numbers[name] for name in STANDING}
+    return StandingRecord.of({"metric": metric, "details": details, **fields})
+
+
+def public(facts: Mapping[str, Any], private: frozenset[str] = PRIVATE) -> dict[str, Any]:
+    """Return an editor's options, or its facts, without those that are private."""
+    return {name: value for name, value in facts.items() if name not in private}
+
+
+def text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def as_json(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers as JSON gives them back: with lists instead of tuples."""
+    found: dict[str, Any] = json.loads(json.dumps(numbers))
+    return found
+
+
+def measured(
+    suite: Suite,
+    metric: str,
+    calibrations: Mapping[str, CalibrationRecord],
+    chains: Sequence[ChainRecord],
+) -> list[tuple[ChainRecord, MeasuredChain]] | None:
+    """Return every chain that this metric measures; None if it does not cover what was scored.
+
+    `calibrations` are the metric's, by picture. Raises KeyError for a case that is not in the suite.
+    """
+    cases = {case.slug: case for case in suite.cases}
+    selective = metric in METRICS and metric_class(metric).selective
+    found = []
+    for line in chains:
+        case = cases[line.case]
+        pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
+        calibration = calibrations.get(case.picture)
+        if calibration is None and selective:
+            continue  # such as identity, where there is no face
+        chain = measured_chain(
+            metric,
+            Case(case.picture, case.pair, pair.category, kind),
+            line.repeat,
+            line.outcome,
+            [
+                ScoredTrip(t.number, t.scores.get(metric), t, scored=t.step is not None)
+                for t in line.trips
+            ],
+            calibration.blank if calibration else None,
+            calibration.ladder if calibration else {},
+            suite.trips,
+        )
+        if chain is None:
+            return None
+        found.append((line, chain))
+    return found or None
