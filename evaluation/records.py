@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
-from evaluation.content.shapes import MOST_STEPS
+from evaluation.content.shapes import BACKWARD, FORWARD, MOST_STEPS
 
 T = TypeVar("T")
 #: A list that reports its first invalid row only: a million errors would fill the memory.
@@ -137,6 +137,12 @@ class TripRecord(TripMeasures):
     backward: EditRecord | None
     between: Annotated[Many[StepRecord], Field(max_length=MOST_STEPS)] = []
     scores: dict[Slug, Number]
+
+    @property
+    def edits(self) -> list[tuple[str, EditRecord | None]]:
+        """The edits by their names, in order; the first and the last may be missing."""
+        between = [(step.name, step) for step in self.between]
+        return [(FORWARD, self.forward), *between, (BACKWARD, self.backward)]
 
 
 def chain_name(case: str, repeat: int) -> str:

@@ -35,7 +35,7 @@ from evaluation.bundle.checks import (
 from evaluation.bundle.document import Bundle
 from evaluation.bundle.write import as_json, measured
 from evaluation.content.operators import degraded
-from evaluation.content.shapes import BACKWARD, FORWARD
+from evaluation.content.shapes import FORWARD
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
@@ -52,7 +52,7 @@ from evaluation.measuring.trip_measures import (
 from evaluation.metrics import METRICS, no_reference_metrics
 from evaluation.metrics.base import Subject
 from evaluation.metrics.no_reference import WORN
-from evaluation.records import ChainRecord, EditRecord, FileRecord, TripRecord, chain_name
+from evaluation.records import ChainRecord, FileRecord, TripRecord, chain_name
 from evaluation.run_secret import chain_seeds, commitment
 
 IMPORTED = "it was made elsewhere, and came as a score file"
@@ -71,12 +71,6 @@ class Scored(NamedTuple):
     trip: TripRecord
     restored: Picture
     subject: Subject
-
-
-def _halves(trip: TripRecord) -> list[tuple[str, EditRecord | None]]:
-    """The edits of a trip by their names, in order."""
-    between = [(step.name, step) for step in trip.between]
-    return [(FORWARD, trip.forward), *between, (BACKWARD, trip.backward)]
 
 
 #: Operators of ours are made of sums that round otherwise elsewhere: so far two may be apart.
@@ -255,7 +249,7 @@ class Verification:
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            for name, half in _halves(trip):
+            for name, half in trip.edits:
                 if name in ours:
                     continue  # nobody was asked: `_made_by_us` makes it again
                 if half and half.seed is None and mode != "none":
@@ -275,7 +269,7 @@ class Verification:
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             asked = said.trip(trip.number).steps
-            made = _halves(trip)
+            made = trip.edits
             if trip.backward:  # the trip is whole, so it has every step that was asked for
                 names = [name for name, _ in made]
                 yield compared(line, "steps", names, [step.name for step in asked])
@@ -400,7 +394,7 @@ class Verification:
             trip = trips.get(number)
             if trip is None or trip.step is None:
                 return None
-            return self._picture("", _halves(trip)[place - 1][1])[0]
+            return self._picture("", trip.edits[place - 1][1])[0]
 
         found = compare_orders(self.suite, read)
         yield compared("run", "orders", stated, found, CLASSICAL)

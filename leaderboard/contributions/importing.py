@@ -30,7 +30,7 @@ from evaluation.metrics.score_file import (
     ScoreFileError,
     place,
 )
-from evaluation.records import MEASURES, ChainRecord, EditRecord, FileRecord, TripRecord
+from evaluation.records import MEASURES, ChainRecord, EditRecord, FileRecord
 from leaderboard import standings
 from leaderboard.content.loading import store_suite
 from leaderboard.models import (
@@ -138,7 +138,7 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
     """
     document, found = bundle.document, dict[str, StoredImage]()
     files = [
-        *(half for c in document.chains for t in c.trips for half in _halves(t)),
+        *(edit for c in document.chains for t in c.trips for _, edit in t.edits),
         *(file for audit in document.audits for file in (audit.sent, audit.answer)),
     ]
     for file in files:
@@ -175,7 +175,7 @@ def write_run(
     """
     stated, chains = bundle.document.run, bundle.document.chains
     trips = [trip for chain in chains for trip in chain.trips]
-    halves = [half for trip in trips for half in _halves(trip) if half]
+    edits = [edit for trip in trips for _, edit in trip.edits if edit]
     pinned = {
         name: values
         if name in metrics or name in no_reference_metrics() or "missing" in values
@@ -212,11 +212,11 @@ def write_run(
         source=Run.Source.EXTERNAL,
         verified=verified,
         chains_done=len(chains),
-        edits_done=len(halves),
+        edits_done=len(edits),
         edits_saved=edits_saved(
             suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]
         ),
-        edit_seconds=sum(half.seconds or 0.0 for half in halves),
+        edit_seconds=sum(edit.seconds or 0.0 for edit in edits),
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),
         finished_at=min(finished, timezone.now()),
@@ -385,11 +385,6 @@ def kept_notes(half: EditRecord | None) -> dict[str, Any]:
     if isinstance(said, list) and all(isinstance(words, str) for words in said):
         found["converted"] = said
     return found
-
-
-def _halves(trip: TripRecord) -> tuple[EditRecord | None, ...]:
-    """The edits of a trip, the first and the last of which may be missing."""
-    return trip.forward, *trip.between, trip.backward
 
 
 def _named(pictures: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
