@@ -14,7 +14,7 @@ from evaluation.bundle import document as bundles
 from evaluation.bundle.verify import vote_checks
 from leaderboard.exports import bundles as site_bundles
 from leaderboard.exports import datasets
-from leaderboard.models import EditingModel, Question, Run, Vote, Voter
+from leaderboard.models import EditingModel, Run, Vote, Voter
 from leaderboard.people import vote_rows
 from leaderboard.testing.bundle_runs import altered
 from leaderboard.testing.votable import cast
@@ -71,12 +71,6 @@ def test_the_api_tells_every_public_vote_and_nothing_of_who_it_was(client, board
     assert client.get("/api/v1/votes?kind=usable").json()["count"] == 0
     assert client.get("/api/v1/votes?suite=nowhere").json()["count"] == 0
     assert client.get("/api/v1/agreement").json() == {}
-
-
-def test_a_voters_key_is_no_name_outside(board):
-    voter = Voter.objects.create()
-    assert voter.key not in vote_rows.pseudonym(voter)
-    assert Question.objects.exists()
 
 
 def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_path):

@@ -52,15 +52,6 @@ def test_a_voter_gets_the_rest_of_a_session_before_a_new_one_and_no_question_twi
     assert Voter.objects.count() == 1
 
 
-def test_a_session_that_is_begun_twice_at_once_is_one(board, browser):
-    """Else one voter, with many requests at once, would be asked the same as often."""
-    first = browser.begin().json()
-    voter = votes_of(first)[0].voter
-    again = ballots.start(voter, "pair")  # as the second of two that both found nothing open
-    assert [vote.ticket for vote in again] == [q["ticket"] for q in first["questions"]]
-    assert Vote.objects.filter(voter=voter).count() == 10
-
-
 def test_an_answer_is_taken_once_and_only_from_whom_was_asked(board, browser):
     question = browser.begin().json()["questions"][0]
     ticket = question["ticket"]
