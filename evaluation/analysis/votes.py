@@ -118,7 +118,7 @@ LEAST_FOR_RULES = 12
 
 @dataclass(frozen=True)
 class Checks:
-    """How a voter did where the answer is known, or their own."""
+    """A voter's results on known answers and on repeated questions."""
 
     gold: int = 0
     gold_right: int = 0
@@ -192,7 +192,7 @@ def _by_sides(left: Floats) -> float:
 
 
 def _by_order(answers: Floats, expected: Floats) -> float:
-    """What is left of a voter's weight by the third rule."""
+    """Return the factor of a voter's weight by the third rule."""
     told = (answers != 0) & ~np.isnan(expected)
     if told.sum() < LEAST_FOR_RULES:
         return 1.0
@@ -282,7 +282,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
 
 
 def chance(strength: Floats, ballots: Ballots) -> Floats:
-    """How likely the first of each pair is preferred; NaN where it is no pair of two models."""
+    """Return the chance that the first of each pair wins; NaN without two models."""
     known = (ballots.first >= 0) & (ballots.second >= 0)
     found = np.full(len(ballots), np.nan)
     gap = strength[ballots.first[known]] - strength[ballots.second[known]]
@@ -298,7 +298,7 @@ def won(strength: Floats) -> Floats:
 
 
 def believed(ballots: Ballots, checks: dict[int, Checks], models: int) -> dict[int, Belief]:
-    """How far each voter is believed, by checks, sides and the order that the believed give."""
+    """Return each voter's weight by checks, sides and the common order."""
     found = beliefs(checks, ballots)
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     if models < 2 or not rows.any():
@@ -340,7 +340,7 @@ def with_people(says: Floats, ballots: Ballots, weights: Floats) -> Agreement:
 
 
 def among_people(ballots: Ballots, weights: Floats) -> Share | None:
-    """How often one person's choice is that of another who was asked the same."""
+    """Return how often two people who saw the same pair choose the same."""
     agree = others_agree(ballots, weights)
     there = ~np.isnan(agree)
     own = ballots.only(there)
@@ -409,7 +409,7 @@ def half_say_no(
 
 
 def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
-    """Where the logistic curve is 1/2, by Newton's method; NaN where it does not rise.
+    """Return the middle of the logistic curve by Newton's method; NaN if it falls.
 
     Two numbers, fitted hundreds of times for an interval: a library's solver takes longer to
     start than this takes to end.
@@ -555,7 +555,7 @@ def _curves(
 
 
 def _until(flags: tuple[bool | None, ...], last: int) -> tuple[bool | None, ...]:
-    """What was judged up to the trip after the last that people were asked about."""
+    """Return the flags up to the trip after the last one that was asked about."""
     return flags[: last + 1]
 
 

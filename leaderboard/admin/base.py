@@ -1,4 +1,4 @@
-"""What the admin's pages share: thumbnails, conflicts, bulk actions, fields for JSON lists."""
+"""Shared parts of the admin: thumbnails, conflicts, bulk actions, list fields."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class CurationActions:
     def _undoable(
         self, request: HttpRequest, done: str, before: list[tuple[int, str]], status: Curation
     ) -> SafeString:
-        """What was done, with a button that takes it back."""
+        """Return a message with a button that takes the change back."""
         return format_html(
             '{} <form method="post" action="{}">'
             '<input type="hidden" name="csrfmiddlewaretoken" value="{}">'

@@ -212,7 +212,7 @@ class RunAdmin(admin.ModelAdmin):
         ]
 
     def today_view(self, request: HttpRequest) -> HttpResponse:
-        """What needs somebody today, on one page."""
+        """Show what needs a person today."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         context = {

@@ -27,7 +27,7 @@ MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "sk
 
 
 class ReviewForm(forms.Form):
-    """What a reviewer decides."""
+    """A reviewer's decision."""
 
     #: When the submission that the reviewer looks at was last changed.
     seen = forms.DateTimeField(widget=forms.HiddenInput)
@@ -66,7 +66,7 @@ def _can_be_reviewed(submission: Submission) -> bool:
 
 
 def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
-    """What changed since it was sent: when, by whom, which field, from what to what."""
+    """Return the changes since it was sent: time, user, field, old and new value."""
     records = list(submission.history.select_related("history_user").order_by("history_date"))
     found = []
     for before, after in pairwise(records):

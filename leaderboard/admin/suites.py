@@ -256,7 +256,7 @@ class SuiteAdmin(HistoryAdmin):
         return suite
 
     def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """How many cases by kind and category, which, and what a run would cost."""
+        """Show the cases by kind and category, and the cost of a run."""
         suite = self._allowed(request, pk)
         context = {**self.admin_site.each_context(request), "suite": suite, "opts": self.opts}
         try:
@@ -287,7 +287,7 @@ class SuiteAdmin(HistoryAdmin):
         return redirect("admin:leaderboard_suite_change", pk)
 
     def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """What the runs say of the cases, and which the next version should do without."""
+        """Show diagnostics of the cases, and which ones to leave out next time."""
         suite = self._allowed(request, pk)
         context = {
             **self.admin_site.each_context(request),
@@ -308,7 +308,7 @@ class SuiteAdmin(HistoryAdmin):
 
 
 def _count(of: type[Model]) -> Coalesce:
-    """How many of these a suite has; joins of cases and runs would make half a million rows."""
+    """Count rows of a suite by subquery: joins would make half a million rows."""
     own = of._base_manager.filter(suite=OuterRef("pk")).order_by().values("suite")
     return Coalesce(Subquery(own.annotate(count=Count("pk")).values("count")), 0)
 

@@ -1,4 +1,4 @@
-"""Who may come in: people who sign in, and API tokens, shown once and revoked."""
+"""Access of people who sign in, and API tokens, shown once and revoked."""
 
 from __future__ import annotations
 

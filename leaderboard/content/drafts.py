@@ -42,7 +42,7 @@ USUAL_CASES = 24
 
 @dataclass(frozen=True)
 class Preview:
-    """What a draft would become if it were frozen now."""
+    """The suite that a draft would become if it were frozen now."""
 
     suite: CoreSuite
     #: Whether the curator says that it is too narrow to rank by.
@@ -124,7 +124,7 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
 
 
 def facts_of(images: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
-    """What the pictures' pixels say at a size, by slug; once computed, it is kept.
+    """Return facts of the images' pixels at a size, by slug, from the cache.
 
     Preparing a hundred pictures takes many seconds, and a curator looks at a draft
     again and again.
@@ -147,7 +147,7 @@ def prepared_places(source: SourceImage, size: int) -> Annotations:
 
 
 def _of_row(suite: Suite) -> dict[str, Any]:
-    """What a suite's row says of a draft."""
+    """Return the fields of a draft that a suite's row has."""
     return {name: getattr(suite, name) for name in DRAFT_FIELDS if name not in FILTERS}
 
 

@@ -32,7 +32,7 @@ STOP_AFTER = {draft.slug: draft.stop_after for draft in suite_builder.SHIPPED}
 
 @dataclass
 class Loaded:
-    """What a load did: how many rows are new, and what was refused and why."""
+    """The outcome of a load: numbers of new rows, and refusals with reasons."""
 
     new: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from leaderboard.models import Suite
 
 @dataclass(frozen=True)
 class SealedPicture:
-    """What a suite asks of a source image; of a sealed one nothing is told."""
+    """A sealed source image: only the fields that a suite needs."""
 
     slug: str
     kind: str

@@ -146,7 +146,7 @@ class ExperimentAdmin(admin.ModelAdmin):
         return format_html("<ul>{}</ul>", items)
 
     def start_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """What every run takes; and when that is confirmed, their start."""
+        """Show the cost of every run; start them when that is confirmed."""
         experiment = get_object_or_404(Experiment.objects.select_related("suite"), pk=pk)
         may_run = request.user.has_perm("leaderboard.add_run")
         if not self.has_change_permission(request, experiment) or not may_run:

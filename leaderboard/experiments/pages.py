@@ -80,7 +80,7 @@ class ModelView:
 
 @dataclass
 class ExperimentView:
-    """What a visitor may see of an experiment."""
+    """The part of an experiment that a visitor may see."""
 
     experiment: Experiment
     arms: list[ExperimentArm]
@@ -285,7 +285,7 @@ def by_metric(model: ModelView) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Strip:
-    """What one arm made of a case: its prompt, and a picture with its retention at some trips."""
+    """A case in one arm: its prompts, and images with retentions at some trips."""
 
     arm: str
     run: Run
@@ -432,7 +432,7 @@ def as_yaml(view: ExperimentView) -> str:
 
 
 def settings(arm: Arm) -> dict[str, Any]:
-    """What an arm sets, as a file has it."""
+    """Return the settings of an arm as an experiment file has them."""
     told = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
     if sizes := told.pop("sizes", None):
         told["size"] = sizes[0] if len(sizes) == 1 else sizes

@@ -114,7 +114,7 @@ def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
 
 
 def whole(planned: list[PlannedRun]) -> Estimate:
-    """What all runs take that are still to be played, one after another."""
+    """Estimate all runs that are still to be played, one after another."""
     new = [one.estimate for one in planned if one.there is None]
     usd = None if any(one.usd is None for one in new) else sum(one.usd or 0.0 for one in new)
     return Estimate(sum(e.edits for e in new), usd, sum(e.seconds for e in new))

@@ -28,7 +28,7 @@ USED_WITHIN = timedelta(minutes=1)
 
 
 def digest(secret: str) -> str:
-    """What is stored of a token. It is 256 random bits, so a plain hash cannot be turned back."""
+    """Return the stored hash of a token: 256 random bits need no salt."""
     return sha256(secret.encode()).hexdigest()
 
 
@@ -123,7 +123,7 @@ class UseQuerySet(models.QuerySet["Use"]):
 
 
 class Use(models.Model):
-    """How often one subject did one kind of thing since then."""
+    """The number of uses of one kind by one subject since a time."""
 
     kind = models.CharField(max_length=32)
     subject = models.CharField(max_length=64, help_text="A keyed hash: nobody is named here.")

@@ -1,4 +1,4 @@
-"""Who is measured: editing models, and the submissions that bring new ones."""
+"""Editing models, their pace, and the submissions that bring new ones."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class EditingModel(models.Model):
         return reverse("model", args=[self.slug])
 
     def is_yardstick_of(self, suite: str) -> bool:
-        """Whether this reference editor belongs to the scale of the suite with this slug."""
+        """Tell if this reference editor belongs to the scale of a suite, by its slug."""
         return self.is_reference and (self.yardstick_of is None or suite in self.yardstick_of)
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
-        """What a run of so many edits would take, by what edits of this model took so far."""
+        """Estimate a run of so many edits from the edits of this model so far."""
         done: dict[str, Any] = {"edits": 0}
         if self.pk:
             done = self.runs.aggregate(
@@ -126,7 +126,7 @@ class EditingModel(models.Model):
         )
 
     def estimate_on(self, suite: Suite) -> Estimate:
-        """What a run on this suite would take, its audits with it; yardsticks have none."""
+        """Estimate a run on this suite, with its audits; reference editors have none."""
         cases, chains, edits = suite.counts
         audits = 0 if self.is_reference else audit_count(cases, settings.AUDITS)
         stop_after = 0 if self.is_reference else suite.stop_after
@@ -134,7 +134,7 @@ class EditingModel(models.Model):
 
     @property
     def weights_name(self) -> tuple[str, str]:
-        """What models with the same weights share, whoever serves them: maker and plain name.
+        """Return what models with the same weights share: maker and plain name.
 
         The host stands in brackets behind the name: "FLUX.2 pro (fal)".
         """
@@ -157,14 +157,14 @@ class EditingModel(models.Model):
 
 
 def _endpoint(options: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What makes two rows the same endpoint: host, path and model; not what follows the "?"."""
+    """Return the identity of an endpoint: host, path and model, without the query."""
     url = urlsplit(str(options.get("url", "")))
     host = url.netloc.lower().removesuffix(":443")
     return host, url.path.rstrip("/"), str(options.get("model", ""))
 
 
 class Pace(models.Model):
-    """How fast one endpoint may be called, shared by all workers through its row."""
+    """The pace of calls to one endpoint, shared by all workers."""
 
     editing_model = models.OneToOneField(EditingModel, models.CASCADE, related_name="pace")
     next_call_at = models.DateTimeField(null=True)
@@ -292,7 +292,7 @@ class Submission(models.Model):
         return [(label, picture) for label, picture in shown.items() if picture]
 
     def claim_probe(self, until: Any) -> bool:
-        """Whether this worker is to test the endpoint now, until then; counts the attempt."""
+        """Claim the test of the endpoint until a time, and count the attempt."""
         free = Q(probe_lease_until=None) | Q(probe_lease_until__lt=Now())
         rows = Submission.objects.filter(free, pk=self.pk, state=Submission.State.PROBING)
         claimed = rows.update(

@@ -145,7 +145,7 @@ class ExperimentArm(models.Model):
 
 
 class ExperimentResult(models.Model):
-    """What an experiment says of one model by one metric: written when a run ends, read by pages."""
+    """The result of an experiment for one model by one metric."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="results")
     editing_model = models.ForeignKey(EditingModel, models.CASCADE, related_name="+")

@@ -129,7 +129,7 @@ class StoredImage(models.Model):
 
     @property
     def may_be_decoded_here(self) -> bool:
-        """Whether a web process may decode it: small, and not from a visitor without a name."""
+        """Tell if a web process may decode it: small, and not an anonymous upload."""
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 

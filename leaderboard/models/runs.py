@@ -59,7 +59,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a chain ended; all but WELL and lost are the model's own doing."""
+    """The end of a chain; all but WELL and LOST are the model's doing."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: known"
@@ -253,7 +253,7 @@ class Run(models.Model):
 
     @cached_property
     def core_arm(self) -> Arm:
-        """How the run is played."""
+        """The settings that the run is played with."""
         return Arm.from_dict(self.arm)
 
     def move(self, to: str, **fields: Any) -> bool:
@@ -289,7 +289,7 @@ class Run(models.Model):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the run takes part in the ranks of its suite.
+        """Tell if the run takes part in the ranks of its suite.
 
         One that was played elsewhere only by an admin's word, and only where every number of it
         was recomputed: that shows what its pictures are worth, not whose they are. An arm of an
@@ -305,7 +305,7 @@ class Run(models.Model):
 
     @property
     def unranked_reason(self) -> str:
-        """What keeps a finished run of ours out of the ranks, in words; empty where nothing does.
+        """Say why a finished run of ours is out of the ranks; empty if it is not.
 
         These are the words of the board, the run's own page, its submitter's and the admin.
         """
@@ -327,7 +327,7 @@ class Run(models.Model):
 
     @property
     def public_state(self) -> str:
-        """Where a run that has ended stands for readers, in a sentence without its full stop."""
+        """Say where an ended run stands, in a sentence without its full stop."""
         if self.withdrawn_at and not self.published:
             return f"Withdrawn on {self.withdrawn_at:%-d %B %Y}"
         if self.state != RunState.FINISHED:
@@ -355,7 +355,7 @@ class Run(models.Model):
 
 
 class RunProgress(models.Model):
-    """How far a run is and what it has spent: counters that workers add to, cheap to poll."""
+    """The progress of a run, its budget and spending: counters, cheap to poll."""
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="progress")
     budget_calls = models.PositiveIntegerField(null=True, blank=True)
@@ -402,19 +402,19 @@ class RunProgress(models.Model):
 
     @property
     def usd_saved(self) -> float | None:
-        """What the edits that were not needed would have cost, where the price is known."""
+        """The cost of the edits that were not needed; None without a price."""
         return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None
 
     @property
     def usd_per_edit(self) -> float | None:
-        """What an edit cost in this run, where the price is known."""
+        """The cost of an edit in this run; None without a price."""
         return (
             float(self.spent_usd) / self.edits_done if self.spent_usd and self.edits_done else None
         )
 
 
 class RunReview(models.Model):
-    """What audits and hints say about a run, and what an admin decided."""
+    """The review of a run: flags and hints of audits, and an admin's decision."""
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="review")
     flags = models.JSONField(

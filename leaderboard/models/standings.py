@@ -1,4 +1,4 @@
-"""What the board reads: numbers written once when a run ends."""
+"""Numbers of the board, written once when a run ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MetricVersion(models.Model):
 
 
 class Calibration(models.Model):
-    """What a metric says of a picture's blank card and of its JPEGs; once per picture."""
+    """A metric's distances of an image's blank card and of its JPEGs."""
 
     pixels_sha256 = models.CharField(max_length=64)
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
@@ -135,7 +135,7 @@ class CaseValues(models.Model):
 
 
 class NoReferenceResult(models.Model):
-    """What no-reference metrics say of a run's returns, written with its standings."""
+    """The results of no-reference metrics for a run, written with its standings."""
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(
@@ -176,7 +176,7 @@ class PublishedFigure(models.Model):
 
 
 class SuiteReport(models.Model):
-    """What is said of a suite's whole board: its power, and how robust its order is."""
+    """The power of a suite's board, and the robustness of its order."""
 
     suite = models.OneToOneField(Suite, models.CASCADE, related_name="report")
     power = models.JSONField(
@@ -199,7 +199,7 @@ class BoardRecordQuerySet(models.QuerySet["BoardRecord"]):
 
 
 class BoardRecord(models.Model):
-    """Where a run stood by the headline from `at` on; one is added whenever that changes.
+    """The standing of a run by the headline from `at` on; added on each change.
 
     Kept for ever and never changed, so that the board of any day can be shown again.
     """

@@ -103,7 +103,7 @@ class SourceImage(models.Model):
 
     @property
     def places(self) -> Annotations:
-        """What is known of the picture's places."""
+        """The annotated places of the image."""
         return Annotations.from_dict(self.annotations)
 
 
@@ -227,7 +227,7 @@ class EditPair(models.Model):
 
     @property
     def difficulty(self) -> int:
-        """How hard it should be, 1 to 5, before anybody has played it."""
+        """The predicted difficulty, 1 to 5."""
         return difficulty(self.as_core())
 
 
@@ -248,7 +248,7 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
         return self.filter(status=Suite.Status.FROZEN, sealed=True)
 
     def startable(self) -> SuiteQuerySet:
-        """What staff can play: frozen suites of our own, sealed ones too."""
+        """Frozen suites of our own that staff can play, sealed ones too."""
         return self.filter(status=Suite.Status.FROZEN, published_elsewhere=False)
 
     def playable(self) -> SuiteQuerySet:
@@ -377,7 +377,7 @@ class Suite(models.Model):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many cases the suite has; how many chains and edits one run of it, but its audits."""
+        """The number of cases, and of chains and edits of one run without audits."""
         found = self.cases.aggregate(
             cases=models.Count("pk"),
             chains=models.Sum("repeats"),
@@ -387,7 +387,7 @@ class Suite(models.Model):
 
     @cached_property
     def edits_per_trip(self) -> float:
-        """How many edits a trip takes, on average: two, but more where chains have other shapes."""
+        """The mean number of edits of a trip: two, or more for other chain shapes."""
         _, chains, edits = self.counts
         return edits / (chains * self.trips) if edits else 2.0
 

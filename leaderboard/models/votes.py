@@ -17,7 +17,7 @@ from leaderboard.models.suites import Case
 
 
 class Kind(models.TextChoices):
-    """How people are asked."""
+    """The two kinds of questions."""
 
     PAIR = "pair", "Which is closer to the original?"
     USABLE = "usable", "Could you still use this picture?"
@@ -221,7 +221,7 @@ class PeopleStanding(models.Model):
 
 
 class PeopleReport(models.Model):
-    """How far metrics, witnesses and judges agree with people: one row for the whole site."""
+    """Agreement of metrics, witnesses and judges with people: one row for the site."""
 
     numbers = models.JSONField(default=dict)
     votes = models.PositiveIntegerField(default=0, help_text="How many were answered by then.")

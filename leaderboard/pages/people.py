@@ -44,7 +44,7 @@ class Line:
 
     @property
     def dot(self) -> Mapping[str, float] | None:
-        """Where the share and its interval lie between a coin (0) and always (100)."""
+        """The share and its interval on a scale from a coin (0) to always (100)."""
         return dot(self.everywhere)
 
     @property
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def holds_ours(self) -> bool | None:
-        """Whether our own level lies in the interval."""
+        """Tell if our threshold lies in the interval."""
         return (
             bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]) if self.level else None
         )
@@ -113,7 +113,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where people and the headline part."""
+    """A disagreement between people and the headline."""
 
     source: StoredImage | None
     shown: Sequence[Shown]
@@ -234,7 +234,7 @@ def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
 
 
 def differences(numbers: Mapping[str, Any]) -> list[Difference]:
-    """Where people and the headline differ most, with the pictures; of what is public now."""
+    """Return the largest disagreements on public images, with the images."""
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
     keys = {one[side] for one in (*pairs, *single) for side in ("first", "second") if side in one}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
@@ -286,7 +286,7 @@ class Row:
 
     @property
     def said(self) -> str:
-        """What the voter said, in words."""
+        """The voter's answer in words."""
         if self.question.kind != Kind.PAIR:
             return "You could still use it." if self.answer else "You could no longer use it."
         if not self.answer:

@@ -1,1 +1,1 @@
-"""What people are asked, what they say, and what comes of it."""
+"""People's votes: questions, ballots, rows and counting."""

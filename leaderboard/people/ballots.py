@@ -87,7 +87,7 @@ class NotAccepted(ValueError):
 
 
 def open_session(voter: Voter, kind: str) -> list[Vote]:
-    """What the voter still has to answer of the last session; nobody holds more tickets."""
+    """Return the open tickets of the voter's last session."""
     last = Vote.objects.open().filter(voter=voter, kind=kind).order_by("-pk").first()
     if last is None:
         return []
@@ -125,7 +125,7 @@ def start(voter: Voter, kind: str) -> list[Vote]:
 
 
 def _own_turn(voter: Voter, kind: str) -> list[Vote]:
-    """What was begun for this voter meanwhile; nothing else is begun before our transaction ends."""
+    """Lock the voter, and return the session that was begun meanwhile."""
     Voter.objects.select_for_update().get(pk=voter.pk)
     return open_session(voter, kind)
 
@@ -211,7 +211,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _looked(told: Mapping[str, Any]) -> dict[str, Any]:
-    """How the voter looked: zoom and flicker used, and the window's width to the nearest 100."""
+    """Keep use of zoom and flicker, and the window's width to the nearest 100."""
     width = told.get("width")
     known = isinstance(width, int) and not isinstance(width, bool) and 0 < width < 20_000
     return {
@@ -222,7 +222,7 @@ def _looked(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_finished(session: str, voter: Voter) -> bool:
-    """Whether every question of this voter's session has its answer."""
+    """Tell if every question of this voter's session has its answer."""
     own = Vote.objects.filter(session=session, voter=voter)
     return own.exists() and not own.filter(answered_at=None).exists()
 

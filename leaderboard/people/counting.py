@@ -1,4 +1,4 @@
-"""What comes of the votes: how far each voter is believed, whom people prefer, who agrees."""
+"""Count the votes: weights of voters, preferences, agreement of metrics."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ BELIEVED = 0.5
 
 
 def is_due() -> bool:
-    """Whether there are votes or runs that the numbers do not know."""
+    """Tell if there are votes or runs that the numbers do not include."""
     report = PeopleReport.objects.order_by("pk").first()
     if report is None:
         return votable_runs().exists()
@@ -293,7 +293,7 @@ def _store_standings(
 def _preferred(
     own: Sequence[int], order: Mapping[int, int], pairs: Table, weights: dict[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Whom people prefer of the runs of one suite; runs without enough votes have no number."""
+    """Return preferences among the runs of a suite; none with too few votes."""
     place = np.full(len(order) + 1, -1)  # the last is that of runs that are not compared
     for number, run in enumerate(own):
         place[order[run]] = number
@@ -340,7 +340,7 @@ def _lives(
     known: Mapping[int, Return],
     weights: Mapping[int, float],
 ) -> dict[int, dict[str, Any]]:
-    """How long pictures last by people's own word, of each run of a suite."""
+    """Return usable trips by people's votes for each run of a suite."""
     asked: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for row in single.rows:
         one = known[row.first]

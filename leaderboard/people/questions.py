@@ -1,4 +1,4 @@
-"""What to ask next: the questions of which a vote tells most, worked out by a worker.
+"""Choose the questions of which a vote tells most; done by a worker.
 
 A vote tells most on two returns that lie close together (nobody needs to be asked whether a
 clean picture is closer than a lost one), of models and cases of which little is known yet, and
@@ -71,7 +71,7 @@ class Candidate:
 
 @dataclass
 class Known:
-    """What votes there are already: by question, case, pair of runs, run and chain."""
+    """Numbers of votes so far: by question, case, pair of runs and run."""
 
     pair: Counter[tuple[int, int]] = field(default_factory=Counter)
     single: Counter[int] = field(default_factory=Counter)

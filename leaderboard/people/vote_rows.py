@@ -63,7 +63,7 @@ def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]
 
 
 def headline(kept: Mapping[str, float]) -> float | None:
-    """What is kept by the headline, or by the first metric that was run."""
+    """Return the retention by the headline, or by the first metric that was run."""
     return next((kept[name] for name in METRICS if name in kept), None)
 
 
@@ -219,7 +219,7 @@ ANSWERS = {1: "first", -1: "second", 0: "cannot say"}
 
 
 def pseudonym(voter: Voter) -> str:
-    """What a voter is called outside: not the number in the cookie, which could be signed in with."""
+    """Return the public name of a voter: a hash, since the cookie's key signs in."""
     return sha256(f"voter:{voter.key}".encode()).hexdigest()[:12]
 
 

@@ -41,7 +41,7 @@ SIZES = (
 
 
 class EndpointForm(forms.ModelForm):
-    """How an endpoint is called; `extra` and the switches end up in the submission's options."""
+    """The settings of an endpoint; `extra` and switches go to the options."""
 
     contract = forms.ChoiceField(
         choices=[(name, c.label) for name, c in CONTRACTS.classes().items()]
@@ -124,7 +124,7 @@ class EndpointForm(forms.ModelForm):
 
     @staticmethod
     def settings(values: Mapping[str, Any]) -> Settings:
-        """How the endpoint would be called, without the key."""
+        """Return the settings of the endpoint without the key."""
         return Settings(
             url=values.get("endpoint_url") or "https://api.example.org/v1",
             contract=values.get("contract") or "openai-edits",
@@ -137,7 +137,7 @@ class EndpointForm(forms.ModelForm):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What of the form has no column of its own."""
+        """The fields of the form that have no column."""
         names = ("extra", "send_seed", "send_response_format", "size")
         return {name: self.cleaned_data[name] for name in names}
 
@@ -214,7 +214,7 @@ class SubmissionForm(EndpointForm):
         self.mark_errors()
 
     def sent_before(self) -> Submission | None:
-        """What the same form became when it was sent the first time; that needs no new checks."""
+        """Return the submission that the same form made before, if any."""
         try:
             key = forms.UUIDField().clean(self.data.get("idempotency_key"))
         except ValidationError:

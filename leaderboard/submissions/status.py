@@ -78,7 +78,7 @@ def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
 
 
 def has_ended(submission: Submission, run: Run | None) -> bool:
-    """Whether nothing more will happen."""
+    """Tell if nothing more will happen."""
     over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
@@ -101,7 +101,7 @@ def step(submission: Submission, run: Run | None) -> int:
 
 
 def what_next(submission: Submission, run: Run | None) -> str:
-    """What happens next, in a sentence."""
+    """Say in a sentence what happens next."""
     if run and submission.state == Submission.State.APPROVED:
         if run.state == RunState.FINISHED:
             next_step = (
@@ -118,7 +118,7 @@ def what_next(submission: Submission, run: Run | None) -> str:
 
 
 def reviews_before(submission: Submission) -> int | None:
-    """How many submissions wait for review before this one; None where it does not wait."""
+    """Count the submissions to review before this one; None if it does not wait."""
     if submission.state != Submission.State.REVIEW:
         return None
     waiting = Submission.objects.filter(state=Submission.State.REVIEW)
@@ -138,7 +138,7 @@ FEWER = " Fewer where pictures wear out early: a chain ends soon after its end i
 
 
 def cost(submission: Submission) -> str:
-    """What a run will cost the submitter: calls, money where a price was given, and time."""
+    """Say what a run will cost the submitter: calls, money and time."""
     known = estimate(submission)
     money = "" if known.usd is None else f", ${known.usd:,.2f} at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
@@ -170,7 +170,7 @@ def _queue(submission: Submission) -> str:
 
 
 def _usual_wait() -> str:
-    """How long the last reviews took, which is all that can honestly be said."""
+    """Say how long the last reviews took."""
     reviewed = Submission.objects.exclude(reviewed_at=None).exclude(probed_at=None)
     times = reviewed.order_by("-reviewed_at").values_list("probed_at", "reviewed_at")[:REVIEWS]
     waits = [(end - begin).total_seconds() for begin, end in times if begin and end]
@@ -181,7 +181,7 @@ def _usual_wait() -> str:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    """How far the evaluation is, as numbers for the bar and in words."""
+    """Return the progress of the evaluation as numbers and in words."""
     now = progress(run)
     edits, trips = now["edits"], now["trips"]
     if now["position"]:
@@ -226,7 +226,7 @@ EXTREMES = 2
 
 
 def result(run: Run | None) -> dict[str, Any] | None:
-    """What came out: a sentence, the numbers, the curves, some strips; None before the end."""
+    """Return a sentence, numbers, curves and strips; None before the end."""
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
     results = RunResults.of(run)

@@ -1,4 +1,4 @@
-"""What happens to a submission: saved, tested, reviewed, evaluated, published or withdrawn.
+"""The workflow of a submission: saved, tested, reviewed, evaluated, published.
 
 Its key is moved to its model when it is approved and is never shown to anybody. What submitters
 do, on their page or by machine, returns a sentence that says what was done, or raises
@@ -35,7 +35,7 @@ MAX_KEY = 500
 
 
 def can_be_key(text: str) -> bool:
-    """Whether this fits into a header as a key: some visible ASCII, nothing between."""
+    """Tell if a text can be sent as a key: visible ASCII without spaces."""
     return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
 
 

@@ -38,7 +38,7 @@ TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
 @require_safe
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    """What is asked, and a button to begin; the rest comes by script."""
+    """Show the question and a button to begin; the rest comes by script."""
     kind = Kind.USABLE if request.GET.get("mode") == Kind.USABLE else Kind.PAIR
     context = {
         "kind": kind,
@@ -141,7 +141,7 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
 
 
 def _session(made: list[Vote]) -> dict[str, Any]:
-    """What the page needs: tickets, addresses made of them, the size of each source."""
+    """Return tickets, their addresses and the size of each source."""
     own = Vote.objects.filter(session=made[0].session)
     return {
         "answer": reverse("vote_answer"),
@@ -213,7 +213,7 @@ def stamp() -> str:
 @keep_page(stamp)
 @noindex_variants
 def agreement(request: HttpRequest) -> HttpResponse:
-    """How far metrics, witnesses and judges agree with people."""
+    """Show how far metrics, witnesses and judges agree with people."""
     report = PeopleReport.objects.order_by("pk").first()
     context = people.agreement(report) if report else {}
     context["rule"] = {
