@@ -18,8 +18,9 @@ from PIL import Image, ImageFilter
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor
 from evaluation.images import Picture, blank_card, encode_jpeg, encode_webp
+from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
-from evaluation.measuring.scoring import Scorer, retention
+from evaluation.measuring.scoring import Scorer
 
 FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320

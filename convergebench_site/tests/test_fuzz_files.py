@@ -30,7 +30,7 @@ from evaluation.records import TripMeasures
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.testing.pictures import encoded, gradient
 from evaluation.untrusted_json import can_be_stored
-from evaluation.witnesses.judge.answers import AnswerFile, Kept
+from evaluation.witnesses.judge import AnswerFile, Kept
 from leaderboard.published_figures import FiguresError, _csv_rows
 
 pytestmark = pytest.mark.fuzz

@@ -31,12 +31,11 @@ from evaluation.analysis.half_life import Summary, summaries_and_values
 from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import repeat_spread
-from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
-from evaluation.measuring.scoring import retention
+from evaluation.measuring.calibration import jpeg_equivalent, retention
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.picture import WholePicture
 from evaluation.records import TripMeasures
-from evaluation.witnesses.panel import Verdict, heard_by_category
+from evaluation.witnesses.base import Verdict, heard_by_category
 
 # The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)

@@ -16,7 +16,8 @@ from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture, blank_card, fit
 from evaluation.measuring.alignment import registered, unaligned
-from evaluation.measuring.scoring import Scorer, retention
+from evaluation.measuring.calibration import retention
+from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import footprint
 from evaluation.metrics.base import Subject
 

@@ -25,9 +25,9 @@ from evaluation.bundle.document import Bundle
 from evaluation.content.suites import Case
 from evaluation.images import Picture, fit
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.steps import rmse
+from evaluation.measuring.trip_measures import rmse
 from evaluation.records import AuditRecord, FileRecord
-from evaluation.witnesses.panel import Verdict
+from evaluation.witnesses.base import Verdict
 
 #: A touch drawn again may differ by so much, of the full range: a JPEG of another library does.
 SAME_TOUCH = (0.0, 0.01)

@@ -40,10 +40,12 @@ from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case as SuiteCase
 from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Calibration, Scorer
-from evaluation.measuring.steps import compare_orders, distance
+from evaluation.measuring.calibration import Calibration
+from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import ChainSubject, chain_subject
 from evaluation.measuring.trip_measures import (
+    compare_orders,
+    distance,
     found_by_scoring,
     identity_drift,
     judge_global,

@@ -27,7 +27,7 @@ from evaluation.cli.scoring import ANSWERS, asked_judge, new_scorer, report_judg
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair, Suite
 from evaluation.images import Picture
-from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
+from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric, metric_class
 from evaluation.metrics.no_reference import value_scale
 from evaluation.play.own_chains import (

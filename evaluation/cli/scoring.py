@@ -15,8 +15,7 @@ from evaluation.metrics import METRICS
 from evaluation.play.folder_scores import score_run
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores
-from evaluation.witnesses.judge.answers import AnswerFile
-from evaluation.witnesses.judge.judge import Judge, JudgeOptions
+from evaluation.witnesses.judge import AnswerFile, Judge, JudgeOptions
 
 #: The file of a judge's answers in a run folder.
 ANSWERS = "judge.jsonl"

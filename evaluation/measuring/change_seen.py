@@ -18,16 +18,18 @@ from evaluation.content.suites import EditPair
 from evaluation.images import fit
 from evaluation.measuring.alignment import (
     Aligned,
+    Floats,
+    Values,
     equally_sharp,
     foreign,
     moved,
     registered,
+    registrations,
     unaligned,
     unwobbled,
     without_grain,
 )
-from evaluation.measuring.registration import Floats, Values, registrations
-from evaluation.metrics.networks.memory import is_large
+from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
 # Exact pairs: the least correlation with the truth, and the most of the untouched picture

@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.images import fit
-from evaluation.measuring.alignment import Aligned, moved
-from evaluation.measuring.registration import Floats, Values, grey, registrations
+from evaluation.measuring.alignment import Aligned, Floats, Values, grey, moved, registrations
 from evaluation.metrics.base import CELLS, Mask
 
 # Structure is compared on copies of this side.

@@ -25,9 +25,9 @@ from evaluation.editors.endpoint import Endpoint
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, blank_card, clean_wire, is_reframed
+from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
-from evaluation.measuring.scoring import retention
 from evaluation.net.addresses import AddressRefused, for_strangers
 
 State = Literal["running", "passed", "warning", "failed", "skipped"]

@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 from PIL import Image
 
 from evaluation.images import Picture, blank_card
-from evaluation.measuring.calibrations import jpeg
+from evaluation.measuring.calibration import QUALITIES, Calibration, jpeg_saves
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import (
-    FLAT,
     Box,
     Cells,
     CombinedMetric,
@@ -29,20 +28,21 @@ from evaluation.metrics.base import (
     NoReferenceMetric,
     NotApplicable,
     Subject,
+    is_large,
 )
 from evaluation.metrics.batches import (
     AnyPicture,
     batch_size,
     batches,
     measured,
+    return_freed_memory,
     rgb,
     threads,
 )
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.metrics.networks.memory import is_large, return_freed_memory
 from evaluation.metrics.place import WorstPlace, grainy
 from evaluation.packages import package_versions
-from evaluation.witnesses.panel import Panel
+from evaluation.witnesses import Panel
 
 # Sources whose features are kept: at most so many pixels of them, which is 150 MB.
 KEPT_PIXELS = 1_200_000
@@ -63,24 +63,6 @@ PACKAGES = (
     "scikit-image",
     "dlib-bin",
 )
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What a metric says of a source when all is lost, and when it is saved as JPEG."""
-
-    blank: float
-    ladder: Mapping[int, float]
-
-
-def retention(distance: float | None, blank: float | None) -> float | None:
-    """Q = 1 - d / d(blank card): 1 is identical, 0 no better than a blank card.
-
-    None where the metric was not run, or where the source is itself a blank card.
-    """
-    if distance is None or blank is None or blank < FLAT:
-        return None
-    return 1 - distance / blank
 
 
 @dataclass(frozen=True)
@@ -219,7 +201,7 @@ class Scorer:
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
-        pictures = itertools.chain((blank_card(original),), jpeg.saves(original))
+        pictures = itertools.chain((blank_card(original),), jpeg_saves(original))
         scores = self.only(self.full_reference).score(original, pictures, face)
         found: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
@@ -227,7 +209,7 @@ class Scorer:
                 found[name] = None
                 continue
             blank = self.metrics[name].blank
-            ladder = dict(zip(jpeg.QUALITIES, distances[1:], strict=True))
+            ladder = dict(zip(QUALITIES, distances[1:], strict=True))
             found[name] = Calibration(distances[0] if blank is None else blank, ladder)
         return found
 
@@ -276,6 +258,11 @@ class Scorer:
             "witnesses": self.panel.provenance(),
             "packages": package_versions(PACKAGES),
         }
+
+    def versions(self) -> dict[str, tuple[str, str]]:
+        """Return the version and the hash of the weights of each full-reference metric here."""
+        metrics = {n: self.metrics[n] for n in self.full_reference if n in self.metrics}
+        return {name: (m.version, m.weights_sha256 or "") for name, m in metrics.items()}
 
     def uses_network(self, name: str) -> bool:
         """Whether a metric's numbers come from a network, and so from a device's arithmetic."""

@@ -37,6 +37,10 @@ CELLS = 48
 # A blank card this near is the source itself; to divide by it would say nothing.
 FLAT = 1e-9
 
+#: Larger pictures are measured one at a time, and by tiles: what networks and metrics make of
+#: them is some 200 bytes for each of their pixels.
+LARGE_PIXELS = 1_500_000
+
 INSTALL = "pip install 'convergebench[worker]'"
 
 
@@ -289,6 +293,10 @@ class NoReferenceMetric(Metric, ABC):
     @abstractmethod
     def luma_value(self, luma: Luma) -> float | None:
         """Return the value of a picture with this luma; None if it is not defined."""
+
+
+def is_large(size: tuple[int, int]) -> bool:
+    return math.prod(size) > LARGE_PIXELS
 
 
 def finite(metric: Metric, values: Sequence[float]) -> list[float]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeAlias, TypeVar
 
 from PIL import Image
 
 from evaluation.images import Picture, fit
-from evaluation.metrics.base import DirectMetric, Metric, MetricError
+from evaluation.metrics.base import DirectMetric, Metric, MetricError, is_large
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.metrics.networks.memory import is_large
 
 AnyPicture: TypeAlias = Image.Image | Picture
 #: Whose picture it is.
@@ -24,6 +26,9 @@ T = TypeVar("T")
 # Pictures decoded and held at a time, of one chain or of several; the next ones are decoded
 # meanwhile, unless they are large. A GPU is given more, which go through a network at once.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
+#: glibc's name for "blocks from this size on are the system's again once they are freed".
+M_MMAP_THRESHOLD = -3
+BLOCK = 2 * 2**20
 
 
 def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
@@ -116,3 +121,19 @@ def _processors() -> int:
         count = os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count
+
+
+@cache
+def return_freed_memory() -> bool:
+    """Have this process give large blocks back when they are freed; whether it can.
+
+    glibc keeps them otherwise, between small ones that live on: a process that measured one
+    large picture stays as large as it ever was. It costs a few per cent of the time, so only
+    processes that meet such pictures do it.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, BLOCK))
+    except (OSError, AttributeError):  # another C library
+        return False

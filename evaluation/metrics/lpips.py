@@ -9,10 +9,9 @@ from typing import Any
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import CELLS, Cells, Features, Loss, LossWords, finite
+from evaluation.metrics.base import CELLS, Cells, Features, Loss, LossWords, finite, is_large
 from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
-from evaluation.metrics.networks.memory import is_large
 
 # A large picture goes through the network by tiles of this side. The layers see every 4th, 8th
 # and 16th pixel; what a tile's border spoils lies within 80 pixels of it.

@@ -18,8 +18,8 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from evaluation.content.sources import pixel_sha256
 from evaluation.images import Picture
-from evaluation.measuring.calibrations.shipped import shipped, versions_of
-from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.measuring.calibration import Calibration, shipped
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
 from evaluation.play.run_folder import write_json
 
@@ -35,7 +35,7 @@ def calibrated(
     file = folder() / f"{_key(scorer, source, subject)}.json"
     if cached := _read(file, scorer):
         return cached
-    computed = shipped(pixel_sha256(source.image), subject, versions_of(scorer))
+    computed = shipped(pixel_sha256(source.image), subject, scorer.versions())
     if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else

@@ -16,15 +16,19 @@ from evaluation.content.suites import Case, EditPair
 from evaluation.images import Picture
 from evaluation.measuring.cheating import Sign, repeated_answers, signs
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.steps import ReadStep, compare_orders
-from evaluation.measuring.trip_measures import half_errors, identity_drift, judge_global
+from evaluation.measuring.trip_measures import (
+    ReadStep,
+    compare_orders,
+    half_errors,
+    identity_drift,
+    judge_global,
+)
 from evaluation.metrics.no_reference import WORN
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.store import ImageGone, PlayedTrips, ScoreStore
 from evaluation.records import TripMeasures
-from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
-from evaluation.witnesses.judge.judge import Judge
-from evaluation.witnesses.panel import Verdict
+from evaluation.witnesses.base import Verdict
+from evaluation.witnesses.judge import Judge, ask_worn, hear_chain, with_judge
 
 log = logging.getLogger(__name__)
 

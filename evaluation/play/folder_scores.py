@@ -11,7 +11,8 @@ from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.content.suites import Suite
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Calibration, Scorer
+from evaluation.measuring.calibration import Calibration
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
 from evaluation.play.calibration_cache import calibrated
 from evaluation.play.finish import chain_signs, finish
@@ -20,7 +21,7 @@ from evaluation.play.run_scores import ChainScores, RunScores, read_scores
 from evaluation.play.score import CHAINS_AT_ONCE, joined_quality, score
 from evaluation.play.store import AnsweredAudit, PlayedTrips, ScoredTrips, ScoreStore
 from evaluation.records import TripMeasures
-from evaluation.witnesses.judge.judge import Judge
+from evaluation.witnesses.judge import Judge
 
 
 class GatheredScores(ScoreStore):

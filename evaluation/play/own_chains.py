@@ -41,7 +41,7 @@ from evaluation.play.run_scores import RunScores
 from evaluation.play.score import score
 from evaluation.play.store import PlayedTrips
 from evaluation.untrusted_json import read_json_file
-from evaluation.witnesses.judge.judge import Judge
+from evaluation.witnesses.judge import Judge
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 #: What is assumed of the edits where nobody says: something was added, then removed.

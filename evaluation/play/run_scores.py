@@ -15,13 +15,13 @@ from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.standings import MeasuredChain, ScoredTrip, measured_chain
 from evaluation.analysis.stopping import known_at
 from evaluation.content.suites import Suite
-from evaluation.measuring.scoring import Calibration, retention
+from evaluation.measuring.calibration import Calibration, retention
 from evaluation.metrics import METRICS, in_order, no_reference_metrics
 from evaluation.metrics.no_reference import no_reference_pins
 from evaluation.play.run_folder import RunFolder
 from evaluation.records import TripMeasures
 from evaluation.untrusted_json import read_json_file
-from evaluation.witnesses.panel import Verdict
+from evaluation.witnesses.base import Verdict
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.images import Picture, encode_jpeg
-from evaluation.measuring.registration import Floats
+from evaluation.measuring.alignment import Floats
 
 Drift = Callable[[Image.Image], Image.Image]
 SEED = 5

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from PIL import Image
 
@@ -150,3 +150,47 @@ def asked(pair: EditPair, witness: str) -> str | None:
     """What the pair says that this witness should look for ("parsing:glasses")."""
     name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the witnesses say together of one trip; None where none of them could tell."""
+
+    made: bool | None
+    undone: bool | None
+
+    @classmethod
+    def of(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
+        """By all, or by those alone whose word ends a chain.
+
+        One that sees the thing is enough for it to be there, in the edited picture and in
+        the one that came back. Of a trip of many steps each edit must have been made.
+        """
+        heard = [one for one in evidence if one["gates"] or not gating]
+        steps: dict[int, list[bool]] = {}
+        for one in heard:
+            if one["made"] is not None:
+                steps.setdefault(one.get("step", 0), []).append(one["made"])
+        undone = [one["undone"] for one in heard if one["undone"] is not None]
+        made = all(any(said) for said in steps.values()) if steps else None
+        return cls(made, all(undone) if undone else None)
+
+
+def heard_by_category(
+    trips: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
+) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """By category and witness: in how many trips it said so, of how many in which it could tell.
+
+    Of each half ("made", "undone") and of what nobody asked to change ("kept").
+    """
+    found: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for category, evidence in trips:
+        for one in evidence:
+            for what in ("made", "undone", "kept"):
+                if one.get(what) is None:
+                    continue
+                counts = found.setdefault(category, {}).setdefault(one["witness"], {})
+                said = counts.setdefault(what, [0, 0])
+                said[0] += bool(one[what])
+                said[1] += 1
+    return found

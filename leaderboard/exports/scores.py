@@ -14,7 +14,7 @@ from django.core.files.storage import default_storage
 from django.db.models import Max
 from django.utils import timezone
 
-from evaluation.measuring.scoring import retention
+from evaluation.measuring.calibration import retention
 from evaluation.metrics.no_reference import value_scale
 from evaluation.records import ScoreRecord
 from leaderboard.models import Calibration, Run, Score, Suite

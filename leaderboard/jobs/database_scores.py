@@ -21,9 +21,9 @@ from django.utils import timezone
 from evaluation.analysis.stopping import may_stop
 from evaluation.audits.findings import Finding, from_dicts
 from evaluation.images import Picture
-from evaluation.measuring.calibrations.shipped import shipped
-from evaluation.measuring.loss_map import loss_map
+from evaluation.measuring.calibration import shipped
 from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.trip_measures import loss_map
 from evaluation.metrics.base import Subject
 from evaluation.play.finish import Hint, Review
 from evaluation.play.run_folder import chain_slug

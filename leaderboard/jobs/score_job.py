@@ -21,8 +21,7 @@ from evaluation.play.finish import finish, review
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import Paused
 from evaluation.witnesses import OF_YARDSTICKS
-from evaluation.witnesses.judge.answers import InMemory, Kept
-from evaluation.witnesses.judge.judge import Judge, JudgeOptions
+from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, Kept
 from leaderboard import job_queue, standings
 from leaderboard.jobs import control, resilience
 from leaderboard.jobs.database_scores import DatabaseScores

@@ -13,7 +13,7 @@ from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.levels import LEVELS
 from evaluation.images import ImageError, Picture
-from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
+from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject

@@ -14,7 +14,7 @@ from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.analysis.levels import DEFAULT_LEVEL, left
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
-from evaluation.measuring.calibrations.jpeg import LOSSLESS
+from evaluation.measuring.calibration import LOSSLESS
 from evaluation.metrics import HEADLINE, METRICS, full_reference_metrics, in_order
 from evaluation.witnesses import WITNESSES, witness_label
 from leaderboard import formatting

@@ -15,7 +15,7 @@ from django.db.models import Avg, Count, F, Sum
 from django.utils import timezone
 
 from evaluation.content.operators import DEGRADATIONS
-from evaluation.measuring.scoring import retention
+from evaluation.measuring.calibration import retention
 from leaderboard import formatting, job_queue
 from leaderboard.board.breakdowns import shade
 from leaderboard.jobs.control import queue_of

@@ -16,7 +16,7 @@ from django.utils.text import Truncator
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
-from evaluation.measuring.calibrations.jpeg import LOSSLESS, jpeg_equivalent
+from evaluation.measuring.calibration import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
 from evaluation.metrics.picture import LOST
 from evaluation.witnesses import witness_label

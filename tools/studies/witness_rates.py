@@ -26,10 +26,8 @@ from evaluation.measuring.error_rates import ErrorRate
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics.base import Subject
 from evaluation.testing.drifts import Drift, as_jpeg, noisy
-from evaluation.witnesses import TripToJudge
-from evaluation.witnesses.coco import detector
-from evaluation.witnesses.panel import Panel
-from evaluation.witnesses.rest import LEAST, SURE
+from evaluation.witnesses import Panel, TripToJudge
+from evaluation.witnesses.detector import LEAST_AREA, SURE, detector
 
 #: What each worn thing is drawn as, of those that may end a chain.
 WORN = ("glasses", "sunglasses", "hat", "cap", "beanie")
@@ -222,7 +220,7 @@ def _erased(image: Image.Image) -> Image.Image | None:
     """The surest thing that is not most of the picture, painted over from its border."""
     import cv2
 
-    things = (t for t in detector().things(image) if t.sure >= SURE and LEAST <= t.area <= 0.3)
+    things = (t for t in detector().things(image) if t.sure >= SURE and LEAST_AREA <= t.area <= 0.3)
     thing = next(things, None)
     if thing is None:
         return None

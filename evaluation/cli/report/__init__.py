@@ -23,7 +23,7 @@ from evaluation.cli.results import compared, interval_text, shown
 from evaluation.content.suites import Suite, ticks
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture, thumbnail
-from evaluation.measuring.calibrations.jpeg import jpeg_equivalent
+from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
 from evaluation.play.run_scores import ChainScores, RunScores
 

@@ -107,7 +107,7 @@ def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, jud
 
 
 def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, monkeypatch):
-    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    monkeypatch.setattr("evaluation.witnesses.judge.ATTEMPTS", 1)
     judge.always = "down"
     asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1"]
     assert main(["score", str(small_chain), *asked, "--metrics", "psnr", "--no-report"]) == 0

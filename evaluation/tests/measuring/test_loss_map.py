@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from evaluation.measuring.loss_map import loss_map
+from evaluation.measuring.trip_measures import loss_map
 from evaluation.metrics.base import CELLS
 
 

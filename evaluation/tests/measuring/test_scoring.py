@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from evaluation.images import ImageError, Picture, encode_webp
-from evaluation.measuring.calibrations.jpeg import QUALITIES, jpeg_equivalent
-from evaluation.measuring.scoring import Returns, Scorer, retention
+from evaluation.measuring.calibration import QUALITIES, jpeg_equivalent, retention
+from evaluation.measuring.scoring import Returns, Scorer
 from evaluation.metrics import METRICS, MetricError, batches, full_reference_metrics, load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr

@@ -15,11 +15,10 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
-from evaluation.metrics.clip import Clip
 from evaluation.metrics.lpips import Span
 from evaluation.metrics.networks import memory
-from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor
-from evaluation.metrics.networks.quick import quicken
+from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor, quicken
+from evaluation.metrics.semantic import Clip
 from evaluation.testing.reference_pictures import small, worn
 from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness

@@ -15,7 +15,7 @@ from evaluation.content.suites import Case
 from evaluation.editors import Answer, load_editor
 from evaluation.editors.reference import RuleEditor
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.steps import measure_steps
+from evaluation.measuring.trip_measures import measure_steps
 from evaluation.play.folder_scores import score_run
 from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
@@ -23,7 +23,8 @@ from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores
 from evaluation.play.store import Paused
 from evaluation.run_secret import chain_seeds
-from evaluation.witnesses.panel import Panel, Verdict
+from evaluation.witnesses import Panel
+from evaluation.witnesses.base import Verdict
 
 SHIPPED = catalog.suite("shapes")
 ORDERS = ("cup-and-clock", "clock-and-cup", "cup-and-clock-in-turn")

@@ -13,9 +13,9 @@ from evaluation.metrics import load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.drifts import as_jpeg, moved, noisy
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
-from evaluation.witnesses import WITNESSES, TripToJudge, load_witness, witness_class
-from evaluation.witnesses.coco import Found, overlap
-from evaluation.witnesses.panel import Panel, Verdict, heard_by_category
+from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
+from evaluation.witnesses.base import Verdict, heard_by_category
+from evaluation.witnesses.detector import Found, overlap
 
 SOURCE = as_image(ASTRONAUT)
 FACE = (0.36, 0.1, 0.53, 0.36)

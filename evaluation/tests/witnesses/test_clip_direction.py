@@ -7,9 +7,8 @@ from PIL import Image
 
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from evaluation.witnesses import TripToJudge
-from evaluation.witnesses.clip_direction import TOWARDS, ClipDirection
-from evaluation.witnesses.panel import Panel
+from evaluation.witnesses import Panel, TripToJudge
+from evaluation.witnesses.by_metric import TOWARDS, ClipDirection
 
 WORDS = {"source_text": "a man", "target_text": "a man with a hat"}
 HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat", **WORDS)

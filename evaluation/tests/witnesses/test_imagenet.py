@@ -12,7 +12,7 @@ from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_pictures import as_image
 from evaluation.witnesses import TripToJudge, load_witness
-from evaluation.witnesses.imagenet import CLASSES, changed_place
+from evaluation.witnesses.by_metric import CLASSES, changed_place
 
 SOURCE = as_image(data.rocket())
 WHERE = (20, 220)

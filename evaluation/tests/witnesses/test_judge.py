@@ -12,11 +12,16 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.testing.fake_providers.judge import KEY, SIGN, FakeJudge
 from evaluation.witnesses import TripToJudge, WitnessError
-from evaluation.witnesses.judge import questions
-from evaluation.witnesses.judge.answers import AnswerFile
+from evaluation.witnesses.judge import (
+    AnswerFile,
+    Judge,
+    JudgeOptions,
+    ask_worn,
+    hear_chain,
+    questions,
+    with_judge,
+)
 from evaluation.witnesses.judge.clients import ChatClient, GeminiClient
-from evaluation.witnesses.judge.hearing import ask_worn, hear_chain, with_judge
-from evaluation.witnesses.judge.judge import Judge, JudgeOptions
 from evaluation.witnesses.judge.questions import CLOSER, RUBRIC, TRIP, RubricAnswer, Unreadable
 
 HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
@@ -99,7 +104,7 @@ def test_one_that_is_limited_is_asked_again(fake):
 
 
 def test_one_that_is_down_is_left_alone_after_a_few_failures(fake, monkeypatch):
-    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    monkeypatch.setattr("evaluation.witnesses.judge.ATTEMPTS", 1)
     fake.always = "down"
     judge = Judge(fake.client())
     assert [judge.look(TRIP_MADE) for _ in range(6)] == [None] * 6
@@ -111,7 +116,7 @@ def test_one_that_is_down_is_left_alone_after_a_few_failures(fake, monkeypatch):
 
 @pytest.mark.parametrize("case", ["nonsense", "nobody", "slow"])
 def test_whatever_is_wrong_with_its_server_it_only_falls_silent(fake, monkeypatch, case):
-    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    monkeypatch.setattr("evaluation.witnesses.judge.ATTEMPTS", 1)
     fake.always = case
     client = fake.client()
     with socket.create_server(("127.0.0.1", 0)) as deaf:

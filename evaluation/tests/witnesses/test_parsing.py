@@ -12,8 +12,8 @@ from evaluation.measuring.error_rates import ErrorTable
 from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT, real
 from evaluation.testing.reference_pictures import ASTRONAUT, as_image
-from evaluation.witnesses import WITNESSES, TripToJudge, load_witness, witness_class
-from evaluation.witnesses.panel import Panel, Verdict
+from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
+from evaluation.witnesses.base import Verdict
 from evaluation.witnesses.parsing import surroundings
 
 GLASSES = EditPair(

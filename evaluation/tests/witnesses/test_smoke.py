@@ -8,8 +8,8 @@ from evaluation.editors import load_editor
 from evaluation.editors.base import Beside
 from evaluation.images import Picture
 from evaluation.measuring.subject import chain_subject
-from evaluation.witnesses import TripToJudge
-from evaluation.witnesses.panel import Panel, Verdict
+from evaluation.witnesses import Panel, TripToJudge
+from evaluation.witnesses.base import Verdict
 
 SMOKE = catalog.suite("smoke")
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 def judged(settings, monkeypatch):
     """Plays a run with a judge that behaves so."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("evaluation.witnesses.judge.judge.ATTEMPTS", 1)
+    monkeypatch.setattr("evaluation.witnesses.judge.ATTEMPTS", 1)
 
     def run(case):
         with FakeJudge(case) as fake:

@@ -1,4 +1,4 @@
-"""CLIP ViT-L/14 (Radford et al., 2021): do two pictures mean the same?"""
+"""Semantic metrics: do two images mean the same, by CLIP and by ImageNet features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.metrics.base import Features, MetricError
-from evaluation.metrics.networks.base import NetworkMetric, cosine_distances
+from evaluation.metrics.networks.base import NetworkMetric, as_tensor, cosine_distances
 from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.base import UNREADABLE
 
@@ -18,7 +18,10 @@ OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a0383
 
 
 class Clip(NetworkMetric):
-    """1 - cosine of the image embeddings, of the pictures as CLIP's own preparation shows them."""
+    """CLIP ViT-L/14 (Radford et al., 2021): 1 - cosine of the image embeddings.
+
+    The pictures are shown to it by CLIP's own preparation.
+    """
 
     name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
     looks_at, semantic = "meaning", True
@@ -75,3 +78,37 @@ class Clip(NetworkMetric):
             if not moved.any() or not meant.any():
                 return None
             return float(torch.nn.functional.cosine_similarity(moved, meant, dim=0))
+
+
+SIDE = 224
+
+
+class ImageNet(NetworkMetric):
+    """EfficientNet-Lite0: 1 - cosine of the pooled features of the picture at 224 x 224.
+
+    The semantic metric that needs no hub.
+    """
+
+    name, label, version = "imagenet", "ImageNet features", "efficientnet-lite0-1"
+    looks_at, semantic = "content", True
+    higher_is_better = True
+    modules = {"torch": "torch", "efficientnet_lite_pytorch": "efficientnet-lite-pytorch"}
+    weights = "imagenet"
+
+    def load(self) -> Any:
+        import torch
+        from efficientnet_lite_pytorch import EfficientNet
+
+        file, _ = weights.locate(self.weights)
+        network = EfficientNet.from_name("efficientnet-lite0")
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        network.load_state_dict(state, strict=True)
+        return network
+
+    def features(self, images: Sequence[Image.Image]) -> Features:
+        small = [image.resize((SIDE, SIDE), Image.Resampling.BICUBIC) for image in images]
+        inputs = as_tensor(small, self.device).sub_(127).div_(128)
+        return self.network.extract_features(inputs.to(self.dtype)).float().mean((2, 3))
+
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        return cosine_distances(sources, self.features(images))

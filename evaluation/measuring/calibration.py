@@ -1,0 +1,109 @@
+"""A source's scale: its blank card, its JPEG ladder, and the calibrations that ship.
+
+A source's calibration is the same on every machine, and those of `smoke` take 40 s of a processor
+while a fresh board waits for its first row. What ships counts where metric, version, weights, pixels
+and face are those it was computed with; else it is computed. It is a CPU's, in full precision,
+whatever device measures what is held against it. `python -m tools.calibrations smoke` writes it
+anew, and a test computes one of them again. Verification never looks here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.content import catalog
+from evaluation.images import Picture, encode_jpeg
+from evaluation.metrics.base import FLAT, Subject
+
+QUALITIES = (95, 90, 85, 80, 75, 70, 60, 50, 40, 30, 20, 15, 10, 7, 5, 3, 1)
+LOSSLESS = 100
+FOLDER = "calibrations"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a metric says of a source when all is lost, and when it is saved as JPEG."""
+
+    blank: float
+    ladder: Mapping[int, float]
+
+
+def retention(distance: float | None, blank: float | None) -> float | None:
+    """Q = 1 - d / d(blank card): 1 is identical, 0 no better than a blank card.
+
+    None where the metric was not run, or where the source is itself a blank card.
+    """
+    if distance is None or blank is None or blank < FLAT:
+        return None
+    return 1 - distance / blank
+
+
+def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
+    """The source as JPEG gives it back, one picture per quality; each is made when it is asked for."""
+    for quality in QUALITIES:
+        yield Picture.from_bytes(encode_jpeg(source, quality)).image
+
+
+def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
+    """The quality of the one JPEG save that loses as much as `distance`: 100 is no loss.
+
+    0 is "worse than 1": more is lost than by any save. None where the metric was not run.
+    """
+    from scipy.optimize import isotonic_regression
+
+    if distance is None or not ladder:
+        return None
+    qualities = sorted(ladder, reverse=True)
+    # Down the ladder the loss should grow; a real picture's ladder steps back here and
+    # there (SSIM of astronaut at 70 and 60), so the nearest growing ladder is taken.
+    losses = isotonic_regression([ladder[quality] for quality in qualities]).x
+    losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
+    if distance > losses[-1]:
+        return 0.0
+    # On a plateau the best quality is meant: the first of equal losses.
+    first = np.unique(losses, return_index=True)[1]
+    steps = np.array([LOSSLESS, *qualities], dtype=float)
+    return float(np.interp(distance, losses[first], steps[first]))
+
+
+def shipped(
+    pixels_sha256: str, subject: Subject, versions: Mapping[str, tuple[str, str]]
+) -> dict[str, Calibration | None]:
+    """What is known of a source, by metric; `versions` are its version and its weights' hash.
+
+    None for a metric that says nothing of this source; those that are not known are left out.
+    """
+    found: dict[str, Calibration | None] = {}
+    for file in _files():
+        picture = file["pictures"].get(pixels_sha256)
+        if picture is None or picture["face"] != face_shares(subject):
+            continue
+        for name, (version, weights) in versions.items():
+            made_with = file["metrics"].get(name)
+            if made_with == {"version": version, "weights_sha256": weights}:
+                found[name] = _calibration(picture["distances"][name])
+    return found
+
+
+@cache
+def _files() -> list[dict[str, Any]]:
+    folder = catalog.folder() / FOLDER
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+
+
+def face_shares(subject: Subject) -> list[float] | None:
+    return None if subject.face is None else list(subject.face)
+
+
+def _calibration(distances: list[float] | None) -> Calibration | None:
+    if distances is None:
+        return None
+    blank, *ladder = distances
+    return Calibration(blank, dict(zip(QUALITIES, ladder, strict=True)))

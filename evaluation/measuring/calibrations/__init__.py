@@ -1,1 +1,0 @@
-"""A source's scale: what metrics say of its JPEGs, and what of that ships."""

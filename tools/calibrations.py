@@ -1,0 +1,53 @@
+"""Write the calibrations that ship: `python -m tools.calibrations SUITE ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation.content import catalog, sources
+from evaluation.images import Picture
+from evaluation.measuring.calibration import FOLDER, face_shares
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.subject import chain_subject
+from evaluation.metrics import MetricError, full_reference_metrics
+
+
+def compute(slug: str) -> dict[str, Any]:
+    """The contents of a suite's file, by the metrics that run here."""
+    # All but CLIP, whose weights few machines have: what lacks one that everybody has is of no use.
+    suite = catalog.suite(slug)
+    scorer = Scorer([n for n in full_reference_metrics() if n != "clip"], witnesses=())
+    if scorer.not_run:
+        raise MetricError(f"not all metrics run here: {scorer.not_run}")
+    pictures: dict[str, Any] = {}
+    for picture in tqdm(suite.pictures, unit="picture"):
+        source = Picture.from_image(sources.prepared(picture, suite.size))
+        subject = chain_subject(picture)
+        found = scorer.calibrate(source, subject)
+        distances = {
+            name: made and [made.blank, *made.ladder.values()] for name, made in found.items()
+        }
+        pictures[picture.sha256] = {"face": face_shares(subject), "distances": distances}
+    metrics = {
+        name: {"version": version, "weights_sha256": weights}
+        for name, (version, weights) in scorer.versions().items()
+    }
+    return {"metrics": metrics, "pictures": pictures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tools.calibrations", description=__doc__)
+    parser.add_argument("suites", nargs="+", metavar="SUITE", help="the slug of a suite")
+    folder = catalog.folder() / FOLDER
+    folder.mkdir(exist_ok=True)
+    for slug in parser.parse_args().suites:
+        text = json.dumps(compute(slug), indent=1)
+        (folder / f"{slug}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
