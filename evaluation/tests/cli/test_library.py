@@ -28,6 +28,8 @@ from evaluation.testing.local_server import LocalServer
 from evaluation.testing.tiny_pipelines import instruct_pix2pix, save
 from examples.example_server import Handler
 
+PLAY = ["run", "--play-only"]
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # No witness looks at a flip: nothing heavy is loaded.
 FEW = {
@@ -239,7 +241,7 @@ nothing = 3
 def test_an_own_editor_is_played_by_its_place_and_goes_on_there(tmp_path, capsys):
     (tmp_path / "models").mkdir()
     (tmp_path / "models/own_one.py").write_text(OWN)
-    play = ["run", "--play-only", "--suite", "smoke", "--trips", "1", "--json"]
+    play = [*PLAY, "--suite", "smoke", "--trips", "1", "--json"]
     few = ["--max-edits", "3"]
     for place in ("models/own_one.py:edit", "models.own_one:edit"):
         out = ["--out", place.partition(".")[2].replace(":", "-")]
@@ -264,16 +266,7 @@ import sys
 sys.path = [{str(DOCS.parent)!r}, *(path for path in sys.path if path)]
 from evaluation.__main__ import main
 sys.exit(main())"""
-    arguments = [
-        "run",
-        "--play-only",
-        "--editor",
-        "own_two:edit",
-        "--suite",
-        "smoke",
-        "--max-edits",
-        "1",
-    ]
+    arguments = [*PLAY, "--editor", "own_two:edit", "--suite", "smoke", "--max-edits", "1"]
     ended = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
     )

@@ -9,6 +9,8 @@ from evaluation.__main__ import main
 from evaluation.play import calibration_cache
 from evaluation.play.run_folder import RunFolder
 
+PLAY = ["run", "--play-only"]
+
 # Two cases that no witness looks at.
 PART = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,flip-horizontal"]
 FAST = ["--metrics", "psnr"]
@@ -28,31 +30,15 @@ def told(capsys):
 
 
 def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
-    assert main(["run", "--play-only", "--editor", "noop", *PART, "--json"]) == 0
+    assert main([*PLAY, "--editor", "noop", *PART, "--json"]) == 0
     assert told(capsys)["runs"][0]["chains"] == 2
     assert sorted(RunFolder.open(Path("noop-smoke")).chains) == [
         "desert--flip-vertical",
         "fruit--flip-horizontal",
     ]
-    assert (
-        main(
-            [
-                "run",
-                "--play-only",
-                "--editor",
-                "noop",
-                *PART,
-                "--limit",
-                "1",
-                "--out",
-                "one",
-                "--json",
-            ]
-        )
-        == 0
-    )
+    assert main([*PLAY, "--editor", "noop", *PART, "--limit", "1", "--out", "one", "--json"]) == 0
     assert told(capsys)["runs"][0]["chains"] == 1
-    assert main(["run", "--play-only", "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
+    assert main([*PLAY, "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
     assert "no case of smoke is called 'horses'" in capsys.readouterr().err
 
 
@@ -60,17 +46,7 @@ def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
 
 
 def share(number, capsys, *more):
-    play = [
-        "run",
-        "--play-only",
-        "--editor",
-        "noise",
-        *PART,
-        "--shard",
-        f"{number}/2",
-        "--secret",
-        SECRET,
-    ]
+    play = [*PLAY, "--editor", "noise", *PART, "--shard", f"{number}/2", "--secret", SECRET]
     assert main([*play, *more]) == 0
     capsys.readouterr()
     return f"noise-smoke-{number}-of-2"
@@ -81,12 +57,7 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert [RunFolder.open(Path(s)).edits_done for s in shares] == [2, 2]
     assert main(["merge", *shares, "--out", "merged", "--json"]) == 0
     assert told(capsys)["complete"]
-    assert (
-        main(
-            ["run", "--play-only", "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]
-        )
-        == 0
-    )
+    assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]) == 0
     merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
 
     def pictures(run):
@@ -95,35 +66,20 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert pictures(merged) == pictures(whole)
     assert len(merged.calls()) == 4
     assert main(["score", "merged", *FAST]) == 0
-    assert (
-        main(
-            [
-                "run",
-                "--play-only",
-                "--editor",
-                "noise",
-                *PART,
-                "--secret",
-                SECRET,
-                "--out",
-                "merged",
-            ]
-        )
-        == 0
-    )
+    assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "merged"]) == 0
 
 
 def test_one_share_alone_can_be_played_on(capsys):
     one = share(1, capsys)
     assert main(["merge", one, "--out", "part"]) == 0
     assert "1 of 2 chains" in capsys.readouterr().out
-    assert main(["run", "--play-only", "--editor", "noise", *PART, "--out", "part"]) == 0
+    assert main([*PLAY, "--editor", "noise", *PART, "--out", "part"]) == 0
     assert RunFolder.open(Path("part")).complete
 
 
 def test_what_does_not_belong_together_is_not_merged(capsys):
     one = share(1, capsys)
-    play = ["run", "--play-only", *PART, "--out"]
+    play = [*PLAY, *PART, "--out"]
     assert main([*play, "other-secret", "--editor", "noise"]) == 0
     assert main([*play, "other-editor", "--editor", "noop", "--secret", SECRET]) == 0
     assert main([*play, "trips", "--editor", "noise", "--secret", SECRET, "--trips", "2"]) == 0
@@ -140,7 +96,7 @@ def test_what_does_not_belong_together_is_not_merged(capsys):
 
 
 def test_shares_need_one_secret_and_a_number_that_exists(capsys):
-    play = ["run", "--play-only", "--editor", "noop", *PART, "--shard"]
+    play = [*PLAY, "--editor", "noop", *PART, "--shard"]
     assert main([*play, "1/2"]) == 1
     assert "--secret" in capsys.readouterr().err
     for wrong in ("0/2", "3/2", "half", "1/0"):
@@ -165,15 +121,15 @@ def test_one_command_plays_scores_and_compares_several_models(capsys):
 
 
 def test_a_model_that_pauses_does_not_stop_the_next(capsys):
-    play = ["run", "--play-only", "--models", "noise,noop", *PART, "--max-edits", "3"]
+    play = [*PLAY, "--models", "noise,noop", *PART, "--max-edits", "3"]
     assert main([*play, "--json"]) == 3
     assert [r["edits"] for r in told(capsys)["runs"]] == [3, 3]
-    assert main(["run", "--play-only", "--models", "noise,noop", *PART]) == 0
+    assert main([*PLAY, "--models", "noise,noop", *PART]) == 0
     assert capsys.readouterr().out.count("2 completed") == 2
 
 
 def test_nobody_is_played_where_one_name_is_wrong(capsys):
-    assert main(["run", "--play-only", "--models", "noop,jpg", *PART]) == 1
+    assert main([*PLAY, "--models", "noop,jpg", *PART]) == 1
     assert "did you mean jpeg" in capsys.readouterr().err
     assert not list(Path().iterdir())
 
@@ -200,7 +156,7 @@ def test_a_run_that_pauses_is_not_scored_and_goes_on(capsys):
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(option, said, capsys):
-    assert main(["run", "--play-only", "--editor", "jpeg", *PART, "--option", option]) == 1
+    assert main([*PLAY, "--editor", "jpeg", *PART, "--option", option]) == 1
     assert said in capsys.readouterr().err
     assert not Path("jpeg-smoke").exists()
 
@@ -249,7 +205,7 @@ def kept(tmp_path, monkeypatch):
 
 @pytest.fixture
 def played(capsys):
-    assert main(["run", "--play-only", "--editor", "noise", *PART, "--out", "run"]) == 0
+    assert main([*PLAY, "--editor", "noise", *PART, "--out", "run"]) == 0
     return ["score", "run", "--again", "--json"]
 
 

@@ -11,6 +11,8 @@ from evaluation.testing.json_outputs import checked
 from evaluation.testing.local_server import LocalServer
 from examples.example_server import Handler
 
+PLAY = ["run", "--play-only"]
+
 FAST = ["--metrics", "psnr,ssim,piqe"]
 SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
 ONE_EDIT = ["--max-edits", "1", "--parallel", "1"]
@@ -31,7 +33,7 @@ def somewhere(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(somewhere):
-    assert main(["run", "--play-only", "--editor", "jpeg", *SMALL, "--out", "run"]) == 0
+    assert main([*PLAY, "--editor", "jpeg", *SMALL, "--out", "run"]) == 0
     assert main(["score", "run", *FAST]) == 0
     return Path("run")
 
@@ -68,13 +70,13 @@ def test_lists_are_wrapped(capsys):
 
 
 def test_playing_tells_what_was_played_and_spent_also_when_it_paused(capsys):
-    play = ["run", "--play-only", "--editor", "jpeg", *SMALL, "--out", "paused"]
+    play = [*PLAY, "--editor", "jpeg", *SMALL, "--out", "paused"]
     (paused,) = told(capsys, "run", *play, *ONE_EDIT, code=3)["runs"]
     assert (paused["edits"], paused["spent"]) == (1, 0)
     assert "--max-edits 1" in paused["paused"]
     assert told(capsys, "run", *play)["runs"][0]["outcomes"] == {"completed": 2}
     models = ["--models", "jpeg,noop", *SMALL, "--out", "many"]
-    assert len(told(capsys, "run", "run", "--play-only", *models)["runs"]) == 2
+    assert len(told(capsys, "run", *PLAY, *models)["runs"]) == 2
     again = ["run", "--editor", "noop", *SMALL, *FAST, "--out", "again"]
     ended = told(capsys, "run", *again, *ONE_EDIT, code=3)
     assert ended["runs"][0]["paused"]

@@ -28,6 +28,8 @@ from evaluation.play.folder_store import folder_player
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores
 
+PLAY = ["run", "--play-only"]
+
 SMOKE = catalog.suite("smoke")
 FAST = "psnr,ssim"
 
@@ -55,21 +57,7 @@ def suite_file(tmp_path_factory):
 def played(suite_file, tmp_path_factory):
     """A run folder of the JPEG editor on the small suite."""
     out = tmp_path_factory.mktemp("played") / "jpeg"
-    assert (
-        main(
-            [
-                "run",
-                "--play-only",
-                "--editor",
-                "jpeg",
-                "--suite",
-                str(suite_file),
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
+    assert main([*PLAY, "--editor", "jpeg", "--suite", str(suite_file), "--out", str(out)]) == 0
     return out
 
 
@@ -186,21 +174,7 @@ def test_runs_of_one_suite_are_compared_and_hostile_names_are_escaped(played, su
     file = run / "run.json"
     header = json.loads(file.read_text())
     file.write_text(json.dumps(header | {"name": "<script>alert(1)</script>"}))
-    assert (
-        main(
-            [
-                "run",
-                "--play-only",
-                "--editor",
-                "noise",
-                "--suite",
-                str(suite_file),
-                "--out",
-                "noise",
-            ]
-        )
-        == 0
-    )
+    assert main([*PLAY, "--editor", "noise", "--suite", str(suite_file), "--out", "noise"]) == 0
     assert main(["report", str(run), "noise", str(run), "--metrics", "psnr", "--out", "both"]) == 0
     page = Path("both/index.html").read_text()
     assert "<script" not in page
@@ -209,7 +183,7 @@ def test_runs_of_one_suite_are_compared_and_hostile_names_are_escaped(played, su
 
 
 def test_runs_of_other_suites_are_not_compared(played, capsys):
-    assert main(["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--trips", "1"]) == 0
+    assert main([*PLAY, "--editor", "jpeg", "--suite", "smoke", "--trips", "1"]) == 0
     assert main(["report", str(played), "jpeg-smoke"]) == 1
     assert "only runs of the same suite can be compared" in capsys.readouterr().err
 
@@ -217,16 +191,7 @@ def test_runs_of_other_suites_are_not_compared(played, capsys):
 def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, capsys):
     run = copied(played)
     before = (run / "calls.jsonl").read_bytes()
-    arguments = [
-        "run",
-        "--play-only",
-        "--editor",
-        "jpeg",
-        "--suite",
-        str(suite_file),
-        "--out",
-        str(run),
-    ]
+    arguments = [*PLAY, "--editor", "jpeg", "--suite", str(suite_file), "--out", str(run)]
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"][0]["outcomes"] == {"completed": 3}
     assert (run / "calls.jsonl").read_bytes() == before
@@ -240,16 +205,7 @@ def test_playing_again_into_a_finished_run_plays_nothing(played, suite_file, cap
 
 
 def test_an_option_reaches_the_editor(suite_file, capsys):
-    arguments = [
-        "run",
-        "--play-only",
-        "--suite",
-        str(suite_file),
-        "--trips",
-        "1",
-        "--editor",
-        "jpeg",
-    ]
+    arguments = [*PLAY, "--suite", str(suite_file), "--trips", "1", "--editor", "jpeg"]
     assert main([*arguments, "--option", "quality=5", "--out", "low"]) == 0
     header = json.loads(Path("low/run.json").read_text())
     assert header["options"] == {"quality": 5}
@@ -295,26 +251,26 @@ def test_help_says_what_a_command_is_for(command, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--play-only", "--editor", "jpg", "--suite", "smoke"], "did you mean jpeg"),
+        ([*PLAY, "--editor", "jpg", "--suite", "smoke"], "did you mean jpeg"),
         (
-            ["run", "--play-only", "--editor", "zzzzzz", "--suite", "smoke"],
+            [*PLAY, "--editor", "zzzzzz", "--suite", "smoke"],
             "`convergebench list editors` lists all",
         ),
         (
-            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoky"],
+            [*PLAY, "--editor", "jpeg", "--suite", "smoky"],
             "there is no suite 'smoky'",
         ),
-        (["run", "--play-only", "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
+        ([*PLAY, "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
         (
-            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--trips", "99"],
+            [*PLAY, "--editor", "jpeg", "--suite", "smoke", "--trips", "99"],
             "only shortens",
         ),
         (
-            ["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--option", "x"],
+            [*PLAY, "--editor", "jpeg", "--suite", "smoke", "--option", "x"],
             "NAME=VALUE",
         ),
-        (["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
-        (["run", "--play-only", "--editor", "gpt-image-2", "--suite", "smoke"], "OPENAI_API_KEY"),
+        ([*PLAY, "--editor", "jpeg", "--suite", "smoke", "--option", "x=1"], "'x'"),
+        ([*PLAY, "--editor", "gpt-image-2", "--suite", "smoke"], "OPENAI_API_KEY"),
         (["score", "nowhere"], "there is no folder nowhere"),
         (["score", ".", "--import", "x.csv"], "is not a run folder"),
         (["report", "nowhere"], "there is no folder nowhere"),
@@ -337,7 +293,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, mon
 )
 def test_a_number_out_of_range_is_a_wrong_argument(wrong, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["run", "--play-only", "--editor", "jpeg", "--suite", "smoke", wrong])
+        main([*PLAY, "--editor", "jpeg", "--suite", "smoke", wrong])
     assert stop.value.code == 2
     assert wrong.partition("=")[0] in capsys.readouterr().err
 
@@ -350,7 +306,7 @@ def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
 def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    play = ["run", "--play-only", "--editor", "gpt-image-2", "--suite", "smoke"]
+    play = [*PLAY, "--editor", "gpt-image-2", "--suite", "smoke"]
     assert main(play) == 1
     said = capsys.readouterr().err
     assert "224 edits, about $14.56" in said
@@ -365,16 +321,7 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
 def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    play = [
-        "run",
-        "--play-only",
-        "--editor",
-        "gpt-image-1-mini",
-        "--suite",
-        "smoke",
-        "--budget",
-        "5",
-    ]
+    play = [*PLAY, "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
     assert main(play) == 1
     said = capsys.readouterr().err
     assert "no budget can hold" in said
@@ -388,17 +335,7 @@ def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
 
 
 def test_a_paused_run_says_as_json_what_was_played_and_spent(suite_file, capsys):
-    play = [
-        "run",
-        "--play-only",
-        "--editor",
-        "jpeg",
-        "--suite",
-        str(suite_file),
-        "--out",
-        "run",
-        "--json",
-    ]
+    play = [*PLAY, "--editor", "jpeg", "--suite", str(suite_file), "--out", "run", "--json"]
     assert main([*play, "--max-edits", "4"]) == 3
     (told,) = json.loads(capsys.readouterr().out)["runs"]
     assert (told["edits"], told["spent"]) == (4, 0)
