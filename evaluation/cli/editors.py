@@ -90,6 +90,11 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     )
     who.add_argument("--models", metavar="NAMES", help="several names, with commas between")
     who.add_argument("--endpoint", metavar="URL", help="the base of an API, or its full address")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that set up an editor or an endpoint."""
     parser.add_argument(
         "--option",
         action="append",
@@ -112,9 +117,9 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
     """Return the editors that these arguments name, in their order."""
-    options = _options(args.option)
     if args.endpoint:
-        return [_endpoint(args, options)]
+        return [_endpoint(args)]
+    options = _options(args.option)
     if args.editor:
         return [find_editor(args.editor, options)]
     names = list(dict.fromkeys(name.strip() for name in args.models.split(",") if name.strip()))
@@ -137,15 +142,27 @@ def _options(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _endpoint(args: argparse.Namespace, options: dict[str, Any]) -> ChosenEditor:
-    options = {"url": args.endpoint, "contract": args.contract, **options}
+def endpoint_options(args: argparse.Namespace, url: str) -> dict[str, Any]:
+    """Return the options of an endpoint, with its key. Raises CommandError if that is not set."""
     key = os.environ.get(args.key_env, "") if args.key_env else ""
     if args.key_env and not key:
         raise CommandError(f"the environment variable {args.key_env} is not set")
+    return {
+        "url": url,
+        "contract": args.contract,
+        **_options(args.option),
+        "api_key": key,
+        "allow_local": args.allow_local,
+    }
+
+
+def _endpoint(args: argparse.Namespace) -> ChosenEditor:
+    options = endpoint_options(args, args.endpoint)
     with _named_in_errors("the endpoint"):
-        editor = load_editor("endpoint", **options, api_key=key, allow_local=args.allow_local)
+        editor = load_editor("endpoint", **options)
     name = urlsplit(args.endpoint).netloc.replace(":", "-") or "endpoint"
-    return ChosenEditor(editor, "endpoint", name, name, options, is_free=args.allow_local)
+    recorded = {k: v for k, v in options.items() if k not in ("api_key", "allow_local")}
+    return ChosenEditor(editor, "endpoint", name, name, recorded, is_free=args.allow_local)
 
 
 # By name.

@@ -74,15 +74,15 @@ def test_a_local_address_needs_the_switch(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--extra", "{"), "--extra is not JSON"),
+        (("--option", "surprise=1"), "the endpoint has no option 'surprise'"),
         (("--key-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE is not set"),
-        (("--curl", "--extra", "[]"), "JSON object"),
+        (("--curl", "--option", "extra=[]"), "the option extra of the endpoint"),
     ],
 )
-def test_arguments_that_do_not_fit_end_with_2(
+def test_options_that_do_not_fit_are_named(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command("https://example.com", *words) == 2
+    assert command("https://example.com", *words) == 1
     assert message in capsys.readouterr().err
 
 
@@ -90,7 +90,8 @@ def test_the_request_can_be_shown_without_sending_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
-    assert command("https://example.com/v1", "--key-env", "MY_KEY", "--curl", "--no-seed") == 0
+    words = ("--key-env", "MY_KEY", "--curl", "--option", "send_seed=false")
+    assert command("https://example.com/v1", *words) == 0
     text = capsys.readouterr().out
     assert text.startswith("curl https://example.com/v1/images/edits")
     assert "$API_KEY" in text
