@@ -45,7 +45,7 @@ or step by step:
 pictures that you have already:
   convergebench score FOLDER                         I0_source.png, I1_forward.png, ...
 
-a run to hand on, or one that somebody else published:
+a run to hand on, or one that was published elsewhere:
   convergebench bundle RUN                           one file, which a site takes
   convergebench verify BUNDLE                        recompute its numbers, line by line
 
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"convergebench: paused. {pause}\n")
         return 3
     except BrokenPipeError:
-        # `convergebench list editors | head`: nobody reads on. Keep Python from flushing again.
+        # `convergebench list editors | head`: the reader has gone. Keep Python from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -157,7 +157,7 @@ class Arm(BaseModel):
 
     @property
     def rewords(self) -> bool:
-        """Whether it says anything in other words than the suite."""
+        """True if it words any prompt otherwise than the suite."""
         return self.wording != PLAIN or self.fidelity or bool(self.also)
 
     def settled(

@@ -1,4 +1,4 @@
-"""What a run will cost and how long it will take, before anything is paid for."""
+"""Estimate the cost and the time of a run before anything is paid for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def estimate(
     chains: int | None = None,
     stop_after: int = 0,
 ) -> Estimate:
-    """What `edits` edits take. A chain's edits wait for each other: more in flight than
+    """Estimate what `edits` edits take. A chain's edits wait for each other: more in flight than
     `chains` does not help, and nothing is faster than the provider's rate."""
     if edits < 0 or in_flight < 1 or (price is not None and price < 0):
         raise ValueError("edits and price cannot be negative, and one edit at least is in flight")

@@ -174,7 +174,7 @@ class Results:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """How a run is scored: by all metrics that can run here, or by these.
+    """Settings of scoring: by all metrics that can run here, or by these.
 
     `judge` is a vision-language model that is asked about the trips people read: its name, or
     its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
@@ -201,7 +201,7 @@ def evaluate(
     or a function of (image, prompt, seed) that returns a PIL image; `options` are for those that
     are made here. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
     one. With the same `out` an interrupted evaluation goes on; without, the run lasts as long as
-    the results. Nobody is asked before a paid model is played: give a budget in `play`.
+    the results. A paid model is played without asking: give a budget in `play`.
 
     `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions
     that are called after every trip with its chain, number, seconds and cost (from a thread of

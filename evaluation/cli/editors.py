@@ -61,7 +61,7 @@ class ChosenEditor:
     """An editor that is ready to play, and what the run's record says of it.
 
     `kind` is a registered editor or the place of your own; `price` is in USD per edit, None if
-    it is not known; `is_own` code costs what its author knows, so that nobody is asked first.
+    it is not known; the author of `is_own` code knows its cost, and is not asked first.
     """
 
     editor: Editor
@@ -289,7 +289,7 @@ def _pausing(editor: Editor) -> Iterator[None]:
         yield
     except (Refused, EditorError):
         raise
-    # Code of somebody else runs here, and may raise anything.
+    # Foreign code runs here, and may raise anything.
     except Exception as error:
         raise configuration(f"{_name(editor)}: {type(error).__name__}: {error}") from error
 
@@ -328,7 +328,7 @@ def find_own(place: str) -> Any:
         return _from_file(Path(module), name) if module.endswith(".py") else _imported(place)
     except OwnEditorError:
         raise
-    # Code of somebody else runs here, and may raise anything.
+    # Foreign code runs here, and may raise anything.
     except Exception as error:
         raise OwnEditorError(f"{place}: {type(error).__name__}: {error}") from error
 

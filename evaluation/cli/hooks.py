@@ -82,7 +82,7 @@ class Hooks:
             for hook in list(self._hooks):
                 try:
                     tell(hook)
-                # Code of somebody else, and perhaps a network, is behind it.
+                # Foreign code, and perhaps a network, is behind it.
                 except Exception as error:
                     self._hooks.remove(hook)
                     name = type(hook).__name__

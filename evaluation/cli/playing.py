@@ -42,7 +42,7 @@ ASK_FROM = 0.01
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """How a run is played, and how far; None is unlimited, or the editor's own.
+    """Settings and limits of playing; None is unlimited, or the editor's own.
 
     `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, repeated tries
     included. `stop_after` ends a chain so many trips after its end is known (3 is a good
@@ -294,7 +294,7 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
 
 
 def ask_first(expected: Estimate) -> None:
-    """Ask before money is spent. Raises CommandError if nobody agrees."""
+    """Ask before money is spent. Raises CommandError without consent."""
     if (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():

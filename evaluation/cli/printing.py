@@ -16,7 +16,7 @@ from evaluation.errors import UserFacingError
 
 
 class CommandError(UserFacingError):
-    """What a person asked for cannot be done; the message says why."""
+    """A command that cannot be carried out; the message says why."""
 
 
 def at_least_one(text: str) -> int:
@@ -67,7 +67,7 @@ def note(text: str) -> None:
 
 
 class Output(BaseModel):
-    """What a command prints with `--json`.
+    """The text that a command prints with `--json`.
 
     The version grows if a field goes or means something else, not if one is added.
     """

@@ -1,4 +1,4 @@
-"""Where things are in a picture: its face, free room on floor, wall and sky, written words.
+"""Places in a picture: its face, free room on floor, wall and sky, written words.
 
 All places are fractions of the picture's width and height, counted from the upper left
 corner. Curators draw them; reference editors put their drawings there, identity and
@@ -25,7 +25,7 @@ DIGITS = 5
 
 @dataclass(frozen=True)
 class Words:
-    """What is written in a picture, and where."""
+    """Words written in a picture, and their place."""
 
     text: str
     box: Box
@@ -38,7 +38,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is known of a picture's places. A picture has at most one annotated face."""
+    """The annotated places of a picture, with at most one face."""
 
     face: Box | None = None  # hairline to chin, cheek to cheek
     eyes: tuple[Point, Point] | None = None  # both pupils, the one on the picture's left first
@@ -196,5 +196,5 @@ def _fractions(name: str, value: Any, count: int, shape: str) -> list[float]:
     return [round(float(v), DIGITS) for v in value]
 
 
-#: Of a picture that nobody has annotated.
+#: Of a picture without annotations.
 UNANNOTATED = Annotations()

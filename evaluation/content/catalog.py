@@ -169,7 +169,7 @@ class Pictured(Protocol):
 
 
 def is_portrait(picture: Pictured) -> bool:
-    """Whether a picture is of one person's face."""
+    """Return True if a picture is of one person's face."""
     return picture.kind == "face" and "person" in picture.contains
 
 
@@ -192,7 +192,7 @@ def _made(picture: Pictured) -> str:
 
 
 def folder() -> Path:
-    """Where the content files are."""
+    """Return the folder of the content files."""
     here = Path(__file__).resolve().parents[1]
     # The checkout's own folder first: an editable install has both only by mistake.
     for candidate in (here.parent / "fixtures", here / "fixtures"):
@@ -265,7 +265,7 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
 
 
 def _named(name: str, build: Callable[[Any], T], values: Mapping[str, Any]) -> T:
-    """What is built of a field; ValueError names it."""
+    """Build the value of a field. Raises ValueError naming it."""
     try:
         return build(values[name])
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""How the pictures of a chain are called: I0_source.png, I1_forward.png, I1_backward.png, I2_..."""
+"""Names of the pictures of a chain: I0_source.png, I1_forward.png, I1_backward.png, I2_..."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ChainFiles(Generic[File]):
 
 
 def answer_name(number: int, direction: str, mime: str) -> str:
-    """What the file of an answer is called."""
+    """Return the name of the file of an answer."""
     return f"I{number}_{direction}.{EXTENSIONS[mime]}"
 
 
 def is_named(name: str) -> bool:
-    """Whether the name says which picture of a chain the file is."""
+    """Return True if the name says which picture of a chain the file is."""
     return _NAMED.fullmatch(PurePath(name).stem) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the benchmark refuses, and why: checks of pictures and of cases, in words for people.
+"""Checks of pictures and of cases, with the reasons of a refusal in words for people.
 
 Pure functions; the site's forms and the import command call the same ones.
 """
@@ -20,7 +20,7 @@ from evaluation.images import ImageError, Picture, blank_card
 # Below this error of the mean colour, half-lives of a picture mean nothing (method, section 3).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
-# A crop that loses more than this is no longer the picture somebody chose.
+# A crop that loses more than this is no longer the picture that was chosen.
 LARGEST_CUT = 0.35
 # Bits of 64 in which the perceptual hashes of a resized, recompressed or brightened copy
 # still differ; measured on the shipped pictures in the tests.

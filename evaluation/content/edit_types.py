@@ -1,4 +1,4 @@
-"""What kinds of edits people ask for: 35 types in eight families, and how hard each should be.
+"""The kinds of edits people ask for: 35 types in eight families, with their difficulty.
 
 The map is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
 editor, where it gives them, are facts kept beside the type; blur and sharpening, which it
@@ -94,7 +94,7 @@ HARD_TYPE = 0.7
 
 
 def difficulty(pair: EditPair) -> int:
-    """How hard a pair should be, 1 to 5, before anybody has played it.
+    """Return the expected difficulty of a pair, 1 to 5, before it is played.
 
     What the way back must bring back says most (DIFFICULTY); one more where the type
     itself often fails.

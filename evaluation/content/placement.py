@@ -1,4 +1,4 @@
-"""Where a drawn thing goes in an annotated picture: glasses on the eyes, a chair on the floor.
+"""Place a drawn thing in an annotated picture: glasses on the eyes, a chair on the floor.
 
 The rule is of the picture and the thing alone, so that "remove the hat" finds the place
 without seeing the hat.
@@ -39,7 +39,7 @@ SHARE_INSIDE = 0.93
 
 @dataclass(frozen=True)
 class Thing:
-    """How a drawing is put in its place.
+    """The place and size of a drawing.
 
     `width` is in widths of the face for what is worn (in distances of the eyes for
     glasses), else the largest share of the picture's shorter side. `anchor` is the point
@@ -137,7 +137,7 @@ class Spot:
 
 
 def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None:
-    """Where the drawing goes in a picture of this size; None where there is no room for it."""
+    """Return where the drawing goes in a picture of this size; None if there is no room."""
     thing = THINGS[name]
     found = (
         _worn(thing, aspect(name), places, width, height)

@@ -1,4 +1,4 @@
-"""How a reference editor plays a pair without understanding it: simple rules that can be undone.
+"""Rules by which a reference editor plays a pair without understanding it; all can be undone.
 
 turn      move every pixel by the pair's operator; exact
 draw      paste the drawing of the pair's object in its place; back: fill the place in
@@ -68,7 +68,7 @@ class Rule:
 
     @property
     def undoes_itself(self) -> bool:
-        """Whether it is said and done the same way there and back."""
+        """True if the edit is its own inverse, in words and in pixels."""
         if self.region != "whole":
             return False
         return self.do == "swap" or (self.do == "tint" and self.tint == "negative")

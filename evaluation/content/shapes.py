@@ -60,7 +60,7 @@ class Asked:
     `name` is what seeds, files and the ledger call it: unique in its trip. `back_to` is which
     picture of the trip should be here again afterwards (0: the one it began with, k: the
     answer to its k-th step); None where that picture has not been seen before. With an `operator`
-    nobody is asked: we make the edit ourselves, by evaluation.content.operators.
+    no model is asked: we make the edit ourselves, by evaluation.content.operators.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Move:
 
 @dataclass(frozen=True)
 class TripShape:
-    """What one trip asks for, and which of its edits can be judged."""
+    """The steps of one trip, and which of its edits can be judged."""
 
     steps: tuple[Asked, ...]
     moves: tuple[Move, ...]
@@ -93,7 +93,7 @@ class TripShape:
 
     @property
     def edits(self) -> int:
-        """How many of its steps are asked of a model."""
+        """The number of steps that are asked of a model."""
         return sum(not step.operator for step in self.steps)
 
 
@@ -162,7 +162,7 @@ def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
     for number, letter in enumerate(letters, start=1):
         step = by_name[letter]
         if letter.isupper() and step.change != "none":
-            # What nobody took back by name is gone with the rest when the picture is back; a
+            # What was not taken back by name is gone with the rest when the picture is back; a
             # turn among turns is not undone by itself.
             rest = last if step.change == "local" and number < last else None
             moves.append(Move(letter, number - 1, number, taken_back.get(number, rest)))

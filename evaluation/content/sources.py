@@ -175,7 +175,7 @@ def pixel_sha256(image: Image.Image) -> str:
 
 
 def cache_folder() -> Path:
-    """Where fetched packages are kept: CONVERGEBENCH_PICTURES or the user's cache."""
+    """Return the folder of fetched packages: CONVERGEBENCH_PICTURES or the user's cache."""
     stated = os.environ.get("CONVERGEBENCH_PICTURES")
     return Path(stated) if stated else Path.home() / ".cache" / "convergebench" / "pictures"
 

@@ -124,11 +124,11 @@ class EditPair:
         return self.operator
 
     def trip(self, number: int) -> TripShape:
-        """What trip `number` asks for."""
+        """Return the steps of trip `number`."""
         return self.cycle[(number - 1) % len(self.cycle)]
 
     def edits(self, trips: int) -> int:
-        """How many edits so many trips ask of a model."""
+        """Count the edits that so many trips ask of a model."""
         return sum(self.trip(number).edits for number in range(1, trips + 1))
 
     def of_move(self, number: int, move: Move) -> EditPair:
@@ -244,20 +244,20 @@ class Suite:
 
     @property
     def chains(self) -> int:
-        """How many chains one run of this suite has."""
+        """The number of chains of one run."""
         return sum(self.repeats_of(case) for case in self.cases)
 
     @property
     def edits(self) -> int:
-        """How many edits one run of this suite takes."""
+        """The number of edits of one run."""
         return sum(self.repeats_of(case) * self.edits_of(case) for case in self.cases)
 
     def edits_of(self, case: Case) -> int:
-        """How many edits one chain of a case takes."""
+        """Count the edits of one chain of a case."""
         return self.pair_by_slug[case.pair].edits(self.trips)
 
     def repeats_of(self, case: Case) -> int:
-        """How often a case is played."""
+        """Return how often a case is played."""
         return case.repeats or self.repeats
 
     @cached_property

@@ -74,7 +74,7 @@ class AuditShares(BaseModel):
 
 
 class Audit(BaseModel):
-    """What a site would say of an audited run."""
+    """The verdict of a site on an audited run."""
 
     verdict: str = Field(description='"clean" or "review".')
     reasons: list[str]

@@ -93,7 +93,7 @@ def _fetch(status: weights.Status, file: Path | None) -> None:
     """Fetch with a bar; what went wrong is said, and the others are still tried."""
     bar: tqdm[Any] | None = None
 
-    def told(stage: str, done: int, total: int | None) -> None:
+    def report(stage: str, done: int, total: int | None) -> None:
         nonlocal bar
         if bar is None:
             bar = progress(total or 0, status.label, "B")
@@ -103,7 +103,7 @@ def _fetch(status: weights.Status, file: Path | None) -> None:
         bar.update(done - bar.n)
 
     try:
-        weights.fetch(status.name, file=file, progress=told)
+        weights.fetch(status.name, file=file, progress=report)
     except weights.WeightsError as error:
         note(f"{status.label}: {error}")
     finally:

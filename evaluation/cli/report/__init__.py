@@ -74,7 +74,7 @@ class Report:
         (folder / "index.html").write_text(page, encoding="utf-8")
         return folder / "index.html"
 
-    # What is told.
+    # The parts of the page.
 
     def context(self) -> dict[str, Any]:
         return {
@@ -283,7 +283,7 @@ class Report:
     # Facts.
 
     def facts(self) -> list[dict[str, Any]]:
-        """What the numbers depend on, by run."""
+        """Return the settings and versions that the numbers depend on, by run."""
         return [
             {
                 "run": run.name,
@@ -360,7 +360,7 @@ class Report:
 
 
 def _named_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Two runs of one editor are told apart by a number."""
+    """Number runs of the same name."""
     names: dict[str, int] = {}
     apart = []
     for run in runs:

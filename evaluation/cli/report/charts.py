@@ -12,7 +12,7 @@ from evaluation.analysis.half_life import Summary
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds
 
-# Okabe and Ito's colours, told apart by colour-blind people; markers and dashes help too.
+# Okabe and Ito's colours, distinct to colour-blind people; markers and dashes help too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6a3f", "#5e6a6e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
