@@ -7,12 +7,13 @@ witnesses look there, and a pair that needs a place is played only where there i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self, TypeAlias
+from dataclasses import fields, replace
+from typing import Annotated, Any, Self, TypeAlias
 
-Point: TypeAlias = tuple[float, float]  # x, y
-Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom
+from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from evaluation.errors import first_error
 
 #: A thing stands on the lower edge of its floor, surface or water, hangs in the middle of its
 #: wall or sky, and may cover whatever is in the box: nothing of importance is there.
@@ -23,25 +24,51 @@ KEPT_SHARE = 0.5
 DIGITS = 5
 
 
-@dataclass(frozen=True)
+def _rounded(value: float) -> float:
+    return round(value, DIGITS)
+
+
+def _with_inside(
+    box: tuple[float, float, float, float],
+) -> tuple[float, float, float, float]:
+    if box[0] >= box[2] or box[1] >= box[3]:
+        raise ValueError(f"the box {list(box)} has no inside")
+    return box
+
+
+def _left_first(
+    eyes: tuple[tuple[float, float], tuple[float, float]],
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    if eyes[0][0] >= eyes[1][0]:
+        raise ValueError("the eye on the picture's left comes first")
+    return eyes
+
+
+#: In fractions of the picture, 0 to 1.
+Fraction = Annotated[float, Strict(), Field(ge=0, le=1), AfterValidator(_rounded)]
+Point: TypeAlias = tuple[Fraction, Fraction]  # x, y
+#: Left, top, right, bottom.
+Box: TypeAlias = Annotated[
+    tuple[Fraction, Fraction, Fraction, Fraction], AfterValidator(_with_inside)
+]
+_CONFIG = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, config=_CONFIG)
 class Words:
     """Words written in a picture, and their place."""
 
-    text: str
+    text: Annotated[str, Field(pattern=r"\S")]
     box: Box
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str) or not self.text.strip():
-            raise ValueError("text is empty")
-        object.__setattr__(self, "box", _box("box", self.box))
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_CONFIG)
 class Annotations:
     """The annotated places of a picture, with at most one face."""
 
     face: Box | None = None  # hairline to chin, cheek to cheek
-    eyes: tuple[Point, Point] | None = None  # both pupils, the one on the picture's left first
+    # Both pupils, the one on the picture's left first.
+    eyes: Annotated[tuple[Point, Point], AfterValidator(_left_first)] | None = None
     mouth: Point | None = None  # where the lips meet
     head_top: Point | None = None  # of the hair or hat as it is
     neck: Point | None = None  # the hollow of the throat; none where it is covered
@@ -53,17 +80,6 @@ class Annotations:
     text: tuple[Words, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.face is not None:
-            object.__setattr__(self, "face", _box("face", self.face))
-        for name in ("mouth", "head_top", "neck"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _point(name, getattr(self, name)))
-        if self.eyes is not None:
-            object.__setattr__(self, "eyes", _eyes(self.eyes))
-        for name in AREAS:
-            boxes = tuple(_box(name, box) for box in _several(name, getattr(self, name)))
-            object.__setattr__(self, name, boxes)
-        object.__setattr__(self, "text", tuple(_several("text", self.text)))
         if self.face is None and (self.eyes or self.mouth or self.head_top or self.neck):
             raise ValueError("face is missing, but its eyes, mouth, head_top or neck are given")
 
@@ -72,17 +88,14 @@ class Annotations:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """The annotations of a JSON object; ValueError names the field that does not fit."""
-        if not isinstance(data, Mapping):  # a file may hold anything
-            raise ValueError("expected an object with face, eyes, floor, text …")
-        values = dict(data)
-        if unknown := sorted(set(values) - {item.name for item in fields(cls)}):
-            raise ValueError(f"{unknown[0]} is not a place that can be annotated")
-        values["text"] = tuple(_words(row) for row in _several("text", values.get("text") or ()))
-        return cls(**values)
+        """Read annotations from JSON. Raises ValueError naming the field that does not fit."""
+        try:
+            return TypeAdapter(cls).validate_python(data)
+        except ValidationError as error:
+            raise ValueError(first_error(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON object with what there is, and no empty fields."""
+        """Return a JSON object without empty fields."""
         found: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -97,7 +110,7 @@ class Annotations:
         return found
 
     def cropped(self, crop: Box) -> Annotations:
-        """The same places in fractions of a part of the picture.
+        """Return the same places in fractions of a part of the picture.
 
         Boxes are clipped, and dropped where more than half of them is cut away; points
         outside are dropped, a cut word too, and all of a face that has lost its eyes.
@@ -144,56 +157,6 @@ class Annotations:
 
 def _area(box: Box) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
-
-
-def _several(name: str, value: Any) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} is not a list")
-    return value
-
-
-def _words(row: Any) -> Words:
-    if isinstance(row, Words):
-        return row
-    if not isinstance(row, Mapping) or set(row) != {"text", "box"}:
-        raise ValueError("text needs objects with 'text' and 'box'")
-    try:
-        return Words(**row)
-    except ValueError as error:
-        raise ValueError(f"text: {error}") from None
-
-
-def _eyes(value: Any) -> tuple[Point, Point]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ValueError("eyes are two points, [[x, y], [x, y]]")
-    one, two = (_point("eyes", eye) for eye in value)
-    if one[0] >= two[0]:
-        raise ValueError("eyes: the one on the picture's left comes first")
-    return one, two
-
-
-def _point(name: str, value: Any) -> Point:
-    x, y = _fractions(name, value, 2, "a point is two numbers, x and y")
-    return x, y
-
-
-def _box(name: str, value: Any) -> Box:
-    left, top, right, bottom = _fractions(
-        name, value, 4, "a box is four numbers, left, top, right, bottom"
-    )
-    if left >= right or top >= bottom:
-        raise ValueError(f"{name}: the box {list(value)} has no inside")
-    return left, top, right, bottom
-
-
-def _fractions(name: str, value: Any, count: int, shape: str) -> list[float]:
-    if not isinstance(value, list | tuple) or len(value) != count:
-        raise ValueError(f"{name}: {shape}")
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
-        raise ValueError(f"{name}: {shape}")
-    if not all(0 <= v <= 1 for v in value):
-        raise ValueError(f"{name}: {list(value)} is not in fractions of the picture, 0 to 1")
-    return [round(float(v), DIGITS) for v in value]
 
 
 #: Of a picture without annotations.
