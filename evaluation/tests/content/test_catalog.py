@@ -141,8 +141,8 @@ def test_labels_of_pictures_are_words_not_synonyms_of_the_pairs_own():
         ({"licence": " "}, "licence is empty"),
         ({"attribution": ""}, "attribution is empty"),
         ({"colour": "red"}, "'colour'"),
-        ({"annotations": {"face": [0, 0, 2, 1]}}, "annotations: face: [0, 0, 2, 1] is not in"),
-        ({"annotations": {"roof": []}}, "annotations: roof is not a place"),
+        ({"annotations": {"face": [0, 0, 2, 1]}}, "annotations: face.2: should be less"),
+        ({"annotations": {"roof": []}}, "annotations: roof: "),
     ],
 )
 def test_a_bad_source_image_is_named_by_file_row_and_field(content, fields, message):
