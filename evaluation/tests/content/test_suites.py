@@ -69,7 +69,7 @@ def test_bad_annotations_in_a_suite_file_name_the_picture_and_the_field():
     data = SUITE.to_dict()
     data["pictures"][0]["annotations"] = {"wall": [[1, 2, 3, 4]]}
     del data["content_hash"]
-    with pytest.raises(SuiteError, match="annotations of desk: wall.0.1: should be less"):
+    with pytest.raises(SuiteError, match=r"annotations of desk: wall\.0\.1: should be less"):
         Suite.from_dict(data)
 
 
