@@ -56,15 +56,17 @@ def case_summaries_by_level(
     for chain in chains:
         if chain.played:
             cases[chain.case].append(chain)
-    found: dict[float, list[CaseSummary]] = {level: [] for level in levels}
+    summaries: dict[float, list[CaseSummary]] = {level: [] for level in levels}
     for case, part in cases.items():
         check(part, trips)
         events = [events_of(part, trips, level) for level in levels]
         auc = case_auc(part, trips)
         for level, survival in zip(levels, Survival.by_level(part, events, trips), strict=True):
             usable = float(survival.usable_trips(trips))
-            found[level].append(CaseSummary(*case, usable, auc))
-    return {level: sorted(own, key=_badness) for level, own in found.items()}
+            summaries[level].append(CaseSummary(*case, usable, auc))
+    return {
+        level: sorted(cases_at_level, key=_badness) for level, cases_at_level in summaries.items()
+    }
 
 
 def _badness(case: CaseSummary) -> tuple[float, float, str, str]:

@@ -93,14 +93,14 @@ def dynamics(
     )
 
 
-def summarise_dynamics(found: Sequence[Dynamics]) -> DynamicsSummary:
+def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
     """Medians over chains and counts by regime."""
-    counts = Counter(d.regime for d in found)
+    counts = Counter(d.regime for d in chains)
     return DynamicsSummary(
-        chains=len(found),
-        contraction=_median([d.contraction for d in found]),
-        path_efficiency=_median([d.path_efficiency for d in found]),
-        limit_retention=_median([d.limit_retention for d in found]),
+        chains=len(chains),
+        contraction=_median([d.contraction for d in chains]),
+        path_efficiency=_median([d.path_efficiency for d in chains]),
+        limit_retention=_median([d.limit_retention for d in chains]),
         regimes={regime: counts[regime] for regime in REGIMES},
     )
 
@@ -149,8 +149,8 @@ def _regime(
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    present = [value for value in values if value is not None]
+    return float(np.median(present)) if present else None
 
 
 @dataclass(frozen=True)

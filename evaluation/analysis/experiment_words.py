@@ -101,11 +101,11 @@ def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
     """State the spread between reruns of one case, over all arms."""
-    known = [row for row in reruns.values() if row["rerun"] is not None]
-    if not known:
+    repeated = [row for row in reruns.values() if row["rerun"] is not None]
+    if not repeated:
         return "Every case was played once, so nothing is known of reruns: give the experiment repeats."
-    spread = sum(row["rerun"] for row in known) / len(known)
-    shares = [row["icc"] for row in known if row["icc"] is not None]
+    spread = sum(row["rerun"] for row in repeated) / len(repeated)
+    shares = [row["icc"] for row in repeated if row["icc"] is not None]
     explained = (
         f" The case explains {100 * sum(shares) / len(shares):.0f} % of the variance of chains."
         if shares
@@ -113,7 +113,7 @@ def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
     )
     return (
         f"The same case played again by the same arm lasts {spread:.2f} usable trips more or less "
-        f"(standard deviation, {known[0]['repeats']} repeats).{explained}"
+        f"(standard deviation, {repeated[0]['repeats']} repeats).{explained}"
     )
 
 

@@ -141,10 +141,10 @@ def experiment_numbers(
     if len(names) < 2:
         raise ValueError("an experiment has a baseline and at least one other arm")
     values = {name: case_values(chains, trips, level) for name, chains in arms.items()}
-    shared = sorted(set.intersection(*(set(own.cases) for own in values.values())))
+    shared = sorted(set.intersection(*(set(of_arm.cases) for of_arm in values.values())))
     if not shared:
         raise ValueError("the arms have no case in common")
-    values = {name: own.only(shared) for name, own in values.items()}
+    values = {name: of_arm.only(shared) for name, of_arm in values.items()}
     design = values[names[0]].design
     usable = np.column_stack([values[name].usable for name in names])
     reruns = {name: repeat_spread(chains, trips, level) for name, chains in arms.items()}
@@ -159,7 +159,7 @@ def experiment_numbers(
         ranks=rank_test(names, usable),
         sensitivity=_sensitivity(design, names, usable, reruns, arms),
         reruns=reruns,
-        curves={name: _curve(own) for name, own in values.items()},
+        curves={name: _curve(of_arm) for name, of_arm in values.items()},
     )
 
 
@@ -171,18 +171,18 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     apart = usable[:, 1:] - usable[:, :1]
     differences = [0.0, *design.mean(apart).tolist()]
     reach = [0.0, *reach_of_all(design, apart, seed).tolist()] if design.enough else None
-    found = []
+    effects = []
     for place, name in enumerate(names):
-        own, difference = values[name], differences[place]
-        level, auc = (float(design.mean(column)) for column in (own.usable, own.auc))
+        of_arm, difference = values[name], differences[place]
+        level, auc = (float(design.mean(column)) for column in (of_arm.usable, of_arm.auc))
         by_auc = auc - float(design.mean(first.auc))
         far = reach[place] if reach else None
-        found.append(
+        effects.append(
             Effect(
                 arm=name,
                 usable_trips=level,
-                half_life=half_life(level, own.trips),
-                interval=Bounds.of(own).usable_trips,
+                half_life=half_life(level, of_arm.trips),
+                interval=Bounds.of(of_arm).usable_trips,
                 auc=None if math.isnan(auc) else auc,
                 difference=difference,
                 low=None if far is None else difference - far,
@@ -191,7 +191,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
                 auc_difference=None if math.isnan(by_auc) else by_auc,
             )
         )
-    return tuple(found)
+    return tuple(effects)
 
 
 def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
@@ -251,17 +251,17 @@ def signed_rank(differences: Floats) -> float:
         return float(wilcoxon(differences, zero_method="zsplit").pvalue)
     ranks, greater = rankdata(sizes)[sizes > 0], differences[sizes > 0] > 0
     signs = np.arange(2 ** len(ranks))[:, None] >> np.arange(len(ranks)) & 1
-    sums, found = signs @ ranks, ranks[greater].sum()  # halves, so exact
-    return min(1.0, 2 * float(min(np.mean(sums <= found), np.mean(sums >= found))))
+    sums, observed = signs @ ranks, ranks[greater].sum()  # halves, so exact
+    return min(1.0, 2 * float(min(np.mean(sums <= observed), np.mean(sums >= observed))))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values of one family, each corrected for all of them (Holm 1979)."""
-    count, found, largest = len(p_values), [0.0] * len(p_values), 0.0
+    count, corrected, largest = len(p_values), [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(count), key=lambda i: p_values[i])):
         largest = max(largest, min(1.0, (count - place) * p_values[index]))
-        found[index] = largest
-    return found
+        corrected[index] = largest
+    return corrected
 
 
 def _sensitivity(
@@ -272,15 +272,15 @@ def _sensitivity(
     arms: Mapping[str, Sequence[ChainResult]],
 ) -> tuple[Sensitivity, ...]:
     categories = sorted({case.category for case in design.cases})
-    known = [spread.rerun for spread in reruns.values() if spread.rerun is not None]
-    rerun = math.sqrt(float(np.mean(np.square(known)))) if known else None
-    found = []
+    spreads = [spread.rerun for spread in reruns.values() if spread.rerun is not None]
+    rerun = math.sqrt(float(np.mean(np.square(spreads)))) if spreads else None
+    rows_by_category = []
     for category in categories:
         rows = [row for row, case in enumerate(design.cases) if case.category == category]
         means = usable[rows].mean(axis=0)
         best, worst = int(means.argmax()), int(means.argmin())
         chains = _chains_per_case([design.cases[row] for row in rows], arms)
-        found.append(
+        rows_by_category.append(
             Sensitivity(
                 category=category,
                 cases=len(rows),
@@ -292,12 +292,12 @@ def _sensitivity(
                 by_rerun=None if rerun is None else rerun / math.sqrt(chains * len(rows)),
             )
         )
-    return tuple(found)
+    return tuple(rows_by_category)
 
 
 def _chains_per_case(cases: Sequence[Case], arms: Mapping[str, Sequence[ChainResult]]) -> float:
     wanted = set(cases)
-    chains = sum(chain.case in wanted for own in arms.values() for chain in own)
+    chains = sum(chain.case in wanted for of_arm in arms.values() for chain in of_arm)
     return max(1.0, chains / (len(arms) * len(cases)))
 
 

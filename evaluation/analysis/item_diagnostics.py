@@ -66,30 +66,30 @@ def diagnose(
                 whole = all(chain.outcome == COMPLETED for chain in chains)
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
-    found = []
+    diagnoses = []
     for column, (picture, pair) in enumerate(cases):
         there = ~np.isnan(share[:, column])
-        own = share[there, column]
+        shares = share[there, column]
         rest = np.delete(share[there], column, axis=1)
-        correlation, misleading = _discrimination(own, rest)
+        correlation, misleading = _discrimination(shares, rest)
         flags = {
             ILL_POSED: bool(ill_posed[column]),
             MISLEADING: misleading,
-            TOO_EASY: own.size >= MIN_RUNS and bool((own == 1).all()),
-            TOO_HARD: own.size >= MIN_RUNS and bool((own == 0).all()),
+            TOO_EASY: shares.size >= MIN_RUNS and bool((shares == 1).all()),
+            TOO_HARD: shares.size >= MIN_RUNS and bool((shares == 0).all()),
         }
-        found.append(
+        diagnoses.append(
             CaseDiagnosis(
                 picture=picture,
                 pair=pair,
-                runs=int(own.size),
-                difficulty=float(1 - own.mean()),
+                runs=int(shares.size),
+                difficulty=float(1 - shares.mean()),
                 discrimination=correlation,
                 jump=float(np.nanmin(jump[:, column])),
                 flags=tuple(flag for flag, raised in flags.items() if raised),
             )
         )
-    return sorted(found, key=lambda c: (not c.quarantine, -c.difficulty, c.picture, c.pair))
+    return sorted(diagnoses, key=lambda c: (not c.quarantine, -c.difficulty, c.picture, c.pair))
 
 
 def _by_case(chains: Sequence[ChainResult]) -> dict[tuple[str, str], list[ChainResult]]:
@@ -107,15 +107,15 @@ def _ill_posed(jump: Floats, after: Floats) -> Floats:
     return (sign | ~there).all(axis=0) & (there.sum(axis=0) >= MIN_RUNS)
 
 
-def _discrimination(own: Floats, rest: Floats) -> tuple[float | None, bool]:
+def _discrimination(shares: Floats, rest: Floats) -> tuple[float | None, bool]:
     from scipy.stats import pearsonr
 
-    known = ~np.isnan(rest).all(axis=1)
-    own, rest = own[known], rest[known]
-    if own.size < MIN_RUNS_CORRELATED:
+    measured = ~np.isnan(rest).all(axis=1)
+    shares, rest = shares[measured], rest[measured]
+    if shares.size < MIN_RUNS_CORRELATED:
         return None, False
     means = np.nanmean(rest, axis=1)
-    if min(np.ptp(own), np.ptp(means)) < TOLERANCE:
+    if min(np.ptp(shares), np.ptp(means)) < TOLERANCE:
         return None, False
-    result = pearsonr(own, means, alternative="less")
+    result = pearsonr(shares, means, alternative="less")
     return float(result.statistic), bool(result.pvalue < DOUBT)

@@ -63,12 +63,12 @@ def robustness(
 
     `usable_by_trip` = of the headline, by run, at n = 0..N (`Summary.usable_by_trip`).
     """
-    own = boards[headline]
-    order = _means(own)
+    board = boards[headline]
+    order = _means(board)
     return [
         Agreement(about, choice, len(order.keys() & other.keys()), kendall_tau(order, other))
         for about, choice, other in itertools.chain(
-            _other_boards(boards, headline), _shorter(usable_by_trip), _leaving_out(own)
+            _other_boards(boards, headline), _shorter(usable_by_trip), _leaving_out(board)
         )
     ]
 
@@ -90,18 +90,20 @@ def retest(
 ) -> Retest | None:
     """Compare the orders of repeated playings, on the cases that every run repeated."""
     playings = {name: _by_repeat(chains) for name, chains in runs.items()}
-    repeats = sorted(set.intersection(*(set(own) for own in playings.values()))) if runs else []
-    shared = [set(own[repeat]) for own in playings.values() for repeat in repeats]
+    repeats = (
+        sorted(set.intersection(*(set(of_run) for of_run in playings.values()))) if runs else []
+    )
+    shared = [set(of_run[repeat]) for of_run in playings.values() for repeat in repeats]
     cases = set.intersection(*shared) if shared else set()
     if len(repeats) < 2 or not cases:
         return None
     boards: list[dict[str, float]] = []
     for repeat in repeats:
-        found = {
-            name: summarise([own[repeat][case] for case in sorted(cases)], trips, level)
-            for name, own in playings.items()
+        summaries = {
+            name: summarise([of_run[repeat][case] for case in sorted(cases)], trips, level)
+            for name, of_run in playings.items()
         }
-        boards.append({name: summary.usable_trips or 0.0 for name, summary in found.items()})
+        boards.append({name: summary.usable_trips or 0.0 for name, summary in summaries.items()})
     both = list(itertools.combinations(boards, 2))
     taus = [tau for one, two in both if (tau := kendall_tau(one, two)) is not None]
     return Retest(
@@ -117,11 +119,11 @@ def retest(
 
 def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, ChainResult]]:
     """Group played chains by repeat and case."""
-    found: dict[int, dict[Case, ChainResult]] = defaultdict(dict)
+    by_repeat: dict[int, dict[Case, ChainResult]] = defaultdict(dict)
     for chain in chains:
         if chain.played:
-            found[chain.repeat][chain.case] = chain
-    return found
+            by_repeat[chain.repeat][chain.case] = chain
+    return by_repeat
 
 
 def _other_boards(
@@ -154,19 +156,19 @@ def _leaving_out(
     cases = sorted({case for values in board.values() for case in values.cases})
     for about in ("category", "kind", "pair"):
         for name in sorted({getattr(case, about) for case in cases}):
-            kept = [case for case in cases if getattr(case, about) != name]
-            if kept:
-                yield about, name, _means(board, set(kept))
+            left = [case for case in cases if getattr(case, about) != name]
+            if left:
+                yield about, name, _means(board, set(left))
 
 
-def _means(board: Mapping[str, CaseValues], kept: set[Case] | None = None) -> dict[str, float]:
-    found = {}
+def _means(board: Mapping[str, CaseValues], selected: set[Case] | None = None) -> dict[str, float]:
+    means = {}
     for name, values in board.items():
-        cases = [case for case in values.cases if kept is None or case in kept]
+        cases = [case for case in values.cases if selected is None or case in selected]
         if cases:
             part = values.only(cases)
-            found[name] = float(part.design.mean(part.usable))
-    return found
+            means[name] = float(part.design.mean(part.usable))
+    return means
 
 
 @dataclass(frozen=True)
