@@ -18,4 +18,4 @@ def package_version(name: str) -> str:
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
     """The versions of those packages that are installed."""
-    return {name: found for name in names if (found := package_version(name))}
+    return {name: package_version(name) for name in names if package_version(name)}

@@ -86,10 +86,10 @@ def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     for row in rows:
         options = row.get("options") or {}
         ids = (row["slug"], row["name"], options.get("model"), options.get("checkpoint"))
-        if wanted in {_plain(known) for known in ids if known}:
+        if wanted in {_plain(one) for one in ids if one}:
             return row
-    known = ", ".join(str(row["slug"]) for row in rows)
-    raise configuration(f"there is no editing model {name!r}; there are {known}")
+    slugs = ", ".join(str(row["slug"]) for row in rows)
+    raise configuration(f"there is no editing model {name!r}; there are {slugs}")
 
 
 def _parameters(editor: str) -> Mapping[str, Any]:

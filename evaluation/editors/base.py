@@ -99,7 +99,7 @@ class Editor(ABC):
     ) -> Answer:
         """An edit over the clean wire: whatever plays, probes or audits an editor asks here.
 
-        What yardsticks are told goes no further; only they look at it.
+        Only yardsticks look at the rest of `beside`.
         """
         settings = beside.settings if beside else AS_USUAL
         if settings == AS_USUAL:
@@ -133,17 +133,19 @@ class Editor(ABC):
 
     def unable(self, settings: EditSettings) -> list[str]:
         """Return the settings that the editor cannot follow, in words; empty if it can all."""
-        who, found = type(self).__name__, []
+        who, problems = type(self).__name__, []
         if settings.temperature is not None and not self.takes_temperature:
-            found.append(f"{who} takes no temperature")
+            problems.append(f"{who} takes no temperature")
         if settings.size and settings.size not in self.tiers:
-            known = f"only {', '.join(self.tiers)}" if self.tiers else "none that can be chosen"
-            found.append(f"{who} cannot be asked for a size of {settings.size}: it has {known}")
+            offered = f"only {', '.join(self.tiers)}" if self.tiers else "none that can be chosen"
+            problems.append(
+                f"{who} cannot be asked for a size of {settings.size}: it has {offered}"
+            )
         if settings.history is not None and not self.takes_history:
-            found.append(f"{who} keeps no conversation: it takes each edit alone")
+            problems.append(f"{who} keeps no conversation: it takes each edit alone")
         if settings.floor and not self.has_floor:
-            found.append(f"{who} has no autoencoder here that could be played alone")
-        return found
+            problems.append(f"{who} has no autoencoder here that could be played alone")
+        return problems
 
     def missing(self) -> list[str]:
         """Return what must be supplied before this editor can run, in words; empty when ready."""

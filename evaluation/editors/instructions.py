@@ -163,8 +163,8 @@ def parse(prompt: str) -> Instruction:
     """
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
     for count in range(len(sentences), 0, -1):  # whatever else may be said after them
-        if known := _catalogued().get(" ".join(sentences[:count])):
-            return known
+        if instruction := _catalogued().get(" ".join(sentences[:count])):
+            return instruction
     for sentence in sentences:
         if instruction := _understand(sentence):
             return instruction
@@ -214,19 +214,19 @@ def _plain(prompt: str) -> str:
 @cache
 def _catalogued() -> dict[str, Instruction]:
     """Every wording of every pair that has a rule, with what it asks for."""
-    known: dict[str, Instruction] = {}
+    instructions: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
         for step in pair.steps:
             if rule := pair.rules.get(step.name.upper()):
                 made = _by_rule(pair, rule)
-                known[_plain(step.prompt)] = made if step.name.isupper() else made.inverse
+                instructions[_plain(step.prompt)] = made if step.name.isupper() else made.inverse
         if pair.rule is None:
             continue
         there = _by_rule(pair, pair.rule)
         for wording in pair.wordings:
-            known[_plain(wording.forward)] = there
-            known[_plain(wording.backward)] = there.inverse
-    return known
+            instructions[_plain(wording.forward)] = there
+            instructions[_plain(wording.backward)] = there.inverse
+    return instructions
 
 
 def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:

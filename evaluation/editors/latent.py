@@ -79,8 +79,8 @@ class Latent(RuleEditor):
     def describe(self) -> dict[str, Any]:
         description = super().describe() | {"checkpoint": self.checkpoint or "own"}
         # Of a hub id the name must do; the file may not even be here yet.
-        found = weights_sha256(Path(self.checkpoint or OWN) / self.subfolder)
-        return description | ({"weights_sha256": found} if found else {})
+        stated = weights_sha256(Path(self.checkpoint or OWN) / self.subfolder)
+        return description | ({"weights_sha256": stated} if stated else {})
 
 
 def load_autoencoder(checkpoint: str, **options: Any) -> Any:
@@ -112,9 +112,9 @@ def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
             last, lower = left + inner + halo, top + inner + halo
             seen = (first, upper, min(last, image.width), min(lower, image.height))
             part = _passed(autoencoder, image.crop(seen))
-            own = (left - first, top - upper, left - first + inner, top - upper + inner)
-            own = (*own[:2], min(own[2], part.width), min(own[3], part.height))
-            result.paste(part.crop(own), (left, top))
+            inside = (left - first, top - upper, left - first + inner, top - upper + inner)
+            inside = (*inside[:2], min(inside[2], part.width), min(inside[3], part.height))
+            result.paste(part.crop(inside), (left, top))
     return result
 
 
@@ -169,5 +169,5 @@ def _is_of_films(autoencoder: Any) -> bool:
 
 def weights_sha256(folder: Path) -> str | None:
     """Return the hash of an autoencoder's weights in this folder; None without any."""
-    found = next(iter(sorted(folder.glob("*.safetensors"))), None) if folder.is_dir() else None
-    return hashlib.sha256(found.read_bytes()).hexdigest() if found else None
+    file = next(iter(sorted(folder.glob("*.safetensors"))), None) if folder.is_dir() else None
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file else None

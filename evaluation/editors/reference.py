@@ -8,7 +8,6 @@ are caught, the others lose the picture in a known order.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, is_dataclass
@@ -18,27 +17,25 @@ import numpy as np
 from annotated_types import Interval
 from PIL import Image
 
-from evaluation import weights
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import Action, Instruction, follow, parse
 from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
+from evaluation.weights import Requirements
 
 # Goes up whenever an answer can change, so that curves never mix versions.
 VERSION = 2
 BAND = 256  # rows
 
 
-class RuleEditor(Editor):
+class RuleEditor(Requirements, Editor):
     """Follows the prompt by rule; a subclass says what it then does to the picture."""
 
     modules: ClassVar[dict[str, str]] = {
         "cv2": "opencv-python-headless",
         "resvg_py": "resvg-py",
     }
-    #: Name of the weights of the network that it runs; "" for none.
-    weights: ClassVar[str] = ""
 
     def send(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
@@ -80,22 +77,12 @@ class RuleEditor(Editor):
         """The edited image as it is answered, worse in the editor's one way."""
         return Picture.from_image(image)
 
-    def missing(self) -> list[str]:
-        missing = [
-            f"the Python package {package} is not installed: pip install 'convergebench[worker]'"
-            for module, package in self.modules.items()
-            if importlib.util.find_spec(module) is None
-        ]
-        if self.weights and (problem := weights.problem(self.weights)):
-            missing.append(problem)
-        return missing
-
     def describe(self) -> dict[str, Any]:
         options: dict[str, Any] = (
             asdict(self) if is_dataclass(self) and not isinstance(self, type) else {}
         )
         if self.weights:
-            options["weights_sha256"] = weights.locate(self.weights)[1]
+            options["weights_sha256"] = self.weights_sha256
         return {"rules": VERSION, **options}
 
 

@@ -87,9 +87,9 @@ def grain(pixels: Pixels) -> float:
 
     mask = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float64)
     light = _light(pixels).astype(np.float64)
-    found = np.abs(cv2.filter2D(light, -1, mask))
+    edges = np.abs(cv2.filter2D(light, -1, mask))
     # The quieter half of the picture tells of grain, the other of texture.
-    return float(math.sqrt(math.pi / 2) / 6 * found[found <= np.median(found)].mean() * 2.5)
+    return float(math.sqrt(math.pi / 2) / 6 * edges[edges <= np.median(edges)].mean() * 2.5)
 
 
 def _light(pixels: Pixels) -> Pixels:
@@ -176,10 +176,10 @@ class SuperResolver(RestoringEditor):
         import torch
         from torch.nn import functional
 
-        known: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         answer = picture
         for layer in self._layers:
-            given = [known[name] for name in layer.inputs]
+            given = [outputs[name] for name in layer.inputs]
             match layer.kind:
                 case "InputLayer":
                     answer = picture
@@ -195,7 +195,7 @@ class SuperResolver(RestoringEditor):
                     answer = functional.interpolate(given[0], scale_factor=layer.factor)
                 case _:
                     raise weights.WeightsError(f"{self.weights} has a layer {layer.kind}")
-            known[layer.name] = answer
+            outputs[layer.name] = answer
         return answer
 
     @cached_property

@@ -75,12 +75,12 @@ class SizeRule:
         if size[0] % self.step == size[1] % self.step == 0 and self._allows(*size):
             return size
         steps = range(self.step, self.max_side + 1, self.step)
-        found = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
+        candidates = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
         # A shape out of bounds, a long strip for instance: the whole grid is searched.
-        found = found or [(w, h) for w in steps for h in steps if self._allows(w, h)]
-        if not found:
+        candidates = candidates or [(w, h) for w in steps for h in steps if self._allows(w, h)]
+        if not candidates:
             raise ValueError("the bounds leave no legal size")
-        return min(found, key=lambda legal: _distance(legal, size))
+        return min(candidates, key=lambda legal: _distance(legal, size))
 
     def nearest_ratio(self, size: Size) -> str:
         """The listed ratio nearest to the shape of `size`."""

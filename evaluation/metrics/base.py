@@ -9,7 +9,6 @@ alone (`NoReferenceMetric`), and are no distance.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.errors import UserFacingError
-from evaluation.weights import WEIGHTS
+from evaluation.weights import Requirements
 
 #: What `prepare` made of a source; only the metric that made it can read it.
 Features: TypeAlias = Any
@@ -40,8 +39,6 @@ FLAT = 1e-9
 #: Larger pictures are measured one at a time, and by tiles: what networks and metrics make of
 #: them is some 200 bytes for each of their pixels.
 LARGE_PIXELS = 1_500_000
-
-INSTALL = "pip install 'convergebench[worker]'"
 
 
 class MetricError(UserFacingError):
@@ -89,30 +86,6 @@ class LossWords:
     most: str
     #: What the loss is of (evaluation.analysis.failure_labels).
     level: str
-
-
-class Requirements:
-    """Python packages and weights that must be installed before something can run."""
-
-    #: Importable modules, with the package that brings each.
-    modules: ClassVar[dict[str, str]] = {}
-    #: A name of evaluation.weights; empty without any.
-    weights: ClassVar[str] = ""
-
-    @property
-    def weights_sha256(self) -> str | None:
-        """The hash of the weights in use; None without any."""
-        return WEIGHTS.load(self.weights).status().sha256 if self.weights else None
-
-    def missing(self) -> list[str]:
-        """Return what must be installed first, in words; empty when ready."""
-        problems = [
-            f"the Python package {package} is not installed: {INSTALL}"
-            for module, package in self.modules.items()
-            if importlib.util.find_spec(module) is None
-        ]
-        problem = WEIGHTS.load(self.weights).status().problem if self.weights else ""
-        return [*problems, problem] if problem else problems
 
 
 class Metric(Requirements):

@@ -6,7 +6,9 @@ is downloaded unless `fetch` is called.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from typing import ClassVar
 
 from evaluation.registry import Registry
 from evaluation.weights.base import Progress, Status, Weights, WeightsError, folder
@@ -14,6 +16,7 @@ from evaluation.weights.base import Progress, Status, Weights, WeightsError, fol
 __all__ = [
     "WEIGHTS",
     "Progress",
+    "Requirements",
     "Status",
     "WeightsError",
     "fetch",
@@ -22,6 +25,8 @@ __all__ = [
     "problem",
     "status",
 ]
+
+INSTALL = "pip install 'convergebench[worker]'"
 
 WEIGHTS: Registry[Weights] = Registry(
     "set of weights",
@@ -65,3 +70,27 @@ def fetch(name: str, *, file: Path | None = None, progress: Progress | None = No
     processes at once. Raises WeightsError with the ways that are left.
     """
     return WEIGHTS.load(name).fetch(file, progress or (lambda stage, done, total: None))
+
+
+class Requirements:
+    """Python packages and weights that must be installed before something can run."""
+
+    #: Importable modules, with the package that brings each.
+    modules: ClassVar[dict[str, str]] = {}
+    #: A name of evaluation.weights; empty without any.
+    weights: ClassVar[str] = ""
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """The hash of the weights in use; None without any."""
+        return WEIGHTS.load(self.weights).status().sha256 if self.weights else None
+
+    def missing(self) -> list[str]:
+        """Return what must be installed first, in words; empty when ready."""
+        problems = [
+            f"the Python package {package} is not installed: {INSTALL}"
+            for module, package in self.modules.items()
+            if importlib.util.find_spec(module) is None
+        ]
+        lacking = problem(self.weights) if self.weights else ""
+        return [*problems, lacking] if lacking else problems

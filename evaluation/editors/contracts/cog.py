@@ -43,8 +43,8 @@ class CogPredictions(Contract):
         inputs: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.send_seed and seed is not None:
             inputs["seed"] = seed
-        if asked := settings.dimensions(size):
-            inputs["width"], inputs["height"] = asked
+        if wanted := settings.dimensions(size):
+            inputs["width"], inputs["height"] = wanted
         # An extra parameter of null takes width or height out.
         inputs.update(settings.extra)
         inputs = {key: value for key, value in inputs.items() if value is not None}

@@ -23,8 +23,8 @@ class HuggingFaceImageToImage(Contract):
         parameters: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.send_seed and seed is not None:
             parameters["seed"] = seed
-        if asked := settings.dimensions(size):
-            parameters["target_size"] = {"width": asked[0], "height": asked[1]}
+        if wanted := settings.dimensions(size):
+            parameters["target_size"] = {"width": wanted[0], "height": wanted[1]}
         parameters.update(settings.extra)
         body: dict[str, Any] = {self.field(settings, "image")[0]: PICTURE, "parameters": parameters}
         if settings.model:

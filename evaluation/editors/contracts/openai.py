@@ -33,8 +33,8 @@ class _OpenAI(Contract):
         if settings.model:
             fields["model"] = settings.model
         fields["n"] = 1
-        if asked := settings.dimensions(size):
-            fields["size"] = f"{asked[0]}x{asked[1]}"
+        if wanted := settings.dimensions(size):
+            fields["size"] = f"{wanted[0]}x{wanted[1]}"
         fields["output_format"] = "png"
         if settings.send_response_format:
             fields["response_format"] = "b64_json"

@@ -51,8 +51,8 @@ _KEY = re.compile(
 class ReplyError(EditorError):
     """A fault the endpoint told of itself. `summary` is the message without its words."""
 
-    def __init__(self, summary: str, said: str, **about: Any) -> None:
-        super().__init__(f"{summary}: {said}" if said else summary, **about)
+    def __init__(self, summary: str, message: str, **about: Any) -> None:
+        super().__init__(f"{summary}: {message}" if message else summary, **about)
         self.summary = summary
 
 
@@ -61,14 +61,14 @@ def check_status(call: Call, reply: Reply) -> None:
     status = reply.status
     if 200 <= status < 300:
         return
-    said, code = _said(call, reply)
+    message, code = _message(call, reply)
     if status < 500 and status not in (401, 402, 429):
-        _raise_if_refused(said, code)
-    fault, permanent = _meaning(status, f"{code} {said}")
+        _raise_if_refused(message, code)
+    fault, permanent = _meaning(status, f"{code} {message}")
     waits = status == 503 and retry_after(reply) is not None
     raise ReplyError(
         f"HTTP {status} {_phrase(status)}".rstrip(),
-        said,
+        message,
         fault=Fault.RATE_LIMITED if waits else fault,
         permanent=permanent,
         retry_after=retry_after(reply),
@@ -105,9 +105,9 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
     """Raise for an error that came with status 200."""
     if not any(payload.get(name) for name in ("error", "errors")):
         return
-    said, code = _error_of(call, payload)
-    _raise_if_refused(said, code)
-    text = f"{code} {said}"
+    message, code = _error_of(call, payload)
+    _raise_if_refused(message, code)
+    text = f"{code} {message}"
     if _CREDIT.search(text):
         fault, permanent = Fault.OUT_OF_CREDIT, True
     elif _KEY.search(text):
@@ -116,7 +116,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
         fault, permanent = Fault.BAD_ANSWER, False
     raise ReplyError(
         "the endpoint answered with an error",
-        said,
+        message,
         fault=fault,
         permanent=permanent,
     )
@@ -180,12 +180,14 @@ def quote(call: Call, text: str) -> str:
     return shorten(text)
 
 
-def _raise_if_refused(said: str, code: str) -> None:
-    if _POLICY_CODE.search(code) or (not code.startswith("invalid") and _POLICY_TEXT.search(said)):
-        raise Refused(said or code)
+def _raise_if_refused(message: str, code: str) -> None:
+    if _POLICY_CODE.search(code) or (
+        not code.startswith("invalid") and _POLICY_TEXT.search(message)
+    ):
+        raise Refused(message or code)
 
 
-def _said(call: Call, reply: Reply) -> tuple[str, str]:
+def _message(call: Call, reply: Reply) -> tuple[str, str]:
     """The message and code of an error reply, where its body is JSON."""
     payload = _json(reply, default=None)
     return _error_of(call, payload) if isinstance(payload, Mapping) else ("", "")
@@ -206,9 +208,9 @@ def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
         error = error[0]
     if not isinstance(error, Mapping):
         return (quote(call, error) if isinstance(error, str) else ""), ""
-    said = next((error[n] for n in ("message", "msg", "detail") if _is_text(error.get(n))), "")
+    message = next((error[n] for n in ("message", "msg", "detail") if _is_text(error.get(n))), "")
     codes = [str(error[n])[:100] for n in ("code", "type", "status") if _is_code(error.get(n))]
-    return quote(call, said), quote(call, " ".join(codes))
+    return quote(call, message), quote(call, " ".join(codes))
 
 
 def _is_text(value: Any) -> bool:

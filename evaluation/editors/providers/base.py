@@ -153,18 +153,18 @@ class HostedEditor(Editor):
         return Picture.from_image(fit(picture.image, size)), {"sent_at": "{}x{}".format(*size)}
 
     def missing(self) -> list[str]:
-        found = []
+        missing = []
         key = self._key()
         if not key:
             names = " or ".join(self.key_variables)
-            found.append(f"set the environment variable {names} to your {self.provider} key")
+            missing.append(f"set the environment variable {names} to your {self.provider} key")
         elif not key.isascii() or not key.isprintable() or " " in key:
-            found.append(f"{self._key_variable()} holds characters that no key has")
+            missing.append(f"{self._key_variable()} holds characters that no key has")
         if self.package and not package_version(self.package):
-            found.append(f"install {self.package} (pip install 'convergebench[providers]')")
+            missing.append(f"install {self.package} (pip install 'convergebench[providers]')")
         if not is_https(self.url) and not _is_loopback(self.url):
-            found.append(f"{self.url} is not an https address; the key would travel in the clear")
-        return found
+            missing.append(f"{self.url} is not an https address; the key would travel in the clear")
+        return missing
 
     def describe(self) -> dict[str, Any]:
         described = {
@@ -347,8 +347,8 @@ class HostedEditor(Editor):
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.retry_after if isinstance(error, EditorError) else None
-            return max(self.poll_every, asked or 0)
+            wait = error.retry_after if isinstance(error, EditorError) else None
+            return max(self.poll_every, wait or 0)
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(passes),

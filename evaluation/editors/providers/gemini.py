@@ -137,12 +137,12 @@ class Gemini(HostedEditor):
         answers = [part for part in parts if not part.thought]
         if thoughts := _text(part for part in parts if part.thought):
             notes["reasoning"] = thoughts
-        said = _text(answers)
+        text = _text(answers)
         pictures = [p.inline_data for p in answers if p.inline_data and p.inline_data.data]
         if not pictures:
-            raise _no_picture(candidate, said, notes)
-        if said:
-            notes["text"] = shorten(said)
+            raise _no_picture(candidate, text, notes)
+        if text:
+            notes["text"] = shorten(text)
         notes["stated_mime"] = pictures[-1].mime_type
         return Edited(pictures[-1].data, notes, stated_type=pictures[-1].mime_type or "")
 
@@ -182,13 +182,13 @@ def _contents(request: Request) -> list[Any]:
         kept.append(turn)
     contents = []
     for turn in reversed(kept):
-        said = [png(turn.sent)] if turn.sent else []
-        contents.append(types.UserContent([*said, turn.prompt]))
+        shown = [png(turn.sent)] if turn.sent else []
+        contents.append(types.UserContent([*shown, turn.prompt]))
         contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
     # What the model answered last, it has; any other picture is sent.
-    known = kept[0].answer.png() if kept else b""
-    said = [] if request.picture.png() == known else [png(request.picture)]
-    return [*contents, types.UserContent([*said, request.prompt])]
+    last = kept[0].answer.png() if kept else b""
+    shown = [] if request.picture.png() == last else [png(request.picture)]
+    return [*contents, types.UserContent([*shown, request.prompt])]
 
 
 def _notes(response: Any) -> dict[str, Any]:
@@ -205,11 +205,11 @@ def _text(parts: Iterable[Any]) -> str:
     return " ".join(part.text for part in parts if part.text)
 
 
-def _no_picture(candidate: Any, said: str, notes: Mapping[str, Any]) -> Refused | EditorError:
+def _no_picture(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | EditorError:
     reason = _name(candidate.finish_reason)
-    if reason in REFUSALS or (reason == "STOP" and said):
-        return Refused(_because(reason, candidate.finish_message or said), notes=notes)
-    return bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", said))
+    if reason in REFUSALS or (reason == "STOP" and text):
+        return Refused(_because(reason, candidate.finish_message or text), notes=notes)
+    return bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", text))
 
 
 def _details(body: Any) -> list[dict[str, Any]]:
