@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +27,6 @@ def chain(*retention: float, **fields: Any) -> ChainResult:
 def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
     """A chain that falls exponentially, to one half after `time` trips."""
     return chain(*(0.5 ** (np.arange(1, trips + 1) / time)).tolist(), **fields)
-
-
-def at_crossing(time: float) -> float:
-    """Where the straight line between two trips of `halving(time)` meets one half."""
-    before, after = (0.5 ** (n / time) for n in (math.ceil(time) - 1, math.ceil(time)))
-    return math.ceil(time) - 1 + (before - 0.5) / (before - after)
 
 
 def made_up_cases(
