@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics import METRICS
 from evaluation.metrics.psnr import Psnr
 from evaluation.play import score as score_loop
 from evaluation.play.score import score_chains
@@ -37,15 +37,9 @@ class Psnr2(Psnr):
 
 
 @pytest.fixture
-def change_psnr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def change_psnr(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From the call on the metric's code is another."""
-
-    def change() -> None:
-        monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
-        metric_class.cache_clear()
-
-    yield change
-    metric_class.cache_clear()
+    return lambda: monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
 
 
 def numbers() -> list[tuple[Any, ...]]:
