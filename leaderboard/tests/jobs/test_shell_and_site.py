@@ -63,9 +63,10 @@ def test_the_same_secret_gives_the_same_images_and_scores_in_the_shell_and_on_th
         for metric in run.scored_metrics:
             distances = Score.objects.filter(trip__chain=chain, metric__name=metric)
             stored = list(distances.order_by("trip__number").values_list("distance", flat=True))
-            # Nothing by a metric that does not apply, such as one of faces.
-            assert stored == list(in_shell.distances[metric] or ())
+            # Nothing by a metric that does not apply, such as one of faces. A network's last
+            # digits depend on how many threads share an image.
+            assert stored == pytest.approx(in_shell.distances[metric] or (), abs=1e-6)
             retention = scores.retention(in_shell, metric) or ()
-            assert chain.retention(metric) == [round(q, 5) for q in retention]
+            assert chain.retention(metric) == pytest.approx(retention, abs=1e-5)
     assert Score.objects.filter(metric__name="ssim").count() == 2 * 2 * 2
     assert len(images) == 2 * 2 * 2 * 2
