@@ -10,11 +10,11 @@ import pytest
 from PIL import Image, ImageOps
 from skimage import data
 
-from evaluation import weights
 from evaluation.content import catalog
 from evaluation.content.operators import degraded
 from evaluation.editors import load_editor
 from evaluation.images import Picture
+from evaluation.weights.packages import EsrganSlim
 
 #: A photograph: filters are made for such.
 PICTURE = Picture.from_image(Image.fromarray(data.astronaut()).resize((160, 160)))
@@ -85,7 +85,7 @@ def small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = np.concatenate([np.eye(3).ravel(), [10.0, 0.0, 0.0]]).astype(np.float32)
     file = tmp_path / "esrgan-slim.weights"
     file.write_bytes(len(head).to_bytes(8, "little") + head + numbers.tobytes())
-    monkeypatch.setattr(weights, "locate", lambda name: (file, "0" * 64))
+    monkeypatch.setattr(EsrganSlim, "locate", lambda weights: (file, "0" * 64))
 
 
 def test_the_network_is_run_layer_by_layer(small_network):
