@@ -1,10 +1,9 @@
-"""Ballots: who votes, the ten questions of a session, the answers, and the images.
+"""Ballots: voters, the ten questions of a session, their answers and images.
 
-A voter is a signed cookie with a random number and nothing else. Nothing about an image tells
-which model made it: it is drawn anew from its pixels at the size of the source, without any
-chunk but pixels; its length is rounded up; it is kept under a name that only this site can work
-out. The pixels themselves cannot be hidden: comparing them with every image of the public pages
-finds the one.
+A voter is a signed cookie with a random number and nothing else. No image reveals its model: it
+is drawn anew from its pixels at the size of the source, with no chunk but pixels; its length is
+rounded up; it is stored under a name that only this site can derive. The pixels themselves
+cannot be hidden: a comparison with every image of the public pages identifies the image.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def voter_of(request: HttpRequest) -> Voter | None:
 
 
 def remember(response: HttpResponse, voter: Voter) -> None:
-    """Have the browser show who it is, on the pages of votes alone."""
+    """Set the voter's cookie, for the pages of votes alone."""
     response.set_signed_cookie(
         COOKIE,
         voter.key,
@@ -57,29 +56,29 @@ def remember(response: HttpResponse, voter: Voter) -> None:
 
 
 LENGTH = 10
-#: Of the ten: a known answer, and an own question again with its sides exchanged.
+#: Of the ten: questions with a known answer, and repeats with the sides exchanged.
 GOLDS, REPEATS = 1, 1
-#: With fewer open questions nobody is asked.
+#: With fewer open questions no session starts.
 LEAST = 3
-#: Looked at for one session: the first by their turn.
+#: Open questions read for one session: the first in order of `due`.
 LOOKED_AT = 60
-#: How far a question moves back each time it is asked.
+#: A question moves back so far each time it is shown.
 BACK = 0.25
 #: A repeat comes at least so many questions later.
 APART = 3
-#: Kept of what a page says of itself.
+#: Upper limit of the seconds that a page reports.
 LONGEST_SECONDS = 3600.0
-#: By kind, what the page may answer.
+#: Answers that the page may send, by kind of question.
 ANSWERS: Mapping[str, frozenset[str]] = {
     Kind.PAIR: frozenset({"left", "right", "neither"}),
     Kind.USABLE: frozenset({"yes", "no"}),
 }
-# Sides, order and golds must not be foreseen.
+# Voters must not be able to predict sides, order and golds.
 _lot = random.SystemRandom()
 
 
 class NotAccepted(ValueError):
-    """An answer that is not taken; the message is written for people."""
+    """An answer that is rejected; the message is written for people."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -101,38 +100,38 @@ def open_session(voter: Voter, kind: str) -> list[Vote]:
 
 @transaction.atomic
 def start(voter: Voter, kind: str) -> list[Vote]:
-    """A session of the most informative open questions; empty where there are too few.
+    """Start a session of the most informative open questions; [] if they are too few.
 
-    Of two that one voter begins at once the second is the first again: nobody is asked twice.
+    If a voter starts two sessions at once, the second call returns the first session.
     """
-    if left := _own_turn(voter, kind):
+    if left := _locked_session(voter, kind):
         return left
-    asked = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
-    free = Question.objects.open().votable().filter(~Exists(asked), kind=kind)
+    shown = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
+    free = Question.objects.open().votable().filter(~Exists(shown), kind=kind)
     free = free.select_related("case__picture__stored").order_by("due")
     golds = list(free.exclude(gold="")[:LOOKED_AT])
     ordinary = _varied(list(free.filter(gold="")[:LOOKED_AT]), LENGTH - GOLDS - REPEATS)
     if len(ordinary) < LEAST:
         return []
-    made = [_vote(voter, question) for question in ordinary]
-    _lot.shuffle(made)
+    votes = [_vote(voter, question) for question in ordinary]
+    _lot.shuffle(votes)
     for question in _lot.sample(golds, min(GOLDS, len(golds))):
         gold = _vote(voter, question, Vote.Role.GOLD)
-        made.insert(_lot.randrange(len(made) + 1), gold)
-    if len(made) > APART:
-        _repeat(made)
-    return _stored(made)
+        votes.insert(_lot.randrange(len(votes) + 1), gold)
+    if len(votes) > APART:
+        _repeat(votes)
+    return _stored(votes)
 
 
-def _own_turn(voter: Voter, kind: str) -> list[Vote]:
-    """Lock the voter, and return the session that was begun meanwhile."""
+def _locked_session(voter: Voter, kind: str) -> list[Vote]:
+    """Lock the voter and return the session that began meanwhile."""
     Voter.objects.select_for_update().get(pk=voter.pk)
     return open_session(voter, kind)
 
 
 def _varied(questions: Sequence[Question], most: int) -> list[Question]:
-    """Of the first by their turn, some that show different cases, as far as there are."""
-    # Not always the very first: voters at one moment shall not all see the same.
+    """Choose questions of different cases among the first, as far as there are."""
+    # Not always the very first: simultaneous voters must not all see the same questions.
     pool = sorted(questions, key=lambda question: (question.due or 0) + 0.1 * _lot.random())
     chosen: list[Question] = []
     for again in (False, True):
@@ -155,19 +154,19 @@ def _vote(voter: Voter, question: Question, role: str = "") -> Vote:
 
 
 def _repeat(made: list[Vote]) -> None:
-    """Have the easiest question of the first ones come again, its sides exchanged."""
+    """Insert the easiest of the early questions again, with its sides exchanged."""
     early = [vote for vote in made[: len(made) - APART + 1] if not vote.role]
     if not early:
         return
-    own = max(early, key=lambda vote: vote.question.ease)
+    easiest = max(early, key=lambda vote: vote.question.ease)
     again = Vote(
-        voter=own.voter,
-        question=own.question,
-        kind=own.kind,
+        voter=easiest.voter,
+        question=easiest.question,
+        kind=easiest.kind,
         role=Vote.Role.REPEAT,
-        first_left=not own.first_left,
+        first_left=not easiest.first_left,
     )
-    made.insert(_lot.randint(made.index(own) + APART, len(made)), again)
+    made.insert(_lot.randint(made.index(easiest) + APART, len(made)), again)
 
 
 def _stored(made: list[Vote]) -> list[Vote]:
@@ -184,14 +183,14 @@ def _stored(made: list[Vote]) -> list[Vote]:
 def answer(
     vote: Vote, said: str, seconds: Any = None, looked: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the answer of an open ticket, once; NotAccepted where it is none."""
+    """Store the answer of an open ticket, once. Raises NotAccepted if it is invalid."""
     if said not in ANSWERS[vote.kind]:
         allowed = ", ".join(sorted(ANSWERS[vote.kind]))
         raise NotAccepted(f"answer: {said[:20]!r} is not one of {allowed}", 422)
     if vote.answered_at is None and not vote.is_open:
         raise NotAccepted("This question was asked too long ago; please start anew.", 410)
-    taken = Vote.objects.open().filter(pk=vote.pk)
-    if not taken.update(
+    ticket = Vote.objects.open().filter(pk=vote.pk)
+    if not ticket.update(
         answer=_number(said, vote.first_left),
         answered_at=timezone.now(),
         seconds=_seconds(seconds),
@@ -206,46 +205,49 @@ def _number(said: str, first_left: bool) -> int:
 
 
 def _seconds(value: Any) -> float | None:
-    found = bounded(value, LONGEST_SECONDS)
-    return None if found is None else round(found, 3)
+    number = bounded(value, LONGEST_SECONDS)
+    return None if number is None else round(number, 3)
 
 
 def _looked(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep use of zoom and flicker, and the window's width to the nearest 100."""
+    """Return the use of zoom and flicker, and the window's width to the nearest 100."""
     width = told.get("width")
-    known = isinstance(width, int) and not isinstance(width, bool) and 0 < width < 20_000
+    valid = isinstance(width, int) and not isinstance(width, bool) and 0 < width < 20_000
     return {
         "zoom": told.get("zoom") is True,
         "flicker": told.get("flicker") is True,
-        **({"width": round(width / 100) * 100} if known else {}),  # type: ignore[operator]
+        **({"width": round(width / 100) * 100} if valid else {}),  # type: ignore[operator]
     }
 
 
 def is_finished(session: str, voter: Voter) -> bool:
-    """Tell if every question of this voter's session has its answer."""
-    own = Vote.objects.filter(session=session, voter=voter)
-    return own.exists() and not own.filter(answered_at=None).exists()
+    """Return True if every question of this voter's session has its answer."""
+    votes = Vote.objects.filter(session=session, voter=voter)
+    return votes.exists() and not votes.filter(answered_at=None).exists()
 
 
 FOLDER = "ballots"
-#: Lengths are multiples of this: zeros after the end, which no decoder reads.
+#: Lengths are multiples of this: padded with zeros, which no decoder reads.
 ROUNDED = 32 * 1024
-#: Of questions that nobody is asked any more.
+#: Images older than this are removed; they are drawn again on request.
 KEPT = timedelta(days=2)
 
 
 def image_name(stored: StoredImage, size: tuple[int, int]) -> str:
     value = f"{stored.pk}:{size[0]}x{size[1]}"
-    found = salted_hmac("leaderboard.people.ballots", value, algorithm="sha256").hexdigest()
-    return f"{FOLDER}/{found[:2]}/{found}.webp"
+    digest = salted_hmac("leaderboard.people.ballots", value, algorithm="sha256").hexdigest()
+    return f"{FOLDER}/{digest[:2]}/{digest}.webp"
 
 
 def read_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
-    """The picture at this size; FileNotFoundError or ImageError where it is gone or broken."""
+    """Return the image at this size.
+
+    Raises FileNotFoundError if it is missing, ImageError if it is broken.
+    """
     file = image_name(stored, size)
     try:
-        with default_storage.open(file) as kept:
-            return kept.read()
+        with default_storage.open(file) as stream:
+            return stream.read()
     except FileNotFoundError:
         with decoding:
             data = draw_image(stored, size)
@@ -259,13 +261,13 @@ def draw_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
 
 
 def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
-    """Draw it before anybody waits for it."""
+    """Draw the image in advance, so that no voter waits for it."""
     if not default_storage.exists(image_name(stored, size)):
         write(image_name(stored, size), draw_image(stored, size))
 
 
 def forget_images() -> int:
-    """Remove what was drawn days ago; who is asked again has it drawn again. How many."""
+    """Remove images drawn days ago and return their number."""
     removed, before = 0, timezone.now() - KEPT
     try:
         shards, _ = default_storage.listdir(FOLDER)

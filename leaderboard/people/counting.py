@@ -49,11 +49,11 @@ from leaderboard.people.vote_rows import (
 )
 from leaderboard.standings.stored import core_case
 
-#: Fewer choices are no agreement to speak of.
+#: With fewer choices no agreement is reported.
 LEAST = 10
-#: Of the questions on which people and the headline differ most, so many.
+#: Listed questions on which people and the headline differ most.
 DIFFERENCES = 12
-#: A difference needs so many people who chose, and so few of them with the metric.
+#: A difference needs at least so many voters, and at most this share of them with the metric.
 LEAST_PEOPLE, AGREE_AT_MOST = 3, 1 / 3
 
 Says = Callable[[str, Return, Return], float]
@@ -62,18 +62,19 @@ Says = Callable[[str, Return, Return], float]
 def agreement(
     pairs: Table, single: Table, known: Mapping[int, Return], weights: Mapping[int, float]
 ) -> dict[str, Any]:
-    """All that the page on agreement shows, ready for JSON."""
+    """Return the content of the page on agreement, ready for JSON."""
     pair_weights, single_weights = (_weights(table, weights) for table in (pairs, single))
-    asked = [known[row.first] for row in single.rows]
+    single_returns = [known[row.first] for row in single.rows]
     shown = [(known[row.first], known[row.second]) for row in pairs.rows if row.second]
-    everything = [*asked, *(one for both in shown for one in both)]
-    metrics = in_order({name for one in everything for name in one.kept})
+    everything = [*single_returns, *(image for both in shown for image in both)]
+    metrics = in_order({name for image in everything for name in image.kept})
     witnesses = sorted(
-        {str(told.get("witness")) for one in everything for told in one.evidence} - {"None"}
+        {str(evidence.get("witness")) for image in everything for evidence in image.evidence}
+        - {"None"}
     )
     lines = [
         _line(name, "metric", _agreement(name, metric_says, shown, pairs, pair_weights))
-        | _level(name, asked, single, single_weights)
+        | _level(name, single_returns, single, single_weights)
         for name in metrics
     ]
     lines += [
@@ -84,7 +85,7 @@ def agreement(
         "lines": [line for line in lines if line["everywhere"] or line.get("level")],
         "ceiling": _share(among_people(pairs.ballots, pair_weights)),
         "differences": _pair_differences(pairs, shown, pair_weights),
-        "usable_differences": _usable_differences(single, asked, single_weights),
+        "usable_differences": _usable_differences(single, single_returns, single_weights),
     }
 
 
@@ -95,8 +96,8 @@ def _weights(table: Table, weights: Mapping[int, float]) -> Floats:
 def _agreement(
     name: str, says: Says, shown: Sequence[tuple[Return, Return]], pairs: Table, weights: Floats
 ) -> Agreement:
-    told = np.array([says(name, *both) for both in shown], dtype=float)
-    return with_people(told, pairs.ballots, weights)
+    verdicts = np.array([says(name, *both) for both in shown], dtype=float)
+    return with_people(verdicts, pairs.ballots, weights)
 
 
 def _line(name: str, kind: str, found: Agreement) -> dict[str, Any]:
@@ -113,88 +114,97 @@ def _share(found: Share | None) -> dict[str, Any] | None:
 
 
 def _level(name: str, asked: Sequence[Return], single: Table, weights: Floats) -> dict[str, Any]:
-    """At which retention by this metric half of the people say no, with the curve."""
-    kept = np.array([one.kept.get(name, math.nan) for one in asked], dtype=float)
-    found = half_say_no(kept, single.ballots, weights)
-    if found is None:
+    """Return the retention at which half of the people say no, with the curve."""
+    retentions = np.array([image.kept.get(name, math.nan) for image in asked], dtype=float)
+    threshold = half_say_no(retentions, single.ballots, weights)
+    if threshold is None:
         return {"level": None, "curve": []}
     return {
-        "level": asdict(found),
-        "curve": yes_by_retention(kept, single.ballots, weights),
+        "level": asdict(threshold),
+        "curve": yes_by_retention(retentions, single.ballots, weights),
     }
 
 
 def _pair_differences(
     pairs: Table, shown: Sequence[tuple[Return, Return]], weights: Floats
 ) -> list[dict[str, Any]]:
-    """Pairs on which several people chose one and the headline keeps more of the other."""
+    """Return pairs on which several people contradict the headline metric."""
     by_question: dict[int, list[int]] = defaultdict(list)
     for place, row in enumerate(pairs.rows):
         if row.answer and weights[place] > 0:
             by_question[row.question].append(place)
-    found = []
+    differences = []
     for question, places in by_question.items():
         first, second = shown[places[0]]
-        one, other = first.headline, second.headline
-        if one is None or other is None or one == other or len(places) < LEAST_PEOPLE:
+        retention, other_retention = first.headline, second.headline
+        if (
+            retention is None
+            or other_retention is None
+            or retention == other_retention
+            or len(places) < LEAST_PEOPLE
+        ):
             continue
         answers = np.array([pairs.rows[place].answer for place in places])
-        agree = float(np.average(np.sign(one - other) == answers, weights=weights[places]))
+        agree = float(
+            np.average(np.sign(retention - other_retention) == answers, weights=weights[places])
+        )
         if agree <= AGREE_AT_MOST:
-            found.append(
+            differences.append(
                 {
                     "question": question,
                     "first": first.trip,
                     "second": second.trip,
                     "agree": agree,
-                    "with_it": int((np.sign(one - other) == answers).sum()),
+                    "with_it": int((np.sign(retention - other_retention) == answers).sum()),
                     "people": len(places),
-                    "gap": one - other,
+                    "gap": retention - other_retention,
                 }
             )
-    return sorted(found, key=lambda one: -abs(one["gap"]) * (0.5 - one["agree"]))[:DIFFERENCES]
+    return sorted(
+        differences, key=lambda retention: -abs(retention["gap"]) * (0.5 - retention["agree"])
+    )[:DIFFERENCES]
 
 
 def _usable_differences(
     single: Table, asked: Sequence[Return], weights: Floats
 ) -> list[dict[str, Any]]:
-    """Returns that people still use though the headline calls them lost, and the reverse."""
+    """Return images on whose use people contradict the headline metric."""
     by_trip: dict[int, list[int]] = defaultdict(list)
     for place, row in enumerate(single.rows):
         if weights[place] > 0:
             by_trip[row.first].append(place)
-    found = []
+    differences = []
     for trip, places in by_trip.items():
-        kept = asked[places[0]].headline
-        if kept is None or len(places) < LEAST_PEOPLE:
+        retention = asked[places[0]].headline
+        if retention is None or len(places) < LEAST_PEOPLE:
             continue
         yes = float(np.average([single.rows[p].answer for p in places], weights=weights[places]))
-        agree = yes if kept > DEFAULT_LEVEL else 1 - yes
+        agree = yes if retention > DEFAULT_LEVEL else 1 - yes
         if agree <= AGREE_AT_MOST:
-            found.append(
+            differences.append(
                 {
                     "first": trip,
                     "use_it": sum(single.rows[p].answer for p in places),
                     "people": len(places),
-                    "kept": kept,
+                    "kept": retention,
                     "agree": agree,
                 }
             )
-    found.sort(key=lambda one: -abs(one["kept"] - DEFAULT_LEVEL) * (0.5 - one["agree"]))
-    return found[:DIFFERENCES]
+    differences.sort(key=lambda row: -abs(row["kept"] - DEFAULT_LEVEL) * (0.5 - row["agree"]))
+    return differences[:DIFFERENCES]
 
 
-#: While votes come in, numbers are worked out so often.
+#: Interval between two counts while votes come in.
 OFTEN = timedelta(minutes=5)
-#: Questions whose pictures are drawn before anybody waits for them, and for how many seconds; a
-#: worker has other things to do, and comes back.
+#: Questions whose images are drawn in advance, and the seconds spent on it; the worker has other
+#: jobs, and draws the rest next time.
 PREPARED, PREPARING = 1_200, 20.0
-#: A voter below this is said to be believed little.
+#: A voter with a weight below this is reported as believed little.
 BELIEVED = 0.5
 
 
 def is_due() -> bool:
-    """Tell if there are votes or runs that the numbers do not include."""
+    """Return True if the numbers lack votes or runs."""
     report = PeopleReport.objects.order_by("pk").first()
     if report is None:
         return votable_runs().exists()
@@ -205,23 +215,23 @@ def is_due() -> bool:
 
 
 def count() -> PeopleReport:
-    """Write all numbers anew, and choose what to ask next."""
+    """Compute all numbers anew and choose the next questions."""
     began, answered = timezone.now(), Vote.objects.answered().count()
     Vote.objects.expired().delete()
     rows = counted()
     runs = {run.pk: run for run in votable_runs().filter(current=True).select_related("suite")}
-    known = _public(returns({key for row in rows for key in (row.first, row.second) if key}))
+    images = _public(returns({key for row in rows for key in (row.first, row.second) if key}))
     numbers = {run: place for place, run in enumerate(sorted(runs))}
-    pairs = table(rows, Kind.PAIR, known, numbers)
-    single = table(rows, Kind.USABLE, known, numbers)
+    pairs = table(rows, Kind.PAIR, images, numbers)
+    single = table(rows, Kind.USABLE, images, numbers)
     made = checks(rows)
     beliefs = believed(pairs.ballots, made, len(numbers))
     weights = {voter: belief.weight for voter, belief in beliefs.items()}
     with transaction.atomic():
         _store_voters(beliefs, made)
-        _store_standings(runs, pairs, single, known, weights)
+        _store_standings(runs, pairs, single, images, weights)
         report = _store_report(
-            agreement(pairs, single, known, weights) | _totals(rows, beliefs),
+            agreement(pairs, single, images, weights) | _totals(rows, beliefs),
             began,
             answered,
         )
@@ -233,7 +243,7 @@ def count() -> PeopleReport:
 
 def _public(known: dict[int, Return]) -> dict[int, Return]:
     runs = set(votable_runs().values_list("pk", flat=True))
-    return {pk: one for pk, one in known.items() if one.run in runs}
+    return {pk: image for pk, image in known.items() if image.run in runs}
 
 
 def _totals(rows: Sequence[Any], beliefs: Mapping[int, Belief]) -> dict[str, Any]:
@@ -249,16 +259,16 @@ def _totals(rows: Sequence[Any], beliefs: Mapping[int, Belief]) -> dict[str, Any
 
 
 def _store_voters(beliefs: Mapping[int, Belief], made: Mapping[int, Checks]) -> None:
-    """Write what changed of voters: their weight, why, and how they did on checks."""
+    """Store changed weights of voters, the reasons and the results of checks."""
     changed = []
     for voter in Voter.objects.filter(pk__in=list(beliefs)):
-        belief, own = beliefs[voter.pk], made.get(voter.pk, Checks())
-        now = (round(belief.weight, 4), list(belief.reasons), *asdict(own).values())
+        belief, voter_checks = beliefs[voter.pk], made.get(voter.pk, Checks())
+        now = (round(belief.weight, 4), list(belief.reasons), *asdict(voter_checks).values())
         before = (voter.weight, voter.reasons, voter.gold, voter.gold_right)
         if now != (*before, voter.repeats, voter.repeats_same):
             voter.weight, voter.reasons = now[0], now[1]
-            voter.gold, voter.gold_right = own.gold, own.gold_right
-            voter.repeats, voter.repeats_same = own.repeats, own.repeats_same
+            voter.gold, voter.gold_right = voter_checks.gold, voter_checks.gold_right
+            voter.repeats, voter.repeats_same = voter_checks.repeats, voter_checks.repeats_same
             changed.append(voter)
     fields = ["weight", "reasons", "gold", "gold_right", "repeats", "repeats_same"]
     Voter.objects.bulk_update(changed, fields, batch_size=200)
@@ -271,30 +281,30 @@ def _store_standings(
     known: Mapping[int, Return],
     weights: dict[int, float],
 ) -> None:
-    """Write each run's numbers by people; of runs that are no longer public none stay."""
-    found: dict[int, dict[str, Any]] = {}
+    """Store each run's numbers by votes; remove those of runs not public any more."""
+    standings: dict[int, dict[str, Any]] = {}
     by_suite: dict[Suite, list[int]] = defaultdict(list)
     for pk in sorted(runs):
         by_suite[runs[pk].suite].append(pk)
     order = {run: place for place, run in enumerate(sorted(runs))}
-    for suite, own in by_suite.items():
-        for pk, values in _preferred(own, order, pairs, weights).items():
-            found.setdefault(pk, {}).update(values)
-        for pk, values in _lives(suite, own, single, known, weights).items():
-            found.setdefault(pk, {}).update(values)
-    PeopleStanding.objects.exclude(run__in=list(found)).delete()
+    for suite, suite_runs in by_suite.items():
+        for pk, values in _preferred(suite_runs, order, pairs, weights).items():
+            standings.setdefault(pk, {}).update(values)
+        for pk, values in _lives(suite, suite_runs, single, known, weights).items():
+            standings.setdefault(pk, {}).update(values)
+    PeopleStanding.objects.exclude(run__in=list(standings)).delete()
     now = timezone.now()
-    for pk, values in found.items():
+    for pk, values in standings.items():
         PeopleStanding.objects.update_or_create(run_id=pk, defaults=values | {"computed_at": now})
-    # Kept pages are told apart by this.
-    Suite.objects.filter(runs__in=list(found)).update(updated_at=now)
+    # The page cache compares this time.
+    Suite.objects.filter(runs__in=list(standings)).update(updated_at=now)
 
 
 def _preferred(
     own: Sequence[int], order: Mapping[int, int], pairs: Table, weights: dict[int, float]
 ) -> dict[int, dict[str, Any]]:
     """Return preferences among the runs of a suite; none with too few votes."""
-    place = np.full(len(order) + 1, -1)  # the last is that of runs that are not compared
+    place = np.full(len(order) + 1, -1)  # the last place is for runs that are not compared
     for number, run in enumerate(own):
         place[order[run]] = number
     here = _renumbered(pairs.ballots, place)
@@ -304,24 +314,28 @@ def _preferred(
     again = np.full(len(own) + 1, -1)
     again[seen] = np.arange(len(seen))
     here = _renumbered(here, again)
-    found = strengths(here, weights, len(seen)) or []
+    estimates = strengths(here, weights, len(seen)) or []
     rows = {}
-    for number, one in zip(seen, found, strict=True) if found else ():
-        told: dict[str, Any] = {"votes": one.votes, "voters": one.voters}
-        if one.enough:
-            told |= {"share": one.share, "share_low": one.low, "share_high": one.high}
-            told |= {"strength": one.strength, "strength_low": one.strength_low}
-            told |= {"strength_high": one.strength_high}
-        rows[own[number]] = NOTHING | told
+    for number, estimate in zip(seen, estimates, strict=True) if estimates else ():
+        values: dict[str, Any] = {"votes": estimate.votes, "voters": estimate.voters}
+        if estimate.enough:
+            values |= {
+                "share": estimate.share,
+                "share_low": estimate.low,
+                "share_high": estimate.high,
+            }
+            values |= {"strength": estimate.strength, "strength_low": estimate.strength_low}
+            values |= {"strength_high": estimate.strength_high}
+        rows[own[number]] = NOTHING | values
     return rows
 
 
 def _renumbered(votes: Ballots, numbers: NDArray[np.int64]) -> Ballots:
-    """Return the votes with models under other numbers."""
+    """Return the votes with the models renumbered."""
     return replace(votes, first=numbers[votes.first], second=numbers[votes.second])
 
 
-#: A run that lost its numbers keeps none of before.
+#: Clears the former numbers of a run that has too few votes now.
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("share", "share_low", "share_high", "strength", "strength_low", "strength_high")
 )
@@ -341,12 +355,12 @@ def _lives(
     weights: Mapping[int, float],
 ) -> dict[int, dict[str, Any]]:
     """Return usable trips by people's votes for each run of a suite."""
-    asked: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    by_chain: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for row in single.rows:
-        one = known[row.first]
-        if one.run in own:
-            asked[one.chain].append((one.number, row.voter, float(row.answer)))
-    chains = Chain.objects.filter(pk__in=list(asked)).select_related("case__picture")
+        image = known[row.first]
+        if image.run in own:
+            by_chain[image.chain].append((image.number, row.voter, float(row.answer)))
+    chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__picture")
     by_run: dict[int, list[Asked]] = defaultdict(list)
     for chain in chains:
         metric = chain.headline
@@ -360,17 +374,17 @@ def _lives(
             chain.numbers(metric),
             suite.trips,
         )
-        number, voter, yes = zip(*asked[chain.pk], strict=True)
+        number, voter, yes = zip(*by_chain[chain.pk], strict=True)
         by_run[chain.run_id].append(Asked(result, np.array(number), np.array(voter), np.array(yes)))
     rows = {}
-    for run, found in by_run.items():
-        life = human_life(found, weights, suite.trips)
+    for run, answers in by_run.items():
+        life = human_life(answers, weights, suite.trips)
         if life is None:
             continue
-        told: dict[str, Any] = {"usable_votes": life.votes, "usable_voters": life.voters}
+        values: dict[str, Any] = {"usable_votes": life.votes, "usable_voters": life.voters}
         if life.enough:
-            told |= {name: getattr(life, name) for name in NO_LIFE}
-        rows[run] = NO_LIFE | told
+            values |= {name: getattr(life, name) for name in NO_LIFE}
+        rows[run] = NO_LIFE | values
     return rows
 
 
@@ -382,7 +396,7 @@ def _store_report(numbers: dict[str, Any], began: Any, answered: int) -> PeopleR
 
 
 def _prepare() -> None:
-    """Draw the pictures of the next questions, those first whose turn comes first."""
+    """Draw the images of the next questions, in the order of the questions."""
     end = time.monotonic() + PREPARING
     for trip in questions.pictures_due(PREPARED):
         if time.monotonic() > end:
@@ -393,4 +407,4 @@ def _prepare() -> None:
                 try:
                     ballots.prepare_image(stored, (source.width, source.height))
                 except (OSError, ValueError):
-                    continue  # gone or broken: said when somebody asks for it
+                    continue  # missing or broken: reported when it is requested

@@ -1,9 +1,8 @@
-"""Choose the questions of which a vote tells most; done by a worker.
+"""Choose the most informative questions; runs in a worker.
 
-A vote tells most on two returns that lie close together (nobody needs to be asked whether a
-clean picture is closer than a lost one), of models and cases of which little is known yet, and
-on questions that one or two people answered already: only what several people saw says how far
-people agree with each other.
+A vote is most informative on two restored images that lie close together (a clean image beside
+a lost one needs no vote), on models and cases with few votes so far, and on questions with one
+or two votes: only several votes on one question measure how far people agree with each other.
 """
 
 from __future__ import annotations
@@ -28,21 +27,22 @@ from leaderboard.people.vote_rows import headline
 Gold = Question.Gold
 #: Open questions of each suite and kind, and gold ones.
 POOL, GOLDS = 600, 40
-#: Cases of a suite that are looked at each time: those with the fewest votes.
+#: Cases of a suite that are considered each time: those with the fewest votes.
 CASES = 60
-#: So many people are enough for one question.
+#: Votes that are enough for one question.
 ENOUGH = 5
-#: What two trips of one model tell beside two models after one trip, and a yardstick beside a model.
+#: Worth of two trips of one model against two models after one trip, and of a reference editor
+#: against a model.
 OWN_TRIPS, YARDSTICK = 0.5, 0.5
-#: How fast people's certainty grows with what the headline parts, and with what it keeps.
+#: Growth of people's certainty with the difference in headline retention.
 STEEPNESS = 6.0
-#: Clean to everybody, lost to everybody.
+#: Retentions at which every person calls an image clean, or lost.
 CLEAN, LOST, LOST_WHOLE, LOST_FACE = 0.9, 0.1, 0.5, 0.05
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A return that may be asked about."""
+    """A restored image that may be shown to voters."""
 
     trip: int
     number: int
@@ -63,7 +63,7 @@ class Candidate:
 
     @property
     def lost(self) -> bool:
-        """Lost so that everybody sees it: worn all over, or another person."""
+        """Return True if the loss is obvious: worn all over, or another person."""
         whole = self.kept.get("lpips", self.headline)
         face = self.kept.get("identity", 1.0)
         return self.headline <= LOST and (whole <= LOST_WHOLE or face <= LOST_FACE)
@@ -84,7 +84,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Asking:
-    """A question with what a vote on it would tell, from 0 to about 1."""
+    """A possible question; `told` is the information of a vote on it, 0 to about 1."""
 
     kind: str
     case: int
@@ -96,14 +96,14 @@ class Asking:
 
 
 def stamp() -> str:
-    """Changes with what can be asked: the runs that are public, and their numbers."""
+    """Return a hash that changes with the public runs and their numbers."""
     runs = votable_runs().filter(current=True).order_by("pk")
-    found = list(runs.values_list("pk", "finished_at").annotate(written=Max("standings__pk")))
-    return sha256(repr(found).encode()).hexdigest()
+    rows = list(runs.values_list("pk", "finished_at").annotate(written=Max("standings__pk")))
+    return sha256(repr(rows).encode()).hexdigest()
 
 
 def refresh() -> int:
-    """Choose the open questions anew; how many there are."""
+    """Choose the open questions anew and return their number."""
     suites = Suite.objects.filter(runs__in=votable_runs().filter(current=True)).distinct()
     chosen: list[Asking] = []
     for suite in suites.defer("definition"):
@@ -114,29 +114,29 @@ def refresh() -> int:
 
 
 def choose(suite: Suite) -> list[Asking]:
-    """The open questions of one suite."""
-    known = _known(suite)
-    candidates = list(_candidates(suite, known))
-    pairs = _best(_pairs(candidates, known), POOL)
-    singles = _best(_singles(candidates, known), POOL)
+    """Return the open questions of one suite."""
+    votes = _votes_so_far(suite)
+    candidates = list(_candidates(suite, votes))
+    pairs = _best(_pairs(candidates, votes), POOL)
+    singles = _best(_singles(candidates, votes), POOL)
     return [*pairs, *singles, *_gold(candidates)]
 
 
 def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
-    """Returns of the least known cases after the trips that tables show."""
+    """Yield restored images of the cases with the fewest votes, at the shown trips."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (known.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
     chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0).order_by("pk")
     numbers = ticks(suite.trips)
     trips: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     rows = votable_trips().filter(chain__in=chains, number__in=numbers)
-    for own, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
-        trips[own].append((pk, number, picture or ""))
+    for chain_pk, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
+        trips[chain_pk].append((pk, number, picture or ""))
     fields = ("run", "case", "results", "run__editing_model__is_reference")
     for chain in chains.select_related("run__editing_model").only(*fields).iterator():
-        known_loss = chain.run.editing_model.is_reference
+        is_reference = chain.run.editing_model.is_reference
         for trip, number, picture in trips[chain.pk]:
-            if kept := chain.retentions_after(number):
+            if retentions := chain.retentions_after(number):
                 yield Candidate(
                     trip,
                     number,
@@ -144,27 +144,27 @@ def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
                     chain.pk,
                     chain.case_id,
                     picture,
-                    kept,
-                    known_loss,
+                    retentions,
+                    is_reference,
                 )
 
 
 def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:
     spots: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
     chains: dict[int, list[Candidate]] = defaultdict(list)
-    for one in candidates:
-        spots[one.case, one.number].append(one)
-        chains[one.chain].append(one)
-    for found in spots.values():
-        # Each with the one beside which it tells most: so every model is asked about.
-        for one in found:
-            others = (other for other in found if other.picture != one.picture)
-            yield from _best((_pair(one, other, known) for other in others), 1)
-    for found in chains.values():
-        found.sort(key=lambda one: one.number)
-        for one, other in itertools.pairwise(found):
-            if one.picture != other.picture:
-                yield _pair(one, other, known, OWN_TRIPS)
+    for candidate in candidates:
+        spots[candidate.case, candidate.number].append(candidate)
+        chains[candidate.chain].append(candidate)
+    for group in spots.values():
+        # Each with its most informative partner, so that every model is compared.
+        for candidate in group:
+            others = (other for other in group if other.picture != candidate.picture)
+            yield from _best((_pair(candidate, other, known) for other in others), 1)
+    for group in chains.values():
+        group.sort(key=lambda candidate: candidate.number)
+        for candidate, other in itertools.pairwise(group):
+            if candidate.picture != other.picture:
+                yield _pair(candidate, other, known, OWN_TRIPS)
 
 
 def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) -> Asking:
@@ -175,122 +175,138 @@ def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) ->
         certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
     if max(one.headline, other.headline) < LOST:
-        worth *= 0.2  # of two that are lost, neither is closer
+        worth *= 0.2  # if both are lost, neither is closer
     if one.yardstick or other.yardstick:
         worth *= YARDSTICK
     runs = (min(one.run, other.run), max(one.run, other.run))
     first, second = sorted((one.trip, other.trip))
     answered = known.pair[first, second]
     seldom = min(known.compared[one.run], known.compared[other.run])
-    asked = (1 + known.runs[runs]) * (1 + known.case[one.case]) * (1 + seldom)
-    told = (0.1 + closeness) * worth / math.sqrt(asked)
-    return Asking(Kind.PAIR, one.case, first, second, told * _again(answered), min(1.0, abs(gap)))
+    votes = (1 + known.runs[runs]) * (1 + known.case[one.case]) * (1 + seldom)
+    information = (0.1 + closeness) * worth / math.sqrt(votes)
+    return Asking(
+        Kind.PAIR, one.case, first, second, information * _again(answered), min(1.0, abs(gap))
+    )
 
 
 def _singles(candidates: Iterable[Candidate], known: Known) -> Iterator[Asking]:
-    for one in candidates:
-        away = STEEPNESS * (one.headline - DEFAULT_LEVEL)
+    for candidate in candidates:
+        away = STEEPNESS * (candidate.headline - DEFAULT_LEVEL)
         closeness = 1 / math.cosh(min(30.0, abs(away)) / 2) ** 2
-        answered = known.single[one.trip]
-        told = (0.1 + closeness) / math.sqrt((1 + known.run[one.run]) * (1 + known.case[one.case]))
-        ease = min(1.0, 2 * abs(one.headline - DEFAULT_LEVEL))
-        yield Asking(Kind.USABLE, one.case, one.trip, None, told * _again(answered), ease)
+        answered = known.single[candidate.trip]
+        information = (0.1 + closeness) / math.sqrt(
+            (1 + known.run[candidate.run]) * (1 + known.case[candidate.case])
+        )
+        ease = min(1.0, 2 * abs(candidate.headline - DEFAULT_LEVEL))
+        yield Asking(
+            Kind.USABLE, candidate.case, candidate.trip, None, information * _again(answered), ease
+        )
 
 
 def _again(answered: int) -> float:
-    """A second and a third opinion tell more than a first; a sixth tells nothing new."""
+    """Return the factor for votes so far: a second and third vote count most."""
     if answered >= ENOUGH:
         return 0.0
     return 1.5 if 0 < answered < 3 else 1.0
 
 
 def _gold(candidates: Sequence[Candidate]) -> list[Asking]:
-    """Questions whose answer nobody doubts: a clean return beside one that is lost."""
+    """Return questions with an obvious answer: a clean image beside a lost one."""
     random = np.random.default_rng(len(candidates))
     by_case: dict[int, tuple[list[Candidate], list[Candidate]]] = defaultdict(lambda: ([], []))
-    for one in candidates:
-        if one.clean:
-            by_case[one.case][0].append(one)
-        elif one.lost:
-            by_case[one.case][1].append(one)
-    found: list[Asking] = []
+    for candidate in candidates:
+        if candidate.clean:
+            by_case[candidate.case][0].append(candidate)
+        elif candidate.lost:
+            by_case[candidate.case][1].append(candidate)
+    questions: list[Asking] = []
     for clean, lost in by_case.values():
         for group, gold in ((clean, Gold.YES), (lost, Gold.NO)):
             if group:
-                one = group[int(random.integers(len(group)))]
-                found.append(Asking(Kind.USABLE, one.case, one.trip, None, 1.0, 1.0, gold))
+                candidate = group[int(random.integers(len(group)))]
+                questions.append(
+                    Asking(Kind.USABLE, candidate.case, candidate.trip, None, 1.0, 1.0, gold)
+                )
         if clean and lost:
             better = clean[int(random.integers(len(clean)))]
             worse = lost[int(random.integers(len(lost)))]
-            found.append(
+            questions.append(
                 Asking(Kind.PAIR, better.case, better.trip, worse.trip, 1.0, 1.0, Gold.FIRST)
             )
     by_gold: dict[str, list[Asking]] = defaultdict(list)
-    for asking in found:
+    for asking in questions:
         by_gold[asking.gold].append(asking)
-    return [one for group in by_gold.values() for one in group[:GOLDS]]
+    return [candidate for group in by_gold.values() for candidate in group[:GOLDS]]
 
 
 def _best(found: Iterable[Asking], most: int) -> list[Asking]:
-    """Those that tell most, each once."""
-    told = {(one.first, one.second): one for one in found if one.told > 0}
-    return sorted(told.values(), key=lambda one: -one.told)[:most]
+    """Return the most informative questions, each once."""
+    by_trips = {
+        (question.first, question.second): question for question in found if question.told > 0
+    }
+    return sorted(by_trips.values(), key=lambda question: -question.told)[:most]
 
 
-def _known(suite: Suite) -> Known:
-    """Votes on a suite's returns so far."""
-    known = Known()
+def _votes_so_far(suite: Suite) -> Known:
+    """Count the votes on a suite's restored images."""
+    counts = Known()
     votes = Vote.objects.answered().filter(question__case__suite=suite, role=Vote.Role.ORDINARY)
     rows = votes.values_list(
         *("question__case", "question__first", "question__second"),
         *("question__first__chain__run", "question__second__chain__run"),
     ).annotate(Count("pk"))
     for case, first, second, run, other, count in rows:
-        known.case[case] += count
+        counts.case[case] += count
         if second is None:
-            known.single[first] += count
-            known.run[run] += count
+            counts.single[first] += count
+            counts.run[run] += count
         else:
-            known.pair[min(first, second), max(first, second)] += count
-            known.runs[min(run, other), max(run, other)] += count
-            known.compared.update({run: count, other: count})
+            counts.pair[min(first, second), max(first, second)] += count
+            counts.runs[min(run, other), max(run, other)] += count
+            counts.compared.update({run: count, other: count})
     seen = PeopleStanding.objects.filter(run__suite=suite, strength__isnull=False)
-    known.strength = {run: strength or 0.0 for run, strength in seen.values_list("run", "strength")}
-    return known
+    counts.strength = {
+        run: strength or 0.0 for run, strength in seen.values_list("run", "strength")
+    }
+    return counts
 
 
 def _store(chosen: Sequence[Asking]) -> None:
-    """Make these the open questions, and no others."""
+    """Make these the open questions and close all others."""
     there: dict[tuple[str, int, int | None], int] = {
-        (kind, first, second): pk
-        for kind, first, second, pk in Question.objects.values_list("kind", "first", "second", "pk")
+        (kind, first, second): key
+        for kind, first, second, key in Question.objects.values_list(
+            "kind", "first", "second", "pk"
+        )
     }
     new: list[Question] = []
     old: list[Question] = []
-    # Gold comes last, and stays gold where it would also be asked as any other.
-    for one in {(one.kind, one.first, one.second): one for one in chosen}.values():
-        found = there.get((one.kind, one.first, one.second))
+    # Gold comes last, so that a question that is both gold and ordinary stays gold.
+    for question in {
+        (question.kind, question.first, question.second): question for question in chosen
+    }.values():
+        pk = there.get((question.kind, question.first, question.second))
         row = Question(
-            pk=found,
-            kind=one.kind,
-            case_id=one.case,
-            first_id=one.first,
-            second_id=one.second,
-            gold=one.gold,
-            ease=one.ease,
-            due=-one.told,
+            pk=pk,
+            kind=question.kind,
+            case_id=question.case,
+            first_id=question.first,
+            second_id=question.second,
+            gold=question.gold,
+            ease=question.ease,
+            due=-question.told,
         )
-        (old if found else new).append(row)
+        (old if pk else new).append(row)
     Question.objects.open().update(due=None)
     Question.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Question.objects.bulk_update(old, ["gold", "ease", "due"], batch_size=500)
 
 
 def pictures_due(most: int) -> list[Trip]:
-    """The returns of the questions whose turn comes first, with their pictures and sources."""
+    """Return the trips of the questions due first, with their images and sources."""
     soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
     keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
-    found = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__picture")
-    found = found.select_related("chain__case__picture__stored").defer("loss_map", "evidence")
-    by_key = {trip.pk: trip for trip in found}
+    trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__picture")
+    trips = trips.select_related("chain__case__picture__stored").defer("loss_map", "evidence")
+    by_key = {trip.pk: trip for trip in trips}
     return [by_key[key] for key in keys if key in by_key]

@@ -1,4 +1,4 @@
-"""Votes and the returns they are about, as rows: for statistics, downloads and bundles."""
+"""Rows of votes and of the images they are about: statistics, downloads, bundles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from leaderboard.models import Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
 
-#: The flags of a witness that speak for a return.
+#: Flags of a witness in favour of a restored image.
 FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
@@ -31,7 +31,7 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class Return:
-    """One return of one chain, with all that was measured of it."""
+    """One restored image of a chain, with all its measurements."""
 
     trip: int
     number: int
@@ -53,13 +53,13 @@ class Return:
 
 
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
-    """Return by witness the flags for or against a return that it could tell."""
-    found: dict[str, dict[str, bool]] = {}
-    for one in evidence:
-        told = {flag: bool(one[flag]) for flag in FLAGS if one.get(flag) is not None}
-        if told and one.get("witness"):
-            found.setdefault(str(one["witness"]), {}).update(told)
-    return found
+    """Return the flags for or against a restored image, by witness."""
+    by_witness: dict[str, dict[str, bool]] = {}
+    for record in evidence:
+        flags = {flag: bool(record[flag]) for flag in FLAGS if record.get(flag) is not None}
+        if flags and record.get("witness"):
+            by_witness.setdefault(str(record["witness"]), {}).update(flags)
+    return by_witness
 
 
 def headline(kept: Mapping[str, float]) -> float | None:
@@ -68,15 +68,15 @@ def headline(kept: Mapping[str, float]) -> float | None:
 
 
 def returns(trips: Iterable[int]) -> dict[int, Return]:
-    """These returns by the keys of their trips; those that are gone are not among them."""
-    found = {}
+    """Return the restored images by the keys of their trips, without missing ones."""
+    by_trip = {}
     wanted = sorted(set(trips))
     for start in range(0, len(wanted), BATCH):
         keys = wanted[start : start + BATCH]
         rows = Trip.objects.filter(pk__in=keys).select_related("chain__run__editing_model")
         for trip in rows.defer("loss_map", "change_measure", "damage"):
             chain = trip.chain
-            found[trip.pk] = Return(
+            by_trip[trip.pk] = Return(
                 trip=trip.pk,
                 number=trip.number,
                 chain=chain.pk,
@@ -87,17 +87,19 @@ def returns(trips: Iterable[int]) -> dict[int, Return]:
                 kept=chain.retentions_after(trip.number),
                 evidence=trip.evidence,
             )
-    return found
+    return by_trip
 
 
 def returns_of(votes: Iterable[Vote]) -> dict[int, Return]:
-    """Return the returns that these votes are about, by the keys of their trips."""
-    asked = [vote.question for vote in votes]
-    return returns(pk for one in asked for pk in (one.first_id, one.second_id) if pk)
+    """Return the restored images that these votes are about, by trip."""
+    questions = [vote.question for vote in votes]
+    return returns(
+        pk for question in questions for pk in (question.first_id, question.second_id) if pk
+    )
 
 
 def metric_says(metric: str, first: Return, second: Return) -> float:
-    """1 where the first keeps more, -1 for the second, 0 for both alike, NaN where it was not run."""
+    """Return 1 if the first keeps more, -1 if the second, 0 if equal, NaN if not run."""
     if metric not in first.kept or metric not in second.kept:
         return math.nan
     gap = first.kept[metric] - second.kept[metric]
@@ -105,10 +107,10 @@ def metric_says(metric: str, first: Return, second: Return) -> float:
 
 
 def witness_says(witness: str, first: Return, second: Return) -> float:
-    """1 or -1 where it speaks for one alone; NaN where it cannot tell them apart."""
-    one, other = first.verdicts.get(witness, {}), second.verdicts.get(witness, {})
-    shared = one.keys() & other.keys()
-    gap = sum(one[flag] - other[flag] for flag in shared)
+    """Return 1 or -1 if the witness favours one image, else NaN."""
+    first_flags, second_flags = first.verdicts.get(witness, {}), second.verdicts.get(witness, {})
+    shared = first_flags.keys() & second_flags.keys()
+    gap = sum(first_flags[flag] - second_flags[flag] for flag in shared)
     return float((gap > 0) - (gap < 0)) if gap else math.nan
 
 
@@ -137,27 +139,27 @@ class Row(NamedTuple):
 
 
 def counted() -> list[Row]:
-    """Every vote that counts, in the order in which they were asked."""
+    """Return every vote that counts, in the order of the questions."""
     rows = Vote.objects.answered().filter(answer__isnull=False).order_by("pk")
     return [Row(*values) for values in rows.values_list(*FIELDS).iterator(chunk_size=5000)]
 
 
 def checks(rows: Iterable[Row]) -> dict[int, Checks]:
-    """By voter: how they did where we know the answer, and where it was their own."""
-    made: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    own: dict[tuple[str, int], int] = {}
+    """Count by voter the right answers to gold questions and to repeats."""
+    by_voter: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    ordinary: dict[tuple[str, int], int] = {}
     for row in rows:
-        mine = made[row.voter]
+        counts = by_voter[row.voter]
         if row.role == Role.GOLD:
-            mine[0] += 1
-            mine[1] += is_right(row.gold, row.answer)
+            counts[0] += 1
+            counts[1] += is_right(row.gold, row.answer)
         elif row.role == Role.ORDINARY:
-            own[row.session, row.question] = row.answer
-        # A repeat comes after its own question, and tells nothing without it.
-        elif (row.session, row.question) in own:
-            mine[2] += 1
-            mine[3] += own[row.session, row.question] == row.answer
-    return {voter: Checks(*numbers) for voter, numbers in made.items()}
+            ordinary[row.session, row.question] = row.answer
+        # A repeat comes after its question, and means nothing without it.
+        elif (row.session, row.question) in ordinary:
+            counts[2] += 1
+            counts[3] += ordinary[row.session, row.question] == row.answer
+    return {voter: Checks(*numbers) for voter, numbers in by_voter.items()}
 
 
 def is_right(gold: str, answer: int) -> bool:
@@ -175,8 +177,8 @@ class Table:
 def table(
     rows: Iterable[Row], kind: str, known: Mapping[int, Return], models: Mapping[int, int]
 ) -> Table:
-    """Ordinary votes on returns that are known; `models` numbers the runs that are compared."""
-    own = [
+    """Return ordinary votes on `known` images; `models` numbers the compared runs."""
+    ordinary = [
         row
         for row in rows
         if row.kind == kind
@@ -184,29 +186,33 @@ def table(
         and row.first in known
         and (row.second is None or row.second in known)
     ]
-    columns = [_columns(row, known, models) for row in own]
+    columns = [_columns(row, known, models) for row in ordinary]
     made = np.array(columns, dtype=float).reshape(-1, 7)
     whole = made[:, :5].astype(np.int64)
     voter, case, question, first, second = whole.T
-    return Table(own, Ballots(voter, case, question, first, second, made[:, 5], made[:, 6]))
+    return Table(ordinary, Ballots(voter, case, question, first, second, made[:, 5], made[:, 6]))
 
 
 def _columns(row: Row, known: Mapping[int, Return], models: Mapping[int, int]) -> tuple[float, ...]:
-    one = known[row.first]
-    first, second = models.get(one.run, -1), -1
+    image = known[row.first]
+    first, second = models.get(image.run, -1), -1
     left = 0
     if row.kind == Kind.PAIR and row.second is not None:
-        other = known[row.second]
+        other_image = known[row.second]
         left = row.answer if row.first_left else -row.answer
-        second = models.get(other.run, -1)
-        if other.number != one.number or other.run == one.run or min(first, second) < 0:
+        second = models.get(other_image.run, -1)
+        if (
+            other_image.number != image.number
+            or other_image.run == image.run
+            or min(first, second) < 0
+        ):
             first = second = -1
     return row.voter, row.case, row.question, first, second, row.answer, left
 
 
 RELATED = ("voter", "question__case__suite", "question__case__picture")
 SIDE = ("model", "run", "trip", "picture")
-#: One line for each vote; `first_…` and `second_…` are the returns, whichever side they stood on.
+#: One line for each vote; `first_…` and `second_…` are the images, regardless of their sides.
 COLUMNS = (
     *("vote", "kind", "voter", "weight", "role", "session", "place"),
     *("suite", "case", "picture", "pair", "category", "source"),
@@ -224,7 +230,7 @@ def pseudonym(voter: Voter) -> str:
 
 
 def said(vote: Vote) -> str | None:
-    """The answer as people read it: first, second, cannot say; yes, no."""
+    """Return the answer for people to read: first, second, cannot say; yes, no."""
     if vote.answer is None:
         return None
     if vote.kind == Kind.USABLE:
@@ -233,22 +239,22 @@ def said(vote: Vote) -> str | None:
 
 
 def with_all(votes: QuerySet[Vote]) -> QuerySet[Vote]:
-    """These votes with the rows that a line needs, oldest first."""
-    found = votes.select_related(*RELATED).defer("question__case__suite__definition")
-    return found.order_by("pk")
+    """Return these votes with the rows that a line needs, oldest first."""
+    rows_needed = votes.select_related(*RELATED).defer("question__case__suite__definition")
+    return rows_needed.order_by("pk")
 
 
 def rows(votes: QuerySet[Vote]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each vote, with what every metric keeps of the returns in `…_kept`."""
-    found = with_all(votes).iterator(chunk_size=BATCH)
-    while batch := list(islice(found, BATCH)):
+    """Yield a line for each vote, with retentions by every metric in `…_kept`."""
+    remaining = with_all(votes).iterator(chunk_size=BATCH)
+    while batch := list(islice(remaining, BATCH)):
         yield from lines(batch)
 
 
 def lines(votes: Sequence[Vote]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of votes that were read `with_all`."""
-    known = returns_of(votes)
-    return (_line(vote, known) for vote in votes)
+    """Yield the lines of votes that were read by `with_all`."""
+    images = returns_of(votes)
+    return (_line(vote, images) for vote in votes)
 
 
 def _line(vote: Vote, known: Mapping[int, Return]) -> dict[str, Any]:
@@ -298,23 +304,27 @@ def _side(name: str, back: Return | None) -> dict[str, Any]:
 def of_run(run: Run) -> list[VoteRecord]:
     """Return the public votes on a run's images, as its bundle carries them."""
     votes = list(with_all(Vote.objects.public().about(run)))
-    known = returns_of(votes)
-    found = []
+    images = returns_of(votes)
+    records = []
     for vote in votes:
-        first, second = known[vote.question.first_id], known.get(vote.question.second_id or 0)
-        # Of two returns of this run the first is the one that is spoken of.
+        first, second = images[vote.question.first_id], images.get(vote.question.second_id or 0)
+        # If both images are of this run, the record describes the first.
         is_first = first.run == run.pk
-        own, other = (first, second) if is_first or second is None else (second, first)
+        image, other_image = (first, second) if is_first or second is None else (second, first)
         answer = vote.answer or 0
-        found.append(
+        records.append(
             VoteRecord.of(
                 {
                     "kind": vote.kind,
                     "case": vote.question.case.slug,
-                    "repeat": own.repeat,
-                    "trip": own.number,
-                    "against": other
-                    and {"model": other.model, "trip": other.number, "sha256": other.picture},
+                    "repeat": image.repeat,
+                    "trip": image.number,
+                    "against": other_image
+                    and {
+                        "model": other_image.model,
+                        "trip": other_image.number,
+                        "sha256": other_image.picture,
+                    },
                     "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
                     "stood_left": vote.first_left == is_first,
                     "role": vote.role,
@@ -327,13 +337,15 @@ def of_run(run: Run) -> list[VoteRecord]:
                 }
             )
         )
-    return found
+    return records
 
 
 def flat(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
-    """A line as cells: COLUMNS, then what each metric keeps of the first and of the second."""
-    kept = [row[f"{side}_kept"].get(metric) for side in ("first", "second") for metric in metrics]
-    return [*(row[name] for name in COLUMNS), *kept]
+    """Return a line as cells: COLUMNS, then retentions of the first and the second."""
+    retentions = [
+        row[f"{side}_kept"].get(metric) for side in ("first", "second") for metric in metrics
+    ]
+    return [*(row[name] for name in COLUMNS), *retentions]
 
 
 def head(metrics: Sequence[str]) -> list[str]:
@@ -341,7 +353,7 @@ def head(metrics: Sequence[str]) -> list[str]:
 
 
 def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
-    """The votes as a table, line by line; no text of ours is run as a formula."""
+    """Yield the votes as CSV lines, with cells safe from being run as formulas."""
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(head(metrics))
