@@ -1,1 +1,1 @@
-"""Experiments: plan and start their runs, review them in the admin, show them on pages."""
+"""Experiments: plan and start their runs, review them, show them on pages."""

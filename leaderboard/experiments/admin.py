@@ -1,4 +1,4 @@
-"""Experiments: define the arms, see what they take, start them."""
+"""Admin of experiments: define the arms, show their cost, start them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leaderboard.admin.base import start_budget
 from leaderboard.experiments.plan import plan, start, whole
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
-#: What may still change once runs have begun: how it is told, and who else plays it.
+#: Fields that may still change once runs have begun: the texts, and further models.
 ALWAYS = ("title", "question", "published", "editing_models")
 
 
@@ -38,7 +38,7 @@ class ArmForms(forms.BaseInlineFormSet):
         ]
         for row in rows:
             try:
-                row.core  # noqa: B018 (says what is wrong with it)
+                row.core  # noqa: B018 (raises if the arm is invalid)
             except UserFacingError as error:
                 raise forms.ValidationError(f"{row.name}: {error}") from None
         digests = [row.core.digest for row in rows]
@@ -113,8 +113,8 @@ class ExperimentAdmin(admin.ModelAdmin):
 
     def get_urls(self) -> list[Any]:
         start = self.admin_site.admin_view(self.start_view)
-        own = path("<int:pk>/start/", start, name="leaderboard_experiment_start")
-        return [own, *super().get_urls()]
+        address = path("<int:pk>/start/", start, name="leaderboard_experiment_start")
+        return [address, *super().get_urls()]
 
     @admin.display(description="arms")
     def arm_names(self, experiment: Experiment) -> str:
@@ -146,7 +146,7 @@ class ExperimentAdmin(admin.ModelAdmin):
         return format_html("<ul>{}</ul>", items)
 
     def start_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the cost of every run; start them when that is confirmed."""
+        """Show the cost of every run, and start them after confirmation."""
         experiment = get_object_or_404(Experiment.objects.select_related("suite"), pk=pk)
         may_run = request.user.has_perm("leaderboard.add_run")
         if not self.has_change_permission(request, experiment) or not may_run:
@@ -169,7 +169,7 @@ class ExperimentAdmin(admin.ModelAdmin):
         context = {
             **self.admin_site.each_context(request),
             "experiment": experiment,
-            "planned": [(one, duration(one.estimate.seconds)) for one in planned],
+            "planned": [(run, duration(run.estimate.seconds)) for run in planned],
             "whole": total,
             "length": duration(total.seconds),
             "budget_usd": start_budget(total)["budget_usd"],

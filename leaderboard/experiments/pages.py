@@ -1,4 +1,4 @@
-"""Pages of experiments: the same suite played in several ways, and what that changes.
+"""Pages of experiments: the same suite played in several ways, and the effects.
 
 A visitor sees only what is public to them; all numbers come from stored rows.
 """
@@ -55,13 +55,13 @@ from leaderboard.views.site import noindex_variants
 
 #: Trips shown of a case: few enough for one line.
 SHOWN = 5
-#: Cases offered as strips, those that the arms part most first.
+#: Cases offered as strips, those that differ most between arms first.
 CASES = 8
 
 
 @dataclass
 class ModelView:
-    """One model's part of an experiment: the run of each arm, and the results by metric."""
+    """One model's part of an experiment: the run of each arm, and results by metric."""
 
     model: EditingModel
     runs: dict[str, Run] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class ModelView:
 
     @property
     def under_way(self) -> list[tuple[str, Run]]:
-        """The arms that are still being played, where there is no result yet."""
+        """The arms and their runs while there is no result yet."""
         return [] if self.results else list(self.runs.items())
 
 
@@ -92,25 +92,25 @@ class ExperimentView:
 
     @property
     def finding(self) -> str:
-        """The first model's, which is told in the list."""
-        return next((one.finding for one in self.models if one.finding), "")
+        """The first model's finding, which the list shows."""
+        return next((model.finding for model in self.models if model.finding), "")
 
 
 def stamp() -> str:
-    """Changes whenever anything that these pages show changes."""
+    """Return a text that changes whenever the content of these pages changes."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT max(updated_at), count(*), sum(CASE WHEN published THEN id ELSE 0 END) "
             "FROM leaderboard_experiment"
         )
-        own = "|".join(str(value) for value in cursor.fetchone())
-    return f"{board_stamp()}|{own}"
+        values = "|".join(str(cell) for cell in cursor.fetchone())
+    return f"{board_stamp()}|{values}"
 
 
 def views(user: Any, slug: str = "") -> list[ExperimentView]:
-    """The experiments that this visitor may see, the newest first, or the one of this slug.
+    """Return the experiments that this visitor may see, newest first.
 
-    Of a model only where every arm has a run that the visitor may see.
+    A model is included only if the visitor may see a run of every arm.
     """
     rows = Experiment.objects.visible_to(user).select_related("suite").defer("suite__definition")
     if slug:
@@ -131,21 +131,21 @@ def _view(experiment: Experiment) -> ExperimentView:
         arm.experiment = experiment
         for run in arm.runs.all():
             run.suite = experiment.suite
-            known = models.setdefault(run.editing_model_id, ModelView(run.editing_model))
-            known.runs[arm.name] = run
-    whole = [one for one in models.values() if len(one.runs) == len(arms)]
-    for one in whole:
-        found = {
+            view = models.setdefault(run.editing_model_id, ModelView(run.editing_model))
+            view.runs[arm.name] = run
+    whole = [model for model in models.values() if len(model.runs) == len(arms)]
+    for model in whole:
+        by_metric = {
             row.metric: row.numbers
             for row in experiment.results.all()
-            if row.editing_model_id == one.model.pk
+            if row.editing_model_id == model.model.pk
         }
-        one.results = {metric: found[metric] for metric in in_order(found)}
-    return ExperimentView(experiment, arms, sorted(whole, key=lambda one: one.model.name))
+        model.results = {metric: by_metric[metric] for metric in in_order(by_metric)}
+    return ExperimentView(experiment, arms, sorted(whole, key=lambda model: model.model.name))
 
 
 def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
-    """Each arm's effect with its interval, on one line each."""
+    """Draw each arm's effect with its interval."""
     numbers = model.results[metric]
     others = numbers["effects"][1:]
     return Chart(
@@ -236,12 +236,12 @@ def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
 
 
 def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The table of arms."""
-    told = view.words_of_arms
+    """Return the rows of the table of arms."""
+    settings_of_arms = view.words_of_arms
     return [
         effect
         | {
-            "how": told.get(effect["arm"], ""),
+            "how": settings_of_arms.get(effect["arm"], ""),
             "effect": "" if place == 0 else words.signed(effect["difference"], 2),
             "around": _around(effect),
             "auc_effect": ""
@@ -255,7 +255,7 @@ def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[s
 
 
 def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The categories by their names, the one that minds most first."""
+    """Return the categories by name, the most sensitive first."""
     rows = [
         row
         | {
@@ -270,7 +270,7 @@ def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def by_metric(model: ModelView) -> list[dict[str, Any]]:
-    """The effects by every metric, as in the tables of prompts and metrics."""
+    """Return the effects by every metric, as in the tables of prompts and metrics."""
     return [
         {
             "metric": metric,
@@ -297,7 +297,7 @@ class Strip:
 
 
 def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> dict[str, Any]:
-    """One case over all arms: the one asked for, else the one that the arms part most."""
+    """Return one case over all arms: `asked`, else the one that differs most by arm."""
     runs = {run.pk: name for name, run in model.runs.items()}
     chains = list(
         Chain.objects.filter(run__in=runs, repeat=0, usable_trips__isnull=False).only(
@@ -316,17 +316,17 @@ def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> d
     cases = Case.objects.select_related("picture__stored").in_bulk(offered)
     case, last = cases[chosen], view.experiment.suite.trips
     numbers = ticks(last)[-SHOWN:]
-    own = Chain.objects.filter(run__in=runs, case=case, repeat=0)
-    found = {chain.run_id: chain for chain in own}
+    of_case = Chain.objects.filter(run__in=runs, case=case, repeat=0)
+    by_run = {chain.run_id: chain for chain in of_case}
     trips: dict[int, dict[int, Trip]] = {}
-    shown = Trip.objects.filter(chain__in=found.values(), number__in=numbers)
+    shown = Trip.objects.filter(chain__in=by_run.values(), number__in=numbers)
     for trip in shown.select_related("restored"):
         trips.setdefault(trip.chain_id, {})[trip.number] = trip
     return {
         "case": case,
         "numbers_shown": numbers,
         "strips": [
-            _strip(name, run, found.get(run.pk), trips, numbers, metric, case)
+            _strip(name, run, by_run.get(run.pk), trips, numbers, metric, case)
             for name, run in model.runs.items()
         ],
         "cases": [cases[key] for key in offered],
@@ -362,7 +362,7 @@ def _strip(
     )
 
 
-# What people take away.
+# Downloads.
 
 COLUMNS = (
     *("experiment", "suite", "model", "metric", "arm", "settings", "baseline", "cases"),
@@ -372,25 +372,25 @@ COLUMNS = (
 
 
 def table_rows(view: ExperimentView) -> Iterator[list[Any]]:
-    """A row for each model, metric and arm."""
-    told = view.words_of_arms
+    """Yield a row for each model, metric and arm."""
+    settings_of_arms = view.words_of_arms
     for model in view.models:
         for metric, numbers in model.results.items():
             ranks = numbers["ranks"]
             for effect in numbers["effects"]:
-                own, rerun = effect["interval"] or {}, numbers["reruns"][effect["arm"]]
+                interval, rerun = effect["interval"] or {}, numbers["reruns"][effect["arm"]]
                 yield [
                     view.experiment.slug,
                     view.experiment.suite.key,
                     model.model.slug,
                     metric,
                     effect["arm"],
-                    told.get(effect["arm"], ""),
+                    settings_of_arms.get(effect["arm"], ""),
                     numbers["baseline"],
                     numbers["cases"],
                     effect["usable_trips"],
-                    own.get("low"),
-                    own.get("high"),
+                    interval.get("low"),
+                    interval.get("high"),
                     effect["difference"],
                     effect["low"],
                     effect["high"],
@@ -406,7 +406,7 @@ def table_rows(view: ExperimentView) -> Iterator[list[Any]]:
 
 
 def as_csv(view: ExperimentView) -> str:
-    """All numbers of the experiment as a table."""
+    """Return all numbers of the experiment as CSV."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(COLUMNS)
@@ -416,14 +416,14 @@ def as_csv(view: ExperimentView) -> str:
 
 
 def as_yaml(view: ExperimentView) -> str:
-    """The experiment as the file that plays it in a shell."""
+    """Return the experiment as the file that plays it in a shell."""
     experiment = view.experiment
     data: dict[str, Any] = {
         "title": experiment.title,
         "slug": experiment.slug,
         "question": experiment.question,
         "suite": shell_name(experiment.suite),
-        "models": [one.model.slug for one in view.models],
+        "models": [model.model.slug for model in view.models],
     }
     if experiment.repeats:
         data["repeats"] = experiment.repeats
@@ -433,10 +433,10 @@ def as_yaml(view: ExperimentView) -> str:
 
 def settings(arm: Arm) -> dict[str, Any]:
     """Return the settings of an arm as an experiment file has them."""
-    told = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
-    if sizes := told.pop("sizes", None):
-        told["size"] = sizes[0] if len(sizes) == 1 else sizes
-    return {name: value for name, value in told.items() if value != getattr(DEFAULT, name, None)}
+    options = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
+    if sizes := options.pop("sizes", None):
+        options["size"] = sizes[0] if len(sizes) == 1 else sizes
+    return {name: value for name, value in options.items() if value != getattr(DEFAULT, name, None)}
 
 
 PARAMETERS = ("model", "metric", "case")
@@ -453,26 +453,26 @@ def index(request: HttpRequest) -> HttpResponse:
 @keep_page(stamp, PARAMETERS)
 @noindex_variants
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
-    view = _found(request, slug)
-    asked = {name: request.GET.get(name, "") for name in PARAMETERS}
-    told = [one for one in view.models if one.results]
-    by_slug = {one.model.slug: one for one in told}
-    model = by_slug.get(asked["model"]) or next(iter(told), None)
+    view = _view_or_404(request, slug)
+    query = {name: request.GET.get(name, "") for name in PARAMETERS}
+    with_results = [part for part in view.models if part.results]
+    by_slug = {part.model.slug: part for part in with_results}
+    model = by_slug.get(query["model"]) or next(iter(with_results), None)
     context: dict[str, Any] = {
         "view": view,
         "experiment": view.experiment,
         "suite": view.experiment.suite,
         "trips": view.experiment.suite.trips,
-        "told": told,
-        "under_way": [one for one in view.models if not one.results],
+        "told": with_results,
+        "under_way": [part for part in view.models if not part.results],
         "chosen": model,
     }
-    known = {"", *by_slug}
+    cached = {"", *by_slug}
     if model:
-        metric = asked["metric"] if asked["metric"] in model.results else next(iter(model.results))
+        metric = query["metric"] if query["metric"] in model.results else next(iter(model.results))
         numbers = model.results[metric]
-        shown = strips(view, model, metric, asked["case"])
-        known |= {*model.results, *(str(case.pk) for case in shown.get("cases", ()))}
+        shown = strips(view, model, metric, query["case"])
+        cached |= {*model.results, *(str(case.pk) for case in shown.get("cases", ()))}
         context |= shown | {
             "metrics": list(model.results),
             "metric": metric,
@@ -488,20 +488,20 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         }
         context["sensitivity_words"] = words.sensitivity_words(context["sensitivity"])
     response = render(request, "leaderboard/experiment.html", context)
-    return response if set(asked.values()) <= known else not_kept(response)
+    return response if set(query.values()) <= cached else not_kept(response)
 
 
 @require_safe
 def table(request: HttpRequest, slug: str) -> HttpResponse:
-    """All its numbers as CSV."""
-    text = as_csv(_found(request, slug))
+    """Serve all numbers of the experiment as CSV."""
+    text = as_csv(_view_or_404(request, slug))
     return _file(text, f"{slug}.csv", "text/csv; charset=utf-8")
 
 
 @require_safe
 def file(request: HttpRequest, slug: str) -> HttpResponse:
-    """The file that plays it: `convergebench experiment FILE`."""
-    text = as_yaml(_found(request, slug))
+    """Serve the file that plays it: `convergebench experiment FILE`."""
+    text = as_yaml(_view_or_404(request, slug))
     return _file(text, f"{slug}.yaml", "application/yaml; charset=utf-8")
 
 
@@ -510,7 +510,7 @@ def _file(text: str, name: str, kind: str) -> HttpResponse:
     return HttpResponse(text, content_type=kind, headers={"Content-Disposition": disposition})
 
 
-def _found(request: HttpRequest, slug: str) -> ExperimentView:
+def _view_or_404(request: HttpRequest, slug: str) -> ExperimentView:
     for view in views(request.user, slug):
         return view
     raise Http404("there is no such experiment")

@@ -1,4 +1,4 @@
-"""From an experiment to its runs: what its arms mean, what they take, and their start."""
+"""Plan the runs of an experiment: settle its arms, estimate them, start them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from leaderboard.models.runs import RunState
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One arm by one model: the run that is there already, or what a new one takes."""
+    """One arm by one model: the existing run, or the estimate of a new one."""
 
     arm: ExperimentArm
     model: EditingModel
@@ -42,7 +42,10 @@ class PlannedRun:
 
 
 def settled(experiment: Experiment) -> dict[str, Arm]:
-    """The arms with the prompts and versions that they mean now; UserFacingError names what lacks."""
+    """Return the arms with the prompts and versions that they mean now.
+
+    Raises UserFacingError if something is missing.
+    """
     arms = list(experiment.arms.all())
     if not 2 <= len(arms) <= MAX_ARMS:
         raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms, the first to compare with.")
@@ -56,7 +59,7 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
 def variants_of(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:
     """Return the other wordings that curators gave the pairs of a suite."""
     rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
-    return {slug: _variants(found) for slug, found in rows.values_list("slug", "variants")}
+    return {slug: _variants(variants) for slug, variants in rows.values_list("slug", "variants")}
 
 
 def _variants(rows: Any) -> tuple[Variant, ...]:
@@ -66,7 +69,10 @@ def _variants(rows: Any) -> tuple[Variant, ...]:
 
 
 def plan(experiment: Experiment) -> list[PlannedRun]:
-    """Every run of the experiment with what it takes; UserFacingError where one cannot be played."""
+    """Return every run of the experiment with its estimate.
+
+    Raises UserFacingError if a run cannot be played.
+    """
     suite = experiment.suite
     if not suite.is_frozen or suite.sealed or suite.published_elsewhere:
         raise ExperimentError(f"{suite} cannot be played in an experiment.")
@@ -75,7 +81,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
         raise ExperimentError(f"An experiment has 1 to {MAX_MODELS} editing models.")
     arms = settled(experiment)
     cases = list(suite.cases.values_list("repeats", "edits"))
-    found = []
+    planned = []
     for model in models:
         _check(model, arms)
         for arm in experiment.arms.all():
@@ -84,16 +90,16 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
             played = [] if there else [(core.repeats_of(times), each) for times, each in cases]
             chains = sum(times for times, _ in played)
             edits = sum(times * each for times, each in played)
-            # The suite's own run may stand for the model, so it is audited.
+            # The run as the suite says may be shown for the model, so it is audited.
             audited = core.is_default and not there and not model.is_reference
             audits = audit_count(len(cases), settings.AUDITS) if audited else 0
-            known = model.estimate(edits + audits, max(1, chains))
-            found.append(PlannedRun(arm, model, core, there, known))
-    return found
+            estimate = model.estimate(edits + audits, max(1, chains))
+            planned.append(PlannedRun(arm, model, core, there, estimate))
+    return planned
 
 
 def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
-    """UserFacingError where the model's editor cannot do what an arm asks for."""
+    """Raise UserFacingError if the model's editor cannot play an arm."""
     try:
         editor = load_editor(model.editor, **model.options)
     except (EditorError, TypeError, ValueError, ImportError) as error:
@@ -104,10 +110,10 @@ def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
 
 
 def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
-    """A run that need not be played again: the arm's own, or the suite's for the default arm."""
-    own = arm.runs.filter(editing_model=model).order_by("-pk").first()
-    if own or not core.is_default:
-        return own
+    """Return the arm's existing run, or the suite's finished one for the default arm."""
+    run = arm.runs.filter(editing_model=model).order_by("-pk").first()
+    if run or not core.is_default:
+        return run
     runs = Run.objects.as_the_suite_says().filter(suite=arm.experiment.suite, editing_model=model)
     finished = runs.filter(state=RunState.FINISHED, source=Run.Source.OURS, complete=True)
     return finished.order_by("-current", "-pk").first()
@@ -115,34 +121,38 @@ def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
 
 def whole(planned: list[PlannedRun]) -> Estimate:
     """Estimate all runs that are still to be played, one after another."""
-    new = [one.estimate for one in planned if one.there is None]
-    usd = None if any(one.usd is None for one in new) else sum(one.usd or 0.0 for one in new)
+    new = [estimate.estimate for estimate in planned if estimate.there is None]
+    usd = (
+        None
+        if any(estimate.usd is None for estimate in new)
+        else sum(estimate.usd or 0.0 for estimate in new)
+    )
     return Estimate(sum(e.edits for e in new), usd, sum(e.seconds for e in new))
 
 
 @transaction.atomic
 def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run]:
-    """Start what is not played yet, one run for each arm and model; the new runs.
+    """Start the runs that do not exist yet, one for each arm and model; return them.
 
-    `budget_usd` is for all of them: each gets its share, by what it is expected to cost.
+    `budget_usd` is for all of them: each gets its share in proportion to its estimated cost.
     """
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     planned = plan(experiment)
     total = whole(planned)
     started = []
-    for one in planned:
-        run = one.there
+    for planned_run in planned:
+        run = planned_run.there
         if run is None:
             run = jobs.start(
-                one.model,
+                planned_run.model,
                 experiment.suite,
-                arm=one.core,
+                arm=planned_run.core,
                 stop_after=0,  # curves by every metric, side by side
-                budget_usd=_share(budget_usd, one.estimate, total),
-                budget_calls=one.estimate.edits + -(-one.estimate.edits // 10),
+                budget_usd=_share(budget_usd, planned_run.estimate, total),
+                budget_calls=planned_run.estimate.edits + -(-planned_run.estimate.edits // 10),
             )
             started.append(run)
-        one.arm.runs.add(run)
+        planned_run.arm.runs.add(run)
     if not experiment.started_at:
         experiment.started_at = timezone.now()
         experiment.save(update_fields=["started_at", "updated_at"])
@@ -158,7 +168,10 @@ def _share(budget: Decimal | None, own: Estimate, total: Estimate) -> Decimal | 
 
 @transaction.atomic
 def store(file: ExperimentFile) -> Experiment:
-    """The experiment of a file as rows of the site, not started; UserFacingError says what lacks."""
+    """Store the experiment of a file as rows of the site, not started.
+
+    Raises UserFacingError if something is missing.
+    """
     if file.trips or file.cases or file.limit:
         raise ExperimentError(
             "trips, cases and limit are for the shell: freeze a suite of those cases, and name it"
