@@ -1,1 +1,1 @@
-"""Operation of a site: storage, backups, mails, monitoring, preparation of scoring."""
+"""Operation of a site: storage, backups, mails, monitoring, scoring packages."""

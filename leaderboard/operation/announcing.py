@@ -1,6 +1,7 @@
-"""`python -m leaderboard.operation.announcing ADDRESS [LINE …]`: wait for the site, then say where it is.
+"""Wait for the site, then print its address.
 
-Imports nothing of Django: whoever waits for the first page shares the processors with it.
+`python -m leaderboard.operation.announcing ADDRESS [LINE …]`. Imports nothing of Django, because
+it shares the processors with the first page.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ BETWEEN_SECONDS = 0.25
 
 
 def answers(address: str) -> bool:
-    """Tell if the site at this address answers, even with an error."""
+    """Return True if the site at this address answers, even with an error."""
     try:
         urllib.request.urlopen(f"{address}livez", timeout=2).close()  # noqa: S310
     except urllib.error.HTTPError:
@@ -26,7 +27,7 @@ def answers(address: str) -> bool:
 
 
 def main(address: str, *lines: str, patience: float = PATIENCE_SECONDS) -> int:
-    """0 when the site has answered and its address is told, 1 when it did not in time."""
+    """Return 0 after printing the address, or 1 if the site did not answer in time."""
     end = time.monotonic() + patience
     while not answers(address):
         if time.monotonic() > end:
@@ -35,8 +36,8 @@ def main(address: str, *lines: str, patience: float = PATIENCE_SECONDS) -> int:
             )
             return 1
         time.sleep(BETWEEN_SECONDS)
-    told = (f"ConvergeBench is at {address}", "Ctrl-C ends it.", *lines)
-    sys.stdout.write("\n" + "".join(f"  {line}\n" for line in told))
+    messages = (f"ConvergeBench is at {address}", "Ctrl-C ends it.", *lines)
+    sys.stdout.write("\n" + "".join(f"  {line}\n" for line in messages))
     return 0
 
 

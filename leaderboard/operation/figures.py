@@ -1,7 +1,7 @@
-"""Figures to watch a site by, read from the database when somebody asks for them.
+"""Figures for monitoring, read from the database at every scrape.
 
-The database is the truth, so every web process tells the same, whoever is asked and whatever was
-restarted; only what belongs to a process itself (requests and their times) is counted there.
+Every web process reports the same figures, also after a restart; only figures of a process
+itself (requests and their times) are counted there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leaderboard import job_queue
 from leaderboard.models import Audit, Call, Chain, Run, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, RunState
 
-#: Calls are told for this long, of runs that were under way then.
+#: Calls of this period are reported, for runs active in it.
 WINDOW = timedelta(hours=1)
 PREFIX = "convergebench"
 
@@ -35,10 +35,10 @@ class SiteFigures(Collector):
         yield from self._workers()
 
     def describe(self) -> list[Metric]:
-        return []  # or it would be asked for everything when it is registered
+        return []  # or registering it would query everything
 
     def _runs(self) -> Iterator[Metric]:
-        """Per model, from the sums that runs keep."""
+        """Yield figures per model from the sums stored with runs."""
         states = _gauge("runs", "Runs by state.", "state")
         for state, count in _grouped(Run.objects, "state", Count("pk")):
             states.add_metric([state], count)
@@ -65,7 +65,7 @@ class SiteFigures(Collector):
             yield family
 
     def _work(self) -> Iterator[Metric]:
-        """Yield what waits, what is in flight, and the lag of scoring."""
+        """Yield waiting chains, chains in flight, and the lag of scoring."""
         now = timezone.now()
         active = Chain.objects.filter(run__state__in=ACTIVE_STATES)
         flying = _gauge("chains_in_flight", "Chains that a living worker plays.", "model")
@@ -107,7 +107,10 @@ class SiteFigures(Collector):
         yield audits
 
     def _calls(self) -> Iterator[Metric]:
-        """Yield outcomes of the last hour's calls. A rate limit is `rate_limited`, a dead worker `lost`."""
+        """Yield outcomes of the last hour's calls.
+
+        A rate limit is `rate_limited`, a dead worker `lost`.
+        """
         since = timezone.now() - WINDOW
         # The ledger is indexed by run and time, so the runs come first.
         recent = Run.objects.filter(
@@ -128,10 +131,10 @@ class SiteFigures(Collector):
 
 
 def exposition(beside: CollectorRegistry) -> bytes:
-    """The site's figures, and those of its web processes from `beside`, as Prometheus reads them."""
-    own = CollectorRegistry(auto_describe=False)
-    own.register(SiteFigures())
-    return generate_latest(own) + generate_latest(beside)
+    """Return the figures of the site and of `beside` in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SiteFigures())
+    return generate_latest(registry) + generate_latest(beside)
 
 
 def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
@@ -139,5 +142,5 @@ def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _grouped(rows: Any, by: str, what: Any) -> list[tuple[str, int]]:
-    """Pairs of a value and what is counted under it."""
+    """Return pairs of a value of `by` and the aggregate `what`."""
     return list(rows.order_by().values_list(by).annotate(what))

@@ -1,4 +1,4 @@
-"""Mails to submitters: what became of their submission, and what happens next."""
+"""Mails to submitters: the state of their submission, and the next step."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NEXT = {
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }
 
-#: A person has looked at it.
+#: States in which a person has reviewed the submission.
 SEEN = frozenset({State.ASKED, State.APPROVED, State.REJECTED})
 
 
 def notify_submitter(submission: Submission) -> None:
-    """A mail to the submitter when there is news; nothing where mail is not set up.
+    """Mail the submitter if the state has changed; do nothing if mail is not set up.
 
-    A test made again is news only by its end, and only where that end is another one.
+    A repeated test is reported only at its end, and only if its result differs.
     """
     news = submission.state != submission.notified_state
     if not news or (submission.state == State.PROBING and submission.notified_state):
@@ -36,8 +36,8 @@ def notify_submitter(submission: Submission) -> None:
     Submission.objects.filter(pk=submission.pk).update(notified_state=submission.state)
     page = absolute(submission.get_absolute_url())
     text = f"{NEXT[State(submission.state)]}\n\n{submission.message}\n\n{page}\n"
-    # Before a person has looked, the name is whatever somebody typed, and the address perhaps
-    # somebody else's: nobody shall have us mail their words to others.
+    # Before review the name is any text, and the address perhaps a third person's: the site must
+    # not mail a visitor's text to others.
     name = submission.name if submission.state in SEEN else "your submission"
     subject = f"ConvergeBench: {name}: {submission.get_state_display()}"
 

@@ -1,8 +1,8 @@
 """Preparation of scoring while the pages are served already.
 
-`manage.py up` serves the board as soon as its own packages are there. Those that score, over a
-gigabyte, are installed behind it and their weights fetched. How that stands is a small file
-(SCORING_STATE) that `up` names to all that it starts; elsewhere there is none.
+`manage.py up` serves the board as soon as its own packages are installed. The packages for
+scoring, over a gigabyte, are installed afterwards, and their weights fetched. The stage is
+stored in a small file (SCORING_STATE) that `up` names to its processes; elsewhere there is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Preparation:
 
     @property
     def is_told(self) -> bool:
-        """Tell if visitors wait for it."""
+        """Return True if the pages report it: visitors wait for it."""
         return self.stage not in (Stage.CHECKING, Stage.READY)
 
     @property
@@ -43,7 +43,7 @@ class Preparation:
 
 
 def write(stage: Stage, detail: str = "") -> None:
-    """Tell how far it is; whoever reads meanwhile finds the old or the new, nothing between."""
+    """Store the stage atomically: a reader gets the old or the new one."""
     if not settings.SCORING_STATE:
         return
     path = Path(settings.SCORING_STATE)
@@ -57,13 +57,13 @@ def read() -> Preparation | None:
     if not settings.SCORING_STATE:
         return None
     try:
-        told = json.loads(Path(settings.SCORING_STATE).read_bytes())
-        return Preparation(Stage(told["stage"]), str(told["detail"]))
+        state = json.loads(Path(settings.SCORING_STATE).read_bytes())
+        return Preparation(Stage(state["stage"]), str(state["detail"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def wait_until_ready(seconds_between: float = 0.5) -> None:
-    """Come back when what scores is there; a failure is waited out, until somebody mends it."""
-    while (told := read()) and told.stage is not Stage.READY:
+    """Block until scoring is ready; after a failure, until it is repaired."""
+    while (preparation := read()) and preparation.stage is not Stage.READY:
         time.sleep(seconds_between)

@@ -1,4 +1,4 @@
-"""Stored images and files: sizes by use, lost files, and what nothing refers to."""
+"""Stored images and files: sizes by use, lost files, unreferenced files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from django.utils import timezone
 
 from leaderboard.models import ContributedRun, Run, StoredImage, Trip, TripStep
 
-#: What is younger may be on its way to a row.
+#: Younger images may still get a row that refers to them.
 MOMENT = timedelta(hours=1)
 FOLDERS = ("originals", "thumbnails", "copies")
 
@@ -46,14 +46,14 @@ def unreferenced(before: datetime) -> QuerySet[StoredImage]:
 
 
 def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
-    """Remove what is older than `age`; younger things may still be on their way to a row."""
+    """Remove images and files older than `age`; younger ones may still get a row."""
     before = timezone.now() - age
     collected = Collected(rows=unreferenced(before).count())
     if not dry_run:
-        # One statement, so that no reference can come between the look and the deed.
+        # One statement, so that no reference can be added between check and deletion.
         unreferenced(before)._raw_delete(StoredImage.objects.db)
     for name in chain(orphans(), unclaimed_bundles()):
-        # The time is asked last: a picture that is stored once more is touched, and so spared.
+        # The time is read last: storing an image again touches its file, and so spares it.
         if _modified(name) < before:
             collected.files += 1
             if not dry_run:
@@ -87,11 +87,11 @@ def unclaimed_bundles() -> Iterator[str]:
 
 
 def collect_pictures(keys: Iterable[str]) -> Collected:
-    """Remove those of these images that nothing refers to, with their files."""
+    """Remove the unreferenced of these images, with their files."""
     collected = Collected()
     before = timezone.now() - MOMENT
     for row in unreferenced(before).filter(pk__in=list(keys)):
-        # Asked once more in the same statement: what was stored again meanwhile is spared.
+        # Checked again in the same statement: an image stored again meanwhile is spared.
         if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
             collected.rows += 1
             for name in (row.name, row.thumbnail_name, row.copy_name):
@@ -124,7 +124,7 @@ def _modified(name: str) -> datetime:
 
 @dataclass(frozen=True)
 class Taken:
-    """So many things of one kind, and the bytes they take."""
+    """A kind of thing, its number, and the bytes it takes."""
 
     what: str
     count: int
@@ -158,7 +158,7 @@ def files() -> Iterator[Taken]:
 
 
 def tables() -> Iterator[Taken]:
-    """Yield sizes of the largest tables with their indexes; of SQLite, of the whole file."""
+    """Yield sizes of the largest tables with indexes; for SQLite, of the whole file."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(
