@@ -1,8 +1,8 @@
-"""Calibrations kept on disk: a source's blank card and JPEG ladder are the same in every run.
+"""A cache of calibrations on disk, shared by all runs of a source image.
 
-They lie in $CONVERGEBENCH_CALIBRATIONS, else in ~/.cache/convergebench/calibrations, a file
-for each source and set of metrics. Another version of a metric, its weights, its device or a
-package is another file. Verification never looks here: it computes anew.
+It lies in $CONVERGEBENCH_CALIBRATIONS, else in ~/.cache/convergebench/calibrations, with one
+file for each source and set of metrics. Another version of a metric, its weights, its device
+or a package makes another file. Verification does not read the cache: it computes anew.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def calibrated(
 
 
 def folder() -> Path:
-    """Return where calibrations are kept."""
+    """Return the folder of the cache."""
     chosen = os.environ.get("CONVERGEBENCH_CALIBRATIONS")
     return (
         Path(chosen).expanduser() if chosen else Path.home() / ".cache/convergebench/calibrations"

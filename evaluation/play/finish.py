@@ -1,4 +1,4 @@
-"""Finish a scored run: what only all of its chains together can tell."""
+"""Finish a scored run: the steps that need all of its chains together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finish(
 ) -> None:
     """Judge global edits, ask the judge if there is one, and compare chain shapes.
 
-    A judge that `stop` interrupts is asked the rest another time.
+    If `stop` interrupts the judge, the remaining questions are left for another call.
     """
     judge_global_edits(store)
     if judge is not None:
@@ -54,7 +54,7 @@ def finish(
 
 
 def judge_global_edits(store: ScoreStore) -> None:
-    """Hold global edits against how far the model moves an image that it should leave alone."""
+    """Judge global edits against the model's drift on images it should not change."""
     chains = list(store.chains())
     drift = identity_drift(
         measures.change_measure
@@ -74,7 +74,7 @@ def judge_global_edits(store: ScoreStore) -> None:
 
 
 def ask_judge(store: ScoreStore, judge: Judge, stop: Callable[[], bool] = lambda: False) -> None:
-    """Save what the judge says of each chain beside the other witnesses."""
+    """Save the judge's evidence on each chain beside that of the other witnesses."""
     for chain in store.chains():
         if judge.silent or stop():
             break
@@ -111,14 +111,14 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
 
 
 def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> Picture | None:
-    """Return the image that came back from a trip; of trip 0 the source."""
+    """Return the image that a trip restored; for trip 0 the source."""
     if not number:
         return store.source(chain)
     return store.answer(chain, number, len(chain.pair.trip(number)) - 1)
 
 
 def _step_reader(store: ScoreStore) -> ReadStep:
-    """Return a function that reads an image of a chain by its trip and its place in it."""
+    """Return a function that reads an image of a chain by trip and place."""
     chains = {chain.slug: chain for chain in store.chains()}
 
     def read(case: Case, repeat: int, number: int, place: int) -> Picture | None:
@@ -128,7 +128,7 @@ def _step_reader(store: ScoreStore) -> ReadStep:
     return read
 
 
-# The review: what a person should look at.
+# The review: findings and hints for a person to look at.
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Hint:
 
 @dataclass(frozen=True)
 class Review:
-    """The outcome of audits, which keeps a run out of the ranks, and hints, which do not."""
+    """The outcome of audits, which decides on the ranks, and hints, which do not."""
 
     audited: Audited
     hints: Sequence[Hint]
@@ -158,7 +158,7 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
 
 
 def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
-    """Compare the answers to audits with the chains' own returns, once each."""
+    """Compare each audit's answer with the chain's own restored image, once."""
     for chain in store.chains():
         for made in store.audits(chain):
             number = made.audit.number
@@ -167,25 +167,25 @@ def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
             last = len(chain.pair.trip(number)) - 1
             source, sent = store.source(chain), store.answer(chain, number, last - 1)
             before = restored(store, chain, number - 1)
-            own = restored(store, chain, number)
-            if before is None or sent is None or own is None:
+            back = restored(store, chain, number)
+            if before is None or sent is None or back is None:
                 continue
             pair = chain.pair.of_return(number)
             touch = Touch(made.audit, made.secret, pair, before, sent)
             answer = store.audit_answer(made)
-            found = findings.find(made.audit.kind, touch, source, own, answer, scorer)
-            store.save_finding(made, found)
+            finding = findings.find(made.audit.kind, touch, source, back, answer, scorer)
+            store.save_finding(made, finding)
 
 
 def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
-    """Signs that enough chains show."""
-    found: Mapping[str, list[tuple[PlayedTrips, Sign]]] = defaultdict(list)
+    """Yield a hint for each sign that enough chains show."""
+    by_sign: Mapping[str, list[tuple[PlayedTrips, Sign]]] = defaultdict(list)
     for chain in chains:
         for sign in chain_signs(store.measures(chain), chain.pair):
             if sign.name not in SCORED_ANYWAY:
-                found[sign.name].append((chain, sign))
+                by_sign[sign.name].append((chain, sign))
     least = max(AT_LEAST_CHAINS, AT_LEAST_SHARE * len(chains))
-    for name, shown in found.items():
+    for name, shown in by_sign.items():
         count = len({chain.slug for chain, _ in shown})
         if count >= least:
             yield Hint(name, f"in {count} of {len(chains)} chains", shown)
@@ -198,14 +198,14 @@ def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
 
 
 def _alike(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
-    """Different sources that got the same answer: one chain of each is looked at."""
+    """Yield a hint for each group of sources that got the same answer."""
     by_picture: dict[str, PlayedTrips] = {}
     for chain in chains:
         if chain.outcome in (COMPLETED, *STOPPED) and chain.played and chain.picture:
             by_picture.setdefault(chain.picture.slug, chain)
     by_slug = {chain.slug: chain for chain in by_picture.values()}
     answers = {slug: [store.answer(chain, 1, 0)] for slug, chain in by_slug.items()}
-    kept = {slug: [first] for slug, (first,) in answers.items() if first}
-    for group in repeated_answers(kept):
+    first_answers = {slug: [first] for slug, (first,) in answers.items() if first}
+    for group in repeated_answers(first_answers):
         evidence = [(by_slug[slug], Sign("same answer", 1, "forward", slug)) for slug in group]
         yield Hint("same answer", f"to different pictures: {', '.join(group)}", evidence)

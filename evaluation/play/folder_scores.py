@@ -1,4 +1,4 @@
-"""Score into a run folder: chains that are scored already, and every finished chain on disk."""
+"""Score the chains of a run folder into its scores.json, or keep scores in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GatheredScores(ScoreStore):
         return RunScores(
             self.suite.content_hash,
             self.provenance,
-            {slug: found for slug, found in self.pictures.items() if slug in used},
+            {slug: rows for slug, rows in self.pictures.items() if slug in used},
             dict(self.scores),
             tuple(self.orders),
         )
@@ -74,7 +74,10 @@ class GatheredScores(ScoreStore):
         measures = (*before.trips, *trips.measures)
         self.scores[chain.slug] = replace(
             before,
-            restored=(*before.restored, *(own[-1].sha256 for own in trips.answers if own[-1])),
+            restored=(
+                *before.restored,
+                *(answers[-1].sha256 for answers in trips.answers if answers[-1]),
+            ),
             distances={
                 name: None if new is None else (*(before.distances.get(name) or ()), *new)
                 for name, new in trips.scores.distances.items()
@@ -110,9 +113,9 @@ class GatheredScores(ScoreStore):
 
 
 class FolderScores(GatheredScores):
-    """The scores of a run folder; those in its scores.json that still hold are kept.
+    """The scores of a run folder; valid scores of its scores.json are reused.
 
-    `again`: none of them holds.
+    `again`: score everything anew.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class FolderScores(GatheredScores):
         self.provenance |= beside
 
     def _keep(self, before: RunScores) -> None:
-        """Keep the scores of the trips whose images are still the same."""
+        """Reuse the scores of the trips whose images are unchanged."""
         for slug, chain in self.folder.chains.items():
             scored = before.chains.get(slug)
             if scored is None:
@@ -165,7 +168,7 @@ class FolderScores(GatheredScores):
         return replace(scores, chains=chains, repeats=self.folder.arm.repeats)
 
     def write(self) -> RunScores:
-        """Write scores.json with every chain that is scored as far as it is played."""
+        """Write scores.json with every chain whose played trips are all scored."""
         scores = self.run_scores()
         self.folder.write_json("scores.json", scores.to_dict())
         return scores
@@ -226,7 +229,7 @@ def score_run(
     judge: Judge | None = None,
     on_trips: Callable[[int], object] = lambda count: None,
 ) -> RunScores:
-    """Score all that a run folder has played, finish it, and write its scores.json."""
+    """Score all played trips of a run folder, finish it, and write its scores.json."""
     store = FolderScores(folder, scorer, again=again, on_trips=on_trips)
     score(store, scorer)
     finish(store, judge)
@@ -234,7 +237,7 @@ def score_run(
 
 
 def _imported(before: RunScores) -> dict[str, ChainScores]:
-    """Return the chains with nothing but the values of score files."""
+    """Return the chains with only the values of score files."""
     names = before.provenance.get("score_files", {})
     return {
         slug: replace(chain, quality={n: v for n, v in chain.quality.items() if n in names})
@@ -243,7 +246,7 @@ def _imported(before: RunScores) -> dict[str, ChainScores]:
 
 
 def _with_imported(chain: ChainScores, imported: ChainScores | None) -> ChainScores:
-    """Add the values of score files if the chain still has the images they are of."""
+    """Add the values of score files if the chain's images are unchanged."""
     if imported is None or chain.restored[: len(imported.restored)] != imported.restored:
         return chain
     return replace(chain, quality={**chain.quality, **imported.quality})

@@ -1,4 +1,4 @@
-"""Play into a run folder: budgets, the ledger, and every answer on disk at once."""
+"""Play into a run folder: budgets, the ledger, and each answer saved at once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from evaluation.run_secret import shuffled
 class FolderStore(RunStore):
     """A run folder that is played; `budget` and `price` (of one edit) are in USD.
 
-    `max_edits` bounds all calls, repeated tries included. `share` names the chains to play
-    where others are another machine's.
+    `max_edits` bounds all calls, including retries. `share` names the chains to play here if
+    other machines play the rest.
     """
 
     folder: RunFolder
@@ -98,7 +98,7 @@ class FolderStore(RunStore):
         return WAIT if trip > last else ""
 
     def look(self, scores: RunScores) -> None:
-        """Take in how far chains are scored, and end those that need no more trips."""
+        """Read how far chains are scored, and end those that need no more trips."""
         suite = self.folder.suite
         for slug, scored in scores.chains.items():
             self._scored[slug] = len(scored.restored)
@@ -109,13 +109,13 @@ class FolderStore(RunStore):
                 self.folder.end(chain.slug, outcome)
 
     def _outcome(self, chain: PlayedChain) -> str:
-        """Return how a chain ends that needs no more trips; empty if it needs more."""
+        """Return the outcome of a chain that needs no more trips, else ""."""
         images = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
-        known = self._known_at.get(chain.slug)
-        return stopped(len(chain.trips), known, images, stop_after(self.folder))
+        known_at = self._known_at.get(chain.slug)
+        return stopped(len(chain.trips), known_at, images, stop_after(self.folder))
 
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
-        """Set the price of a call aside, so that threads cannot overspend."""
+        """Reserve the price of a call, so that threads cannot overspend."""
         price = self.price or 0.0
         with self._counting:
             committed = self.spent + price * len(self._open)
@@ -159,10 +159,10 @@ class FolderStore(RunStore):
         self.folder.end(chain.key, outcome, reason)
 
     def release(self, chain: ClaimedChain) -> None:
-        """Nothing to do: a chain without an outcome is still to be played."""
+        """Do nothing: a chain without an outcome is still to be played."""
 
     def _cost(self, known: float | None) -> float:
-        """A call's own cost, or the price of an edit where that is not known."""
+        """Return the cost of a call, or the price of an edit if the cost is unknown."""
         return (self.price or 0.0) if known is None else known
 
 
@@ -187,20 +187,20 @@ def folder_player(
 
 
 def stop_after(folder: RunFolder) -> int:
-    """Return how many trips chains are played on after their end is known; 0: to the end."""
+    """Return the number of trips to play after a chain's end is known; 0: all."""
     return int(folder.header.get("stop_after", 0))
 
 
 def saved(folder: RunFolder) -> int:
-    """Return how many edits were not made because the end of their chains was known."""
+    """Return the number of edits saved by stopping chains whose end was known."""
     ends = [len(c.trips) for c in folder.chains.values() if c.outcome in STOPPED]
     return edits_saved(folder.suite.trips, ends)
 
 
 def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
-    """Play a run whose chains stop when their end is known: play, score, play on.
+    """Play a run whose chains stop when their end is known: play, score, repeat.
 
-    Raises what `Player.play` raises.
+    Raises the exceptions of `Player.play`.
     """
     store = player.store
     scores = _score_round(store, scorer)
@@ -213,7 +213,7 @@ def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
 
 
 def _score_round(store: FolderStore, scorer: Scorer) -> FolderScores:
-    """Score what is there, and end the chains that need no more trips."""
+    """Score all unscored trips, and end the chains that need no more."""
     scores = FolderScores(store.folder, scorer)
     if any(chain.trips for chain in store.folder.chains.values()):
         score(scores, scorer)

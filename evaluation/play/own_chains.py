@@ -1,7 +1,7 @@
 """Chains that were played elsewhere: folders of images, scored as runs of one suite.
 
     FOLDER/...                 one chain
-    FOLDER/CHAIN/...           one run, called by the folder
+    FOLDER/CHAIN/...           one run, named by the folder
     FOLDER/MODEL/CHAIN/...     a run for every model; chains with the same source and the same
                                edit are the same case
 
@@ -11,7 +11,7 @@ A folder holds a chain in one of three ways, tried in this order:
                        "model": "...", "pair": {"forward": "Add a hat.", "change": "local", ...}}
     named files       I0_source.png, I1_forward.png, I1_backward.png, I2_...; forward images
                       may be missing
-    sorted files      the first is the source, the others are what came back, in order;
+    sorted files      the first is the source, the others are the restored images, in order;
                       or edited and restored in turn
 """
 
@@ -44,7 +44,7 @@ from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses.judge import Judge
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-#: What is assumed of the edits where nobody says: something was added, then removed.
+#: The default if no edit is described: an object was added, then removed.
 PAIR = EditPair(
     "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
 )
@@ -93,7 +93,7 @@ class OwnChain(Generic[File]):
 
 
 def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
-    """The chain in the folder; ChainFolderError says what is missing.
+    """Return the chain in the folder. Raises ChainFolderError naming the problem.
 
     `in_turn`: sorted files are edited and restored in turn.
     """
@@ -107,10 +107,10 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
             f"{folder} holds no picture ({', '.join(SUFFIXES)}) and no manifest.json"
         )
     try:
-        found = arranged(files, lambda file: file.name, in_turn=in_turn)
+        files_in_order = arranged(files, lambda file: file.name, in_turn=in_turn)
     except ChainFilesError as error:
         raise ChainFolderError(f"{folder}: {error}") from None
-    return OwnChain(folder.resolve().name, found.source, found.trips)
+    return OwnChain(folder.resolve().name, files_in_order.source, files_in_order.trips)
 
 
 def _from_manifest(folder: Path) -> OwnChain[Path]:
@@ -145,7 +145,7 @@ def _from_manifest(folder: Path) -> OwnChain[Path]:
 
 
 def known_pair(slug: str) -> EditPair:
-    """A pair of the benchmark's own, with what its witnesses look for."""
+    """Return a pair of the benchmark by its slug, with its witnesses' settings."""
     pairs = {row.slug: row.pair for row in catalog.edit_pairs()}
     if slug not in pairs:
         near = difflib.get_close_matches(slug, pairs, 3)
@@ -155,35 +155,38 @@ def known_pair(slug: str) -> EditPair:
 
 
 def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
-    """The pair with what somebody says of it; an operator makes it exact."""
-    known: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
-    operator = known.get("operator", pair.operator)
+    """Return the pair with the given changes; an operator makes the change exact."""
+    fields: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
+    operator = fields.get("operator", pair.operator)
     if operator and operator not in OPERATORS:
         raise ChainFolderError(f"{operator!r} is not an operator; there are {', '.join(OPERATORS)}")
     if operator:
-        known["change"] = "exact"
-    if known.get("change", pair.change) not in ("exact", "local", "global", "none"):
-        raise ChainFolderError(f"a change is exact, local, global or none, not {known['change']!r}")
-    if known.get("change", pair.change) == "exact" and not operator:
+        fields["change"] = "exact"
+    if fields.get("change", pair.change) not in ("exact", "local", "global", "none"):
+        raise ChainFolderError(
+            f"a change is exact, local, global or none, not {fields['change']!r}"
+        )
+    if fields.get("change", pair.change) == "exact" and not operator:
         raise ChainFolderError("an exact change needs its operator")
-    return replace(pair, **known)
+    return replace(pair, **fields)
 
 
 def _inside(folder: Path, name: Any) -> Path:
-    """A file of the folder: a manifest must not read what lies elsewhere."""
-    said = str(name)[:200]
+    """Return a file of the folder; a manifest must not name files outside it."""
+    shown = str(name)[:200]
     try:
         file = (folder / str(name)).resolve()
         if not file.is_relative_to(folder.resolve()):
-            raise ChainFolderError(f"{said} lies outside {folder}")
+            raise ChainFolderError(f"{shown} lies outside {folder}")
         if not file.is_file():
-            raise ChainFolderError(f"{folder} has no file {said}")
+            raise ChainFolderError(f"{folder} has no file {shown}")
     except OSError as error:
-        raise ChainFolderError(f"{folder}: {said} cannot be a file: {error.strerror}") from None
+        raise ChainFolderError(f"{folder}: {shown} cannot be a file: {error.strerror}") from None
     return file
 
 
 def read_picture(file: Path) -> Picture:
+    """Read an image file. Raises ChainFolderError if it cannot be read."""
     try:
         return Picture.from_bytes(file.read_bytes())
     except (OSError, ImageError) as error:
@@ -206,7 +209,7 @@ class PlacedChain:
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """The chains of every model, by their names in one suite."""
+    """The chains of every model, by their slugs in one suite."""
 
     suite: Suite
     runs: Mapping[str, Mapping[str, PlacedChain]]
@@ -217,7 +220,7 @@ class OwnRuns:
 
 
 def is_chain(folder: Path) -> bool:
-    """Whether the pictures of a chain lie in the folder itself."""
+    """Return True if the folder itself holds the images of a chain."""
     return (folder / "manifest.json").is_file() or any(
         file.suffix.lower() in SUFFIXES for file in folder.iterdir() if file.is_file()
     )
@@ -230,12 +233,12 @@ def find_runs(
     name: str = "",
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
 ) -> OwnRuns:
-    """All chains below the folder; ChainFolderError names the one that is wrong."""
+    """Return all chains below the folder. Raises ChainFolderError naming the problem."""
     chains = {
         name or folder.resolve().name: _chains(folder, in_turn),
         **{child.name: _chains(child, in_turn) for child in _folders(folder)},
     }
-    chains = {model: found for model, found in chains.items() if found}
+    chains = {model: rows for model, rows in chains.items() if rows}
     if not chains:
         raise ChainFolderError(
             f"{folder} holds no picture ({', '.join(SUFFIXES)}), no manifest.json and no folder "
@@ -245,7 +248,7 @@ def find_runs(
 
 
 class OwnScores(GatheredScores):
-    """The scores of one model's chains; `read` decodes an image file of theirs."""
+    """The scores of one model's chains; `read` decodes one of their image files."""
 
     def __init__(
         self,
@@ -302,7 +305,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
-    """The chains that lie in a folder, by their folders' names; a report of ours is none."""
+    """Return the chains in a folder by their folders' names, without our reports."""
     return [
         (child.name, find_chain(child, in_turn=in_turn))
         for child in ([] if is_chain(folder) else _folders(folder))
@@ -313,25 +316,25 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
 def _placed(
     chains: Mapping[str, list[tuple[str, OwnChain[Path]]]], changed: Callable[[EditPair], EditPair]
 ) -> OwnRuns:
-    # A case is usable for as many trips as all have.
-    trips = min(len(chain.trips) for found in chains.values() for _, chain in found)
+    # All chains are cut to the shortest, so that they can be compared.
+    trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)
     pictures: dict[str, SourcePicture] = {}
     pairs: dict[EditPair, EditPair] = {}
     runs: dict[str, dict[str, PlacedChain]] = {}
     repeats: Counter[tuple[str, str]] = Counter()
-    for model, found in chains.items():
+    for model, rows in chains.items():
         seen: Counter[tuple[str, str]] = Counter()
         runs[model] = {}
-        for folder, chain in found:
+        for folder, chain in rows:
             source = read_picture(chain.source)
             key = pixel_sha256(source.image)
             picture = pictures.setdefault(key, _picture(len(pictures) + 1, folder, key, source))
-            said = changed(chain.pair)
-            # Where nobody says what the edit was, every folder is an edit of its own.
-            if said == PAIR:
-                said = replace(PAIR, forward=f"{PAIR.forward} of {folder}")
-            slug = f"own-{len(pairs) + 1}-{_plain(said.object or folder)}"
-            pair = pairs.setdefault(said, replace(said, slug=slug))
+            described = changed(chain.pair)
+            # Without a description of the edit, every folder counts as another edit.
+            if described == PAIR:
+                described = replace(PAIR, forward=f"{PAIR.forward} of {folder}")
+            slug = f"own-{len(pairs) + 1}-{_plain(described.object or folder)}"
+            pair = pairs.setdefault(described, replace(described, slug=slug))
             case = (picture.slug, pair.slug)
             chain = replace(chain, trips=chain.trips[:trips])
             placed = PlacedChain(chain, picture.slug, pair, seen[case])

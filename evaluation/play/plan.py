@@ -1,7 +1,7 @@
 """Compile a chain into its steps before it is played.
 
 Wordings, settings, seeds, chain shapes, degradations and clean-ups of an arm are decided here;
-the loop that plays the steps asks for none of them.
+the loop that plays the steps reads only the steps.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from evaluation.run_secret import Seed
 class Step:
     """One edit of a chain: `place` counts the edits of trip `trip` from 0.
 
-    With an `operator` no model is asked: we degrade the image ourselves. `back_to` is the image
-    of the trip that should be restored afterwards, None where it has not been seen before.
+    With an `operator` the benchmark degrades the image itself, without a call. `back_to` is the
+    image of the trip that this edit should restore, None if the target is new.
     """
 
     trip: int
@@ -35,21 +35,21 @@ class Step:
     back_to: int | None = None
     #: The last edit of its trip, after which the image should be restored.
     restores: bool = False
-    #: The image of this step comes from us, not from the model's last answer.
+    #: The input image comes from the benchmark, not from the model's last answer.
     is_new_image: bool = False
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether we make the answer ourselves, without a call."""
+        """Return True if the benchmark makes the answer itself, without a call."""
         return bool(self.operator)
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a chain stands: the image to edit next, and which edit that is.
+    """The position of a chain: the image to edit next, and the number of its trip.
 
-    `earlier` are the images of the trip so far without that one; the first is what the trip
-    began with. `history` holds the edits before this one, in an arm that is one conversation.
+    `earlier` are the images of the trip before that one; the first is the start of the trip.
+    `history` holds the earlier edits if the arm is one conversation.
     """
 
     picture: Picture
@@ -59,11 +59,11 @@ class Position:
 
     @property
     def step(self) -> int:
-        """Which of the trip's edits is next, counted from 0."""
+        """The place of the next edit in its trip, counted from 0."""
         return len(self.earlier)
 
     def after(self, step: Step, answer: Picture) -> Position:
-        """Return the position once `step` is answered; the history stays as it is."""
+        """Return the position after `step` is answered; the history is unchanged."""
         if step.restores:
             return Position(answer, step.trip + 1, (), self.history)
         return Position(answer, step.trip, (*self.earlier, self.picture), self.history)
@@ -71,7 +71,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one chain; `pair` is worded by the arm already."""
+    """The steps of one chain; `pair` has the wording of the arm already."""
 
     pair: EditPair
     trips: int
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def is_conversation(self) -> bool:
-        """Whether each edit is sent with all edits before it."""
+        """Return True if each edit is sent with all edits before it."""
         return self.arm.session == CONVERSATION
 
     def step(self, trip: int, place: int) -> Step:
@@ -104,7 +104,7 @@ class Plan:
         )
 
     def steps_from(self, position: Position) -> Iterator[Step]:
-        """Yield the steps that are left, the next one first."""
+        """Yield the remaining steps, the next one first."""
         place = position.step
         for trip in range(position.number, self.trips + 1):
             for following in range(place, len(self.pair.trip(trip))):
@@ -112,7 +112,7 @@ class Plan:
             place = 0
 
     def cleaned(self, position: Position) -> Position:
-        """Return the position with the image that its trip begins with cleaned up by the arm."""
+        """Return the position with the first image of its trip cleaned up by the arm."""
         if position.number == 1 or position.number > self.trips or not self.arm.cleanup:
             return position
         if position.earlier:

@@ -27,9 +27,9 @@ from evaluation.play.store import (
 )
 
 TICK = 0.2
-#: How often threads are added where fewer play than may.
+#: The interval at which threads are added up to `parallel`.
 CLAIM_SECONDS = 1.0
-#: An edit that failed so often is given up, even when nothing else shows the endpoint to be well.
+#: An edit is given up after so many failures, even if no other edit was answered meanwhile.
 MOST_ATTEMPTS = 25
 
 
@@ -51,10 +51,10 @@ class Player:
         self._paused: Paused | None = None
 
     def play(self) -> None:
-        """Play until there is nothing left to claim. Raises Paused or KeyboardInterrupt.
+        """Play until no chain is left to claim. Raises Paused or KeyboardInterrupt.
 
         After an interruption the edits in flight are finished and saved, since they are paid
-        for; a second one drops them.
+        for; a second interruption drops them.
         """
         self.stop.clear()
         self._paused = None
@@ -97,7 +97,7 @@ class Player:
             threading.Thread(target=self._work, daemon=True).start()
 
     def _wait(self) -> None:
-        """Wait a moment for threads to end. Raises what a thread could not handle."""
+        """Wait a moment for threads to end. Raises the exception that ended a thread."""
         try:
             error = self._ended.get(timeout=TICK)
         except queue.Empty:
@@ -138,7 +138,7 @@ class Player:
             self.store.end_chain(chain, outcome, reason)
 
     def _outcome(self, chain: ClaimedChain) -> tuple[str, str]:
-        """Play the chain's steps; return how it ended and why, or WAIT."""
+        """Play the chain's steps; return its outcome and the reason, or WAIT."""
         try:
             return self._steps(chain), ""
         except Refused as refusal:
@@ -179,7 +179,7 @@ class Player:
         return "completed"
 
     def _stops(self, chain: ClaimedChain, at: Position) -> str:
-        """Whether no further trip is to be played: an outcome, or WAIT."""
+        """Return the outcome, or WAIT, if no further trip is to be played; else ""."""
         if at.earlier or at.number > chain.plan.trips:
             return ""
         return self.store.stop_before(chain, at.number)
@@ -207,7 +207,7 @@ class Player:
         seed: int | None,
         beside: Beside,
     ) -> Answer:
-        """Ask the editor, again where that can help; the last attempt goes into `ended`."""
+        """Send an edit, with retries; append the last attempt to `ended`."""
         began = time.monotonic()
         call = partial(self.editor.send, picture, prompt, seed, beside)
         attempt = partial(self._attempt, chain, ended, trip, name, call)
@@ -224,7 +224,7 @@ class Player:
         name: str,
         call: Callable[[], Answer],
     ) -> Answer:
-        """Make one call; where the store paces calls, a rate limit is waited out."""
+        """Make one call; if the store paces calls, wait for rate limits."""
         while True:
             if self.stop.is_set():
                 raise Stopped
@@ -270,14 +270,14 @@ class Player:
         del chain.audits[audit.number]
 
     def _is_this_edit(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
-        """Whether the edit fails, not the endpoint: others were answered since it was first tried."""
+        """Return True if only this edit fails and the endpoint answers others."""
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
         tries = self.store.attempts_made(chain, failed.trip, failed.name)
         return self._last_answer > failed.began or tries >= MOST_ATTEMPTS
 
     def _pause(self, pause: Paused) -> None:
-        self.stop.set()  # at once: a thread that is free would begin the next chain
+        self.stop.set()  # first, or a free thread would begin the next chain
         if self._paused is None:
             self._paused = pause
             self.store.pause(pause)
@@ -288,7 +288,7 @@ class _Blank(Exception):
 
 
 class _EditFailed(Exception):
-    """An edit that was given up, and when it was first tried on the monotonic clock."""
+    """An edit that was given up; `began` is its first try on the monotonic clock."""
 
     def __init__(self, error: EditorError, trip: int, name: str, began: float) -> None:
         super().__init__(str(error))

@@ -1,7 +1,7 @@
-"""Ask an editor again when that can help: back-off with jitter, Retry-After, limits.
+"""Retry calls to an editor: back-off with jitter, Retry-After, limits.
 
-The attempts of one edit, in the shell, in notebooks and in a job of the site. What an endpoint's
-state means for all jobs at once is in the database (leaderboard.jobs.pacing).
+This covers the attempts of one edit, in the shell, in notebooks and in a job of the site. The
+state of an endpoint that all jobs share is in the database (leaderboard.jobs.pacing).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evaluation.errors import EditorError
 
 @dataclass(frozen=True)
 class Limits:
-    """When to give up, and how long to wait in between, in seconds."""
+    """Limits of the attempts at one edit; times are in seconds."""
 
     attempts: int = 5
     seconds: float = 900.0
@@ -28,7 +28,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call and how it ended, for a ledger: with an answer, a refusal or an error."""
+    """One call for a ledger; it ended with an answer, a refusal or an error."""
 
     number: int
     seconds: float
@@ -36,25 +36,25 @@ class Attempt:
 
     @property
     def outcome(self) -> str:
-        """In a word, as the site's ledger has it."""
+        """The outcome as one word of the site's ledger."""
         if isinstance(self.ended, EditorError):
             return self.ended.fault.value
         return "refused" if isinstance(self.ended, Refused) else "answered"
 
     @property
     def cost(self) -> float | None:
-        """In USD; 0 for a call that was not billed, None where the price is not known."""
+        """The cost in USD; 0 for a call that was not billed, None if unknown."""
         if isinstance(self.ended, EditorError):
             return None if self.ended.billed else 0.0
         return self.ended.cost
 
 
 class Stopped(Exception):
-    """No more calls: somebody set the `stop` event."""
+    """No more calls may be made: the `stop` event is set."""
 
 
 def with_retries(call: Callable[[], Answer], limits: Limits, stop: threading.Event) -> Answer:
-    """Make a call, and again after errors that are not permanent.
+    """Make a call; repeat it after errors that are not permanent.
 
     Refusals, permanent errors and exceptions of other kinds pass through at once. Raises the
     last error when the limits are reached, Stopped when `stop` is set during a wait.
@@ -63,7 +63,7 @@ def with_retries(call: Callable[[], Answer], limits: Limits, stop: threading.Eve
 
     def once() -> Answer:
         nonlocal begun
-        # The first call is promised to the caller: a pause that comes in between lets it be.
+        # The caller relies on a first call: `stop` prevents only repetitions.
         if begun and stop.is_set():
             raise Stopped
         begun = True
@@ -84,7 +84,7 @@ def _can_help(error: BaseException) -> bool:
 
 
 class _Wait(tenacity.wait.wait_base):
-    """What the endpoint asks for, within the cap; else twice as long each time, with jitter."""
+    """The endpoint's Retry-After within the cap, else exponential back-off."""
 
     def __init__(self, limits: Limits) -> None:
         self.longest = limits.longest_wait
@@ -94,7 +94,7 @@ class _Wait(tenacity.wait.wait_base):
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         error = retry_state.outcome.exception() if retry_state.outcome else None
-        asked = error.retry_after if isinstance(error, EditorError) else None
-        if asked is None:
+        retry_after = error.retry_after if isinstance(error, EditorError) else None
+        if retry_after is None:
             return self.jittered(retry_state)
-        return min(max(asked, 0.0), self.longest)
+        return min(max(retry_after, 0.0), self.longest)

@@ -1,6 +1,6 @@
 """The loop at the heart of the benchmark: the steps of a chain, one after the other.
 
-Knows nothing of files, databases, retries or scores, nor what kind of suite is played.
+It does not depend on files, databases, retries, scores or the kind of suite.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evaluation.play.plan import Plan, Position, Step
 
 
 class EditStep(Protocol):
-    """Ask the editor for one step: with retries, a ledger, a budget, or plainly."""
+    """A function that sends one step to the editor."""
 
     def __call__(self, picture: Picture, step: Step, beside: Beside) -> Answer: ...
 
@@ -52,7 +52,7 @@ def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[Answere
 
 
 def degrade(step: Step, picture: Picture) -> Answer:
-    """Answer a synthetic step: the same image always gives the same answer."""
+    """Answer a synthetic step; the same image always gives the same answer."""
     started = time.perf_counter()
     answer = degraded(step.operator, picture, step.trip)
     words = f"{DEGRADATIONS[step.operator].title}, version {VERSION}"
@@ -60,7 +60,7 @@ def degrade(step: Step, picture: Picture) -> Answer:
 
 
 def turn(step: Step, answer: Picture, sent: Picture) -> Turn:
-    """An edit as a conversation remembers it, its images over the clean wire."""
+    """Return an edit as a turn of a conversation, its images over the clean wire."""
     return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.is_new_image else None)
 
 

@@ -1,4 +1,4 @@
-"""A run as a folder: what the shell plays into, scores, reports and hands on.
+"""A run as a folder, which the shell plays into, scores, reports and bundles.
 
     RUN/run.json                                  suite, editor, secret, versions; every chain
     RUN/calls.jsonl                               every call, also those that failed
@@ -6,10 +6,10 @@
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
     RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
-    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, where it was audited
+    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, if it was audited
 
-Files are written aside and renamed, a picture before the line that names it, so
-whatever a crash leaves can be played on.
+Files are written aside and renamed, an image before the line that names it, so a run can be
+continued after a crash.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from evaluation.run_secret import chain_seeds, new_secret
 from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
 FORMAT = 3
-#: A picture of a chain lies in the chain's own folder: folders come from others, too.
+#: A picture lies in its chain's folder: a folder may come from an untrusted person.
 FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
 @dataclass(frozen=True)
 class PlayedHalf:
-    """One edit of a chain as run.json tells it."""
+    """One edit of a chain as in run.json."""
 
     number: int
     direction: str
@@ -74,7 +74,7 @@ class PlayedHalf:
 
 @dataclass(frozen=True)
 class PlayedAudit:
-    """One audit of a chain; `file` and its hash are empty where no picture came back."""
+    """One audit of a chain; `file` and `sha256` are empty without an answer."""
 
     number: int
     kind: Kind
@@ -96,7 +96,7 @@ class PlayedAudit:
 
 @dataclass(frozen=True)
 class PlayedChain:
-    """What there is of a chain; `outcome` is empty while it is still to be played."""
+    """The played part of a chain; `outcome` is empty while it is still to be played."""
 
     picture: str
     pair: str
@@ -118,20 +118,20 @@ class PlayedChain:
 
     @property
     def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
-        """The trips that count, as (forward, ..., backward); a blank answer ends the one before."""
+        """The whole trips as (forward, ..., backward), without a blank answer."""
         halves = self.halves[:-1] if self.outcome == "blank" else self.halves
         ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
         return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
     @property
     def open_steps(self) -> tuple[PlayedHalf, ...]:
-        """The edits of a trip that is not over yet."""
+        """The edits of the trip that is not complete yet."""
         over = sum(half.direction == BACKWARD for half in self.halves)
         return tuple(half for half in self.halves if half.number > over)
 
 
 def chain_slug(case: str, repeat: int) -> str:
-    """What a chain is called here: by its case; those after the first by their count too."""
+    """Return the slug of a chain: its case, and its count from the second repeat on."""
     return f"{case}--{repeat + 1}" if repeat else case
 
 
@@ -162,7 +162,7 @@ class RunFolder:
         secret: str | None = None,
         arm: Arm = DEFAULT,
     ) -> Self:
-        """A new, empty run; RunFolderError where the folder holds something else."""
+        """Create an empty run. Raises RunFolderError if the folder holds other files."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunFolderError(f"{path} is there already and is not a run; choose another --out")
         header = {
@@ -182,7 +182,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The run in the folder; RunFolderError says what is wrong with it."""
+        """Open the run in the folder. Raises RunFolderError naming the problem."""
         file = path / "run.json"
         if not path.is_dir():
             raise RunFolderError(f"there is no folder {path}")
@@ -203,7 +203,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """What people call the run: its model, else its editor."""
+        """The display name of the run: its model, else its editor."""
         return str(self.header.get("name") or self.header["editor"])
 
     @property
@@ -212,12 +212,12 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        """Whether every chain has ended."""
+        """Return True if every chain has ended."""
         return all(chain.outcome for chain in self.chains.values())
 
     @property
     def edits_done(self) -> int:
-        """The edits that a model was asked for; what operators of ours made is none."""
+        """The number of edits by the model, without those by our operators."""
         return sum(self._asked_for(chain) for chain in self.chains.values())
 
     def _asked_for(self, chain: PlayedChain) -> int:
@@ -226,13 +226,13 @@ class RunFolder:
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Holds the folder for one process; at the end run.json tells every chain."""
+        """Lock the folder for one process; write run.json at the end."""
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunFolderError(f"another process is playing in {self.path}") from None
-            # Somebody may have played on between our reading and our lock.
+            # Another process may have played between our reading and our lock.
             self.chains = self._read_chains()
             try:
                 yield
@@ -246,13 +246,13 @@ class RunFolder:
         write_json(self.path / "run.json", header | {"chains": chains})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        """Keep something made of the run beside it."""
+        """Write a JSON file into the folder."""
         write_json(self.path / name, data)
 
     # Pictures.
 
     def source(self, chain: PlayedChain) -> Picture:
-        """The chain's source, checked against the suite, kept beside its answers."""
+        """Return the chain's source image, checked against the suite."""
         return self._sources(chain.picture)
 
     def _sources(self, slug: str) -> Picture:
@@ -269,7 +269,10 @@ class RunFolder:
         return {}
 
     def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
-        """The source as a chain kept it: then scoring needs no package of pictures."""
+        """Return the source as saved in a chain's folder, or None.
+
+        Scoring then needs no package of images.
+        """
         for chain in self.chains.values():
             file = self._folder(chain) / SOURCE
             if chain.picture == slug and file.is_file():
@@ -279,7 +282,7 @@ class RunFolder:
         return None
 
     def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> Picture:
-        """An answer, checked against its hash."""
+        """Read an answer and check its hash."""
         file = self._folder(chain) / half.file
         picture = _read_picture(file)
         if picture.sha256 != half.sha256:
@@ -287,11 +290,11 @@ class RunFolder:
         return picture
 
     def edits_left(self, chain: PlayedChain) -> int:
-        """How many edits the chain still lacks."""
+        """Return the number of edits that the chain still lacks."""
         return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
 
     def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
-        """An answer as it arrived, checked against its hash and not decoded."""
+        """Return the bytes of an answer, checked against its hash and not decoded."""
         file = self._folder(chain) / half.file
         data = _read_bytes(file)
         if hashlib.sha256(data).hexdigest() != half.sha256:
@@ -299,21 +302,21 @@ class RunFolder:
         return data
 
     def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
-        """What an audit sent."""
+        """Return the image that an audit sent."""
         return _read_picture(self._folder(chain) / audit.sent)
 
     def pair(self, chain: PlayedChain) -> EditPair:
-        """The chain's pair, in the words of the run's arm."""
+        """Return the chain's pair in the wording of the run's arm."""
         return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
     def plan(self, chain: PlayedChain) -> Plan:
-        """The steps of the chain."""
+        """Return the steps of the chain."""
         seeds = chain_seeds(self.secret, chain.case, chain.repeat, self.arm.seeds)
         annotations = self.suite.picture_by_slug[chain.picture].annotations
         return Plan(self.pair(chain), self.suite.trips, seeds, self.arm, annotations)
 
     def position(self, chain: PlayedChain) -> Position:
-        """Where the chain goes on."""
+        """Return the position at which the chain continues."""
         open_steps = chain.open_steps
         begun = len(chain.halves) - len(open_steps)
         start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
@@ -322,7 +325,7 @@ class RunFolder:
         return Position(picture, number, tuple(earlier), self._history(chain))
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
-        """What was said before, where the run's chains are conversations."""
+        """Return the earlier turns if the run's chains are conversations."""
         plan = self.plan(chain)
         if not plan.is_conversation:
             return ()
@@ -332,7 +335,7 @@ class RunFolder:
     # Playing.
 
     def begin(self, chain: PlayedChain) -> None:
-        """Keep the source beside the answers to come."""
+        """Save the source beside the answers to come."""
         file = self._folder(chain) / SOURCE
         if not file.is_file():
             _write(file, self.source(chain).png())
@@ -366,7 +369,7 @@ class RunFolder:
         seed: int,
         ended: Answer | Refused | EditorError,
     ) -> PlayedChain:
-        """Keep an audit: what was sent, and what came back."""
+        """Save an audit: the image sent, and the answer."""
         chain = self.chains[slug]
         sent = f"A{audit.number}_sent.png"
         _write(self._folder(chain) / sent, touch.sent.data)
@@ -390,7 +393,7 @@ class RunFolder:
         return self._put(self.chains[slug], outcome=outcome, reason=reason)
 
     def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
-        """One more line in calls.jsonl, also for a call that failed."""
+        """Append a line to calls.jsonl, also for a call that failed."""
         ended = attempt.ended
         line = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -408,13 +411,13 @@ class RunFolder:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def calls(self) -> list[dict[str, Any]]:
-        """Every call so far, in order, also those that failed."""
+        """Return every call so far, in order, also those that failed."""
         file = self.path / "calls.jsonl"
-        found = []
+        calls = []
         for line in file.read_bytes().splitlines() if file.is_file() else ():
             with suppress(ValueError):  # a crash may cut the last line short
-                found.append(_call(parse_strictly(line.decode())))
-        return found
+                calls.append(_call(parse_strictly(line.decode())))
+        return calls
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
         changed = PlayedChain(**{**chain.__dict__, **changes})
@@ -424,8 +427,8 @@ class RunFolder:
 
     def _read_chains(self) -> dict[str, PlayedChain]:
         """Read every chain of the suite as this run plays it."""
-        asked = _asked(self.suite, self.arm)
-        return {chain.slug: self._read_chain(chain) for chain in asked}
+        empty = _unplayed(self.suite, self.arm)
+        return {chain.slug: self._read_chain(chain) for chain in empty}
 
     def _read_chain(self, asked: PlayedChain) -> PlayedChain:
         file = self._folder(asked) / "chain.json"
@@ -433,41 +436,41 @@ class RunFolder:
             return asked
         data = _read_json(file)
         try:
-            found = _CHAIN.validate_python(data)
+            chain = _CHAIN.validate_python(data)
         except ValidationError as error:
             first = error.errors()[0]
             raise RunFolderError(f"{file}, {first['loc']}: {first['msg']}") from None
-        if found.slug != asked.slug:
-            raise RunFolderError(f"{file} is of another chain: {found.slug[:80]!r}")
-        for name in (*(h.file for h in found.halves), *(n for a in found.audits for n in a.files)):
+        if chain.slug != asked.slug:
+            raise RunFolderError(f"{file} is of another chain: {chain.slug[:80]!r}")
+        for name in (*(h.file for h in chain.halves), *(n for a in chain.audits for n in a.files)):
             if not FILE.fullmatch(name):
                 raise RunFolderError(f"{file}: {name[:80]!r} is not a picture of its folder")
-        return found
+        return chain
 
     def _folder(self, chain: PlayedChain) -> Path:
         return self.path / "chains" / chain.slug
 
 
-def _asked(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
-    """Every chain the suite asks for, none of them played yet."""
+def _unplayed(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
+    """Yield every chain of the suite, not played yet."""
     for case in suite.cases:
         for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.picture, case.pair, repeat)
 
 
 def _call(line: Any) -> dict[str, Any]:
-    """A line of calls.jsonl; ValueError where it is none."""
-    told = line if isinstance(line, dict) else {}
-    texts = [told.get(name) for name in ("at", "chain", "direction")]
-    cost = told.get("cost") or 0.0
-    sound = all(isinstance(text, str) for text in texts) and type(told.get("number")) is int
+    """Return a line of calls.jsonl. Raises ValueError if it is invalid."""
+    call = line if isinstance(line, dict) else {}
+    texts = [call.get(name) for name in ("at", "chain", "direction")]
+    cost = call.get("cost") or 0.0
+    sound = all(isinstance(text, str) for text in texts) and type(call.get("number")) is int
     if not sound or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
         raise ValueError("this is not a call")
-    return told
+    return call
 
 
 def _read_bytes(file: Path) -> bytes:
-    """What is in a plain file: no link to something else on this machine, and not without end."""
+    """Read a regular file. Raises RunFolderError for links and files over the limit."""
     try:
         if file.is_symlink() or not file.is_file():
             raise RunFolderError(f"{file} is not there, or not a plain file")
@@ -496,13 +499,13 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def write_json(file: Path, data: Mapping[str, Any]) -> None:
-    """The data as a file, written aside and renamed."""
+    """Write the data as a JSON file, aside, then renamed."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Aside, then renamed: a reader sees the old file or the new one, never a part."""
+    """Write aside, then rename, so that a reader never sees a part."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

@@ -1,4 +1,4 @@
-"""The scores of a run as plain data: everything curves, tables and reports are made of."""
+"""The scores of a run as plain data, from which curves, tables and reports are made."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from evaluation.witnesses.base import Verdict
 
 @dataclass(frozen=True)
 class ChainScores:
-    """One chain: its distances by metric (None: not run) and what each trip did."""
+    """One chain: its distances by metric (None: not run) and measures by trip."""
 
     picture: str
     pair: str
     repeat: int
     outcome: str
-    restored: tuple[str, ...]  # SHA-256 of X1..Xn: what these scores are of
+    restored: tuple[str, ...]  # SHA-256 of the scored images X1..Xn
     distances: Mapping[str, tuple[float, ...] | None]
     trips: tuple[TripMeasures, ...]
     signs: tuple[str, ...] = ()
-    #: What each no-reference metric says of the source and of X1..Xn; None where it says nothing.
+    #: By no-reference metric, its values for the source and X1..Xn; None if it gives none.
     quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -61,7 +61,7 @@ class ChainScores:
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """The chain of up to `until` trips by one metric; None where it says nothing of it."""
+        """Return up to `until` trips by one metric; None if it does not apply."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -106,8 +106,8 @@ class RunScores:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = _SCORES.dump_python(self)
-        return found
+        data: dict[str, Any] = _SCORES.dump_python(self)
+        return data
 
     @classmethod
     def from_dict(cls, data: Any) -> RunScores:
@@ -121,27 +121,27 @@ class RunScores:
 
     @property
     def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
-        """The no-reference metrics, those of score files too, as each was run."""
+        """The no-reference metrics and their pins, also those of score files."""
         return no_reference_pins(self.provenance["metrics"], self.provenance)
 
     @property
     def first_edits_made(self) -> list[bool]:
-        """Of each chain whose first edit a witness looked at, whether it was made."""
+        """For each chain with a verdict on its first edit: was it made."""
         first = (Verdict.of(c.trips[0].evidence).made for c in self.chains.values() if c.trips)
         return [made for made in first if made is not None]
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:
-        """What no-reference metrics say of the returns, by metric."""
+        """Return the numbers of the no-reference metrics, by metric."""
         chains = []
         for chain in self.chains.values():
-            found = (self.retention(chain, name) for name in METRICS if name in self.metrics)
-            kept = next((values for values in found if values is not None), ())
+            candidates = (self.retention(chain, name) for name in METRICS if name in self.metrics)
+            retention_values = next((values for values in candidates if values is not None), ())
             case = f"{chain.picture}--{chain.pair}"
-            chains.append(QualityChain(case, chain.quality, kept))
+            chains.append(QualityChain(case, chain.quality, retention_values))
         return no_reference_numbers(chains, suite.trips, self.quality_metrics)
 
     def retention(self, chain: ChainScores, metric: str) -> tuple[float, ...] | None:
-        """Q(1..n) of a chain; None where the metric was not run on it."""
+        """Return Q(1..n) of a chain; None if the metric was not run on it."""
         calibration = self.pictures[chain.picture].get(metric)
         distances = chain.distances.get(metric)
         if calibration is None or distances is None:
@@ -150,18 +150,18 @@ class RunScores:
         return None if None in values else tuple(q for q in values if q is not None)
 
     def results(self, suite: Suite, metric: str) -> list[ChainResult]:
-        """The chains that have an outcome, as half-lives and ranks are made of them."""
+        """Return the chains with an outcome as results for half-lives and ranks."""
         measured = (
             self._measured(suite, chain, metric, suite.trips)
             for chain in self.chains.values()
             if chain.outcome
         )
-        return [one.result for one in measured if one]
+        return [chain.result for chain in measured if chain]
 
     def known_at(self, suite: Suite, slug: str) -> int | None:
-        """Return the trip by which a chain's end is known by the headline; None: not yet."""
+        """Return the trip by which the headline knows a chain's end; None: not yet."""
         headline = next(iter(in_order(self.metrics)), "")
-        # Where it stands is not where it ends.
+        # The present outcome must not count as the end.
         measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)
         return known_at(measured.result) if measured else None
 
@@ -174,12 +174,12 @@ class RunScores:
 
 
 _SCORES = TypeAdapter(RunScores)
-#: Of the provenance: each metric with what is told of it, and what a judge was.
+#: Parts of the provenance: the facts of each metric, and those of the judge.
 _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str, Any])
 
 
 def read_scores(folder: RunFolder) -> RunScores | None:
-    """The scores that lie in the folder; None where there are none of use."""
+    """Return the scores in the folder; None if missing or invalid."""
     try:
         content = read_json_file(folder.path / "scores.json")
         if isinstance(content, dict):
@@ -194,9 +194,9 @@ def read_scores(folder: RunFolder) -> RunScores | None:
 
 
 def _are_of(scores: RunScores, suite: Suite) -> bool:
-    """Whether these are scores of this suite, each chain with as many values as trips."""
-    told = scores.suite == suite.content_hash and "metrics" in scores.provenance
-    return told and all(
+    """Return True if these scores are of this suite, with a value for each trip."""
+    same_suite = scores.suite == suite.content_hash and "metrics" in scores.provenance
+    return same_suite and all(
         chain.pair in suite.pair_by_slug
         and chain.picture in suite.picture_by_slug
         and chain.picture in scores.pictures

@@ -14,8 +14,8 @@ from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
 from evaluation.metrics.base import Subject
 from evaluation.play.store import ChainTaken, ImageGone, PlayedTrips, ScoredTrips, ScoreStore
 
-#: Bounds of what is scored together: the images of all its trips are decoded at once, and the
-#: features of its sources are held.
+#: Bounds of one batch: the images of all its trips are decoded at once, and the features of
+#: its sources are held in memory.
 TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
 #: Chains that are claimed at once.
 CHAINS_AT_ONCE = 8
@@ -78,12 +78,12 @@ class _Reader:
     def __init__(self, store: ScoreStore, scorer: Scorer, chain: PlayedTrips) -> None:
         self.store, self.chain = store, chain
         self.source = store.source(chain)
-        # The face of a suite's image is annotated; on any other it is looked for.
+        # The face in a suite's image is annotated; in any other image it must be detected.
         face = None if chain.picture else scorer.only_face(self.source)
         self._seen = ChainSubject(chain.picture, self.source, chain.pair, face)
         self._before: Picture | None = None
         self._next = chain.scored + 1
-        #: A chain that broke on its first trip has scores too: none.
+        #: A chain that broke on its first trip yields one empty part.
         self._is_empty = not chain.played
 
     @property
@@ -91,7 +91,7 @@ class _Reader:
         return self._seen.subject
 
     def next(self, most: int) -> _Part | None:
-        """Read the next trips, at most so many; None when no more are left. Raises ImageGone."""
+        """Read up to `most` further trips; None when none is left. Raises ImageGone."""
         first = self._next
         self._next = min(first + most, self.chain.played + 1)
         numbers = range(first, self._next)
@@ -145,7 +145,7 @@ class _Reader:
 def _next_parts(
     store: ScoreStore, scorer: Scorer, size: tuple[int, int], readers: Sequence[_Reader]
 ) -> list[_Part]:
-    """Read the next trips that are scored at once; none when all are scored."""
+    """Read the next trips to score at once; an empty list when all are scored."""
     room = scorer.at_once(size, TRIPS_PIXELS)
     sources: set[str] = set()
     parts: list[_Part] = []
@@ -180,7 +180,7 @@ def _scores(store: ScoreStore, scorer: Scorer, parts: Sequence[_Part]) -> list[S
 
 
 def _measured(part: _Part, scores: Scores, scorer: Scorer) -> ScoredTrips:
-    """Measure the trips of a part beside the metrics, and join both."""
+    """Measure the trips of a part, and join the measures with the scores."""
     measures = []
     for index, answers in enumerate(part.answers):
         edited, *between, _ = answers

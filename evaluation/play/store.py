@@ -1,4 +1,4 @@
-"""Where a run is kept while it is played and scored: a folder on disk, or the site's database."""
+"""The interface of the stores of a run: a folder on disk, or the site's database."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep
 from evaluation.records import TripMeasures
 
-#: A chain that must not be played on before more of it is scored.
+#: The chain must not continue before more of it is scored.
 WAIT = "wait"
 
 
 class Paused(UserFacingError):
-    """Playing cannot go on now; every saved answer is kept.
+    """Playing cannot continue now; every answer is saved.
 
-    `seconds`: after which it may go on by itself; None: a person decides.
+    `seconds`: the time after which it may continue by itself; None: a person decides.
     """
 
     def __init__(self, message: str, reason: str = "", seconds: float | None = None) -> None:
@@ -37,16 +37,16 @@ class Paused(UserFacingError):
 
 
 class ChainTaken(Exception):
-    """Another worker has taken the chain over: nothing more of it may be written here."""
+    """Another worker has claimed the chain: this one must not write to it."""
 
 
 class ImageGone(Exception):
-    """An image that a chain needs is no longer stored: the chain is lost, by our fault."""
+    """An image that a chain needs is no longer stored: the chain is lost."""
 
 
 @dataclass(eq=False)
 class ClaimedChain:
-    """A chain that one thread plays; `key` is the store's own name of it."""
+    """A chain that one thread plays; `key` identifies it in the store."""
 
     key: Any
     secret: str
@@ -58,40 +58,40 @@ class ClaimedChain:
 
 
 class RunStore(ABC):
-    """A run that is played. Threads call it at the same time, each with a chain of its own."""
+    """A run that is played. Threads call it at the same time, each for another chain."""
 
-    #: Rate limits are shared with other workers: the next call is granted after the block.
+    #: True if rate limits are shared with other workers: `open_call` then waits them out.
     paces_calls = False
 
     def start(self) -> None:
-        """Prepare for playing, or for playing on."""
+        """Prepare for playing, or for continuing."""
 
     @abstractmethod
     def free(self) -> int:
-        """Return how many chains could be claimed now."""
+        """Return the number of chains that could be claimed now."""
 
     @abstractmethod
     def claim(self) -> ClaimedChain | None:
-        """Take a chain to play; None where there is none now."""
+        """Claim a chain to play; None if there is none now."""
 
     @abstractmethod
     def position(self, chain: ClaimedChain) -> Position:
-        """Return where the chain goes on. Raises ImageGone."""
+        """Return the position at which the chain continues. Raises ImageGone."""
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
-        """Return the outcome of a chain that needs no such trip, WAIT, or "" to play it."""
+        """Return the outcome if the trip is not needed, WAIT, or "" to play it."""
         return ""
 
     @abstractmethod
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
-        """Enter a call into the ledger before it is made; wait until it may be.
+        """Enter a call into the ledger before it is made; wait until it is allowed.
 
-        Raises Paused, ChainTaken, or Stopped where playing ends.
+        Raises Paused, ChainTaken, or Stopped if playing ends.
         """
 
     @abstractmethod
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
-        """Save how a call ended that brought no image."""
+        """Save the end of a call that brought no image."""
 
     @abstractmethod
     def save_answer(
@@ -108,44 +108,44 @@ class RunStore(ABC):
         ended: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
-        """Save what an audit sent and what came back; an attempt with an answer is still open."""
+        """Save the image an audit sent and the answer; also close an open attempt."""
 
     @abstractmethod
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
-        """Save how the chain ended."""
+        """Save the outcome of the chain."""
 
     @abstractmethod
     def release(self, chain: ClaimedChain) -> None:
-        """Put the chain back: it is played on later, or by another worker."""
+        """Give the chain back, to be played later or by another worker."""
 
     def attempts_made(self, chain: ClaimedChain, trip: int, name: str) -> int:
-        """Return how often this edit was tried, by anyone."""
+        """Return the number of attempts at this edit by all workers."""
         return chain.attempt
 
     def pause(self, pause: Paused) -> None:
-        """Note at once that playing must stop; calls in flight still end."""
+        """Record at once that playing must stop; calls in flight still end."""
 
     def tick(self) -> bool:
-        """Do what is due a few times a second; False ends playing between two edits.
+        """Do periodic work a few times a second; return False to end between two edits.
 
-        Raises Cancelled to end it now.
+        Raises Cancelled to end now.
         """
         return True
 
     def close(self) -> None:
-        """Refuse everything from now on: playing has ended."""
+        """Refuse all further calls: playing has ended."""
 
 
 class Cancelled(Exception):
-    """The run was cancelled: calls in flight are not waited for."""
+    """The run was cancelled: do not wait for calls in flight."""
 
 
 @dataclass(eq=False)
 class PlayedTrips:
-    """The whole trips of a chain, and how many of them are scored.
+    """The whole trips of a chain, and the number of them that are scored.
 
-    `key` is the store's own name of the chain, `slug` that of its case and repeat. `picture` is
-    what the suite says of the source; None outside a suite.
+    `key` identifies the chain in the store, `slug` is that of its case and repeat. `picture` is
+    the suite's description of the source; None outside a suite.
     """
 
     key: Any
@@ -159,9 +159,9 @@ class PlayedTrips:
 
 @dataclass(frozen=True)
 class ScoredTrips:
-    """The scores of consecutive trips from `first` on; every list has an entry per trip.
+    """The scores of consecutive trips from `first` on, an entry per trip.
 
-    Of the answers to a trip's steps the first is None if the edited image was not kept.
+    The first answer of a trip is None if the edited image was not saved.
     """
 
     first: int
@@ -176,7 +176,7 @@ class ScoredTrips:
 
 @dataclass(frozen=True)
 class AnsweredAudit:
-    """An audit that an editor answered; `key` is the store's own name of it."""
+    """An audit that an editor answered; `key` identifies it in the store."""
 
     key: Any
     audit: Audit
@@ -187,17 +187,17 @@ class ScoreStore(ABC):
     """A run that is scored and finished. One thread calls it."""
 
     suite: Suite
-    #: Maps of where an image was lost are kept.
+    #: True if the maps of local loss are saved.
     draws_maps = False
 
     # Scoring.
 
     @abstractmethod
     def claim(self) -> Sequence[PlayedTrips]:
-        """Take a few chains with unscored trips, those of one image together; none if none is left."""
+        """Claim a few chains with unscored trips, grouped by image; may be empty."""
 
     def release(self) -> None:
-        """Put back the chains that were claimed last."""
+        """Give back the chains that were claimed last."""
 
     @abstractmethod
     def source(self, chain: PlayedTrips) -> Picture:
@@ -207,17 +207,17 @@ class ScoreStore(ABC):
     def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
         """Return the answer to a step of a trip, counted from 0. Raises ImageGone.
 
-        None if the image was not kept.
+        None if the image was not saved.
         """
 
     @abstractmethod
     def calibrate(
         self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
     ) -> None:
-        """Have the calibration of every metric on this source."""
+        """Make sure every metric is calibrated on this source."""
 
     def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
-        """Return the metrics that have not scored one of these trips."""
+        """Return the metrics that have not scored all of these trips."""
         return scorer.names
 
     @abstractmethod
@@ -225,7 +225,7 @@ class ScoreStore(ABC):
         """Save the scores of some trips. Raises ChainTaken."""
 
     def lose(self, chain: PlayedTrips, reason: str) -> None:
-        """End a chain whose images are gone where it was scored last."""
+        """End a chain whose images are gone after its last scored trip."""
         raise ImageGone(reason)
 
     # Finishing.
@@ -240,15 +240,15 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def save_measures(self, chain: PlayedTrips, measures: Mapping[int, TripMeasures]) -> None:
-        """Replace what was measured on some trips, by number."""
+        """Replace the measures of some trips, by number."""
 
     @abstractmethod
     def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
-        """Save the values of one no-reference metric: of the source, then of each trip."""
+        """Save the values of a no-reference metric: the source, then each trip."""
 
     @abstractmethod
     def save_judge(self, summary: Mapping[str, Any]) -> None:
-        """Save what a judge was and how often it was asked."""
+        """Save the summary of the judge: its facts and number of questions."""
 
     @abstractmethod
     def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -261,11 +261,11 @@ class ScoreStore(ABC):
         return ()
 
     def audit_answer(self, audit: AnsweredAudit) -> Picture:
-        """Return the image that an audit brought back."""
+        """Return the image that answered an audit."""
         raise NotImplementedError
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:
-        """Save what an audit found."""
+        """Save the finding of an audit."""
         raise NotImplementedError
 
     def findings(self) -> list[Finding]:
