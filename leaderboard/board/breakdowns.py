@@ -1,4 +1,4 @@
-"""Half-lives by part of the suite: categories, kinds of picture, edit pairs."""
+"""Half-lives by part of the suite: categories, kinds of image, edit pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHADES = 7
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a heat table; `shade` says how dark. `best` of its row or column."""
+    """A number of a heat table: its shade, and whether it is the best of its line."""
 
     standing: Standing | None
     shade: int = 0
@@ -36,11 +36,11 @@ class Part:
 def standings_by_scope(
     rows: Iterable[BoardRow], prefix: str = ""
 ) -> dict[str, dict[int, Standing]]:
-    """Standings of these rows' runs by scope and run, of the metric and level they show."""
+    """Return standings by scope and run, for the metric and level of these rows."""
     shown = [row.standing for row in rows if row.standing]
     if not shown:
         return {}
-    found: dict[str, dict[int, Standing]] = defaultdict(dict)
+    by_scope: dict[str, dict[int, Standing]] = defaultdict(dict)
     standings = Standing.objects.filter(
         run__in=[standing.run_id for standing in shown],
         metric=shown[0].metric_id,
@@ -49,12 +49,12 @@ def standings_by_scope(
     if prefix:
         standings = standings.filter(scope__startswith=prefix)
     for standing in standings:
-        found[standing.scope][standing.run_id] = standing
-    return dict(found)
+        by_scope[standing.scope][standing.run_id] = standing
+    return dict(by_scope)
 
 
 def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
-    """The scopes that occur, with their names: categories, kinds, then pairs."""
+    """Return the parts that occur: categories, kinds, then pairs."""
     present = set(scopes)
     offered = [
         *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
@@ -70,7 +70,7 @@ def heat_lines(
     by_scope: dict[str, dict[int, Standing]],
     trips: int,
 ) -> list[tuple[Part, list[Cell]]]:
-    """Each part with a cell for each row; all shades are on one scale."""
+    """Return each part with a cell for each row; all shades share one scale."""
     end = longest(by_scope, trips)
     return [
         (part, heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], end, trips))
@@ -79,35 +79,38 @@ def heat_lines(
 
 
 def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
-    """The cells of one line, its best marked; shaded by half-life on a common scale."""
+    """Return the cells of a line, shaded by half-life, with the best marked."""
     times = [_time(standing, trips) for standing in standings]
-    known = [time for time in times if time is not None]
-    best = max(known, default=None)
+    measured = [time for time in times if time is not None]
+    best = max(measured, default=None)
     return [
         Cell(
             standing,
             shade=0 if time is None else shade(time, longest),
-            best=len(known) > 1 and time is not None and time == best,
+            best=len(measured) > 1 and time is not None and time == best,
         )
         for standing, time in zip(standings, times, strict=True)
     ]
 
 
 def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
-    """The end of the scale of shades: the longest half-life there is."""
-    times = [_time(s, trips) or 0 for found in by_scope.values() for s in found.values()]
+    """Return the end of the scale of shades: the longest half-life."""
+    times = [_time(s, trips) or 0 for by_run in by_scope.values() for s in by_run.values()]
     return max(times, default=0) or trips
 
 
 def shade(time: float, longest: float) -> int:
-    """0 (lightest) to SHADES - 1. The root keeps short lives apart, which most are."""
+    """Return a shade from 0 (lightest) to SHADES - 1.
+
+    The square root spreads short half-lives, which are the most common.
+    """
     return min(SHADES - 1, int(SHADES * (max(0, time) / longest) ** 0.5))
 
 
 def widest_gap(
     parts: Sequence[Part], by_scope: dict[str, dict[int, Standing]], trips: int
 ) -> tuple[Part, Part] | None:
-    """The easiest and the hardest part, by the median over the runs."""
+    """Return the easiest and the hardest part, by the median over the runs."""
     medians = []
     for part in parts:
         times = sorted(_time(s, trips) or 0 for s in by_scope[part.scope].values())
@@ -125,7 +128,7 @@ def words(standing: Standing | None, trips: int) -> str:
 
 
 def _time(standing: Standing | None, trips: int) -> float | None:
-    """For comparing: a half-life that was not reached counts as all trips."""
+    """Return a half-life to compare by: all trips if it was not reached."""
     if standing is None:
         return None
     return float(trips) if standing.half_life is None else standing.half_life

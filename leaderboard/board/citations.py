@@ -1,4 +1,4 @@
-"""The board as a table, as a citation and as a badge."""
+"""The board as a CSV table, a citation and a badge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leaderboard.text import absolute, safe_cell
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
-    """The board as a table; what was not run is empty, an unreached half-life says "> N"."""
+    """Return the board as CSV: "" if not run, "> N" for an unreached half-life."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow([column.file_name for column in columns.COLUMNS])
@@ -27,7 +27,7 @@ def board_csv(rows: Sequence[BoardRow]) -> str:
 
 
 def bibtex(filters: BoardFilters) -> str:
-    """A citation of this view: suite, version, hash, date and permalink."""
+    """Return a BibTeX citation: suite, version, hash, date and permalink."""
     suite, today = filters.suite, timezone.localdate()
     url = absolute(f"/?{filters.query()}")
     return (
@@ -44,7 +44,7 @@ def bibtex(filters: BoardFilters) -> str:
 
 
 def citation(filters: BoardFilters) -> str:
-    """The same as a line of text, for those who do not use BibTeX; dated by its reader."""
+    """Return the citation as a line of text, without a date of access."""
     suite = filters.suite
     return (
         "The ConvergeBench contributors. ConvergeBench: convergence half-life of image-editing "
@@ -55,7 +55,7 @@ def citation(filters: BoardFilters) -> str:
 
 
 def badge(standing: Standing | None) -> str:
-    """An SVG badge: half-life and rank, for a model's README."""
+    """Return an SVG badge with half-life and rank, for a model's README."""
     label = "ConvergeBench"
     if standing is None:
         text, colour = "not measured", "#6b7477"

@@ -1,4 +1,4 @@
-"""The board's columns and their heads; the page, the sort choices, the CSV and the API read this list."""
+"""Columns of the board and their heads, for the page, the CSV and the API."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One thing the board says of each model.
+    """A value that the board shows for each model.
 
-    With a `label` it is on the page and can be sorted by; without, in the files alone.
-    Labels are format strings: {life} is the time to the chosen level, {trips} the suite's
-    number, {semantic} the metric of the semantic column in brackets.
+    A column with a `label` is on the page and can be sorted by; others are only in the files.
+    Labels are format strings: {life} is the time to the chosen threshold, {trips} the suite's
+    number of trips, {semantic} the metric of the semantic column in brackets.
     """
 
-    #: In addresses (?sort=…) and in the style sheet.
+    #: Name in addresses (?sort=…) and in the style sheet.
     name: str
-    #: None where it is not known; infinite beyond the suite's trips.
+    #: Return the value: None if unknown, infinite beyond the suite's trips.
     value: Callable[[BoardRow], Any]
     help: str
-    #: What the CSV and the API call it, where that is not `name`.
+    #: Name in the CSV and the API, if it differs from `name`.
     field: str = ""
     type: Any = float | None
-    #: False where the API has it within its model, its standings or at the head of the board.
+    #: False if the API has it in the model, the standings or the head of the board.
     in_api: bool = True
-    #: The CSV's decimals; None for all there are.
+    #: Decimals in the CSV; None for all digits.
     decimals: int | None = None
 
     label: str = ""
-    #: Added to the label in the head of the table.
+    #: Appended to the label in the head of the table.
     unit: str = ""
-    #: The label where each model is a card, on narrow windows.
+    #: Label on a model's card, in narrow windows.
     short: str = ""
-    #: The column in whose head this one is named and in whose cells it is shown.
+    #: Name of the column whose head and cells also show this column.
     under: str = ""
     sortable: bool = True
-    #: Which way the first click sorts.
+    #: Direction in which the first click sorts.
     largest_first: bool = True
-    #: What a cell says.
+    #: Format a value as the text of a cell.
     text: Callable[[Any], str] = str
-    #: What it says in grey where the value is not known; without it, what `text` makes of None.
+    #: Grey text for an unknown value; if empty, `text(None)` is used.
     unknown: str = ""
-    #: Only on the page where a model has a value.
+    #: Show the column only if a model has a value.
     optional: bool = False
-    #: Marked below this value.
+    #: Values below this are marked.
     low: float = -math.inf
-    #: Classes of the head.
+    #: CSS classes of the head.
     head: str = "num"
 
     @property
@@ -61,7 +61,7 @@ class Column:
         return self.field or self.name
 
     def in_words(self, filters: BoardFilters) -> str:
-        """The label, as the sort choices have it."""
+        """Return the label for the sort choices."""
         return filled(self.label, filters)
 
     def cell(self, row: BoardRow) -> tuple[str, str]:
@@ -78,7 +78,7 @@ class Column:
         return value.casefold() if isinstance(value, str) else value
 
     def written(self, row: BoardRow) -> Any:
-        """For the CSV: empty where it is not known; an unreached half-life says "> N"."""
+        """Return the value for the CSV: "" if unknown, "> N" if not reached."""
         value = self.value(row)
         if value is None:
             return ""
@@ -90,14 +90,17 @@ class Column:
 
 
 def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
-    """The columns of the page's table, in their order; of these rows, if any are given."""
-    found = [column for column in COLUMNS if column.label and not column.under]
+    """Return the columns of the page's table, in order.
+
+    With `rows`, optional columns without a value in these rows are left out.
+    """
+    labelled = [column for column in COLUMNS if column.label and not column.under]
     if rows is None:
-        return found
+        return labelled
     rows = list(rows)
     return [
         column
-        for column in found
+        for column in labelled
         if not column.optional
         or column.name == sort.removeprefix("-")
         or any(column.value(row) is not None for row in rows)
@@ -105,12 +108,12 @@ def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Colu
 
 
 def api_columns() -> list[Column]:
-    """The columns that the API's rows have as fields of their own."""
+    """Return the columns that are fields of the API's rows."""
     return [column for column in COLUMNS if column.in_api]
 
 
 def filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
-    """A column's label with what was chosen in it."""
+    """Return a column's label with the chosen filters filled in."""
     life, trips = levels.life(filters.level).lower(), filters.suite.trips
     by = f" ({formatting.metric_label(semantic)})" if semantic else ""
     words = label.format(life=life, trips=trips, semantic=by)
@@ -118,12 +121,12 @@ def filled(label: str, filters: BoardFilters, semantic: str | None = None) -> st
 
 
 def _standing(name: str) -> Callable[[BoardRow], Any]:
-    """A field of the row's standing; None without one."""
+    """Return a getter of a field of the row's standing; None without a standing."""
     return lambda row: getattr(row.standing, name, None)
 
 
 def _bound(name: str) -> Callable[[BoardRow], float | None]:
-    """A bound of the half-life's interval; None where there is none."""
+    """Return a getter of a bound of the half-life's interval; None without one."""
 
     def value(row: BoardRow) -> float | None:
         if row.standing is None or not row.standing.has_interval:
@@ -317,7 +320,7 @@ COLUMNS: tuple[Column, ...] = (
         help="The share of trips on which the change that was asked for is seen.",
         label="Change seen",
         text=formatting.percent,
-        # Below this share of edits made, a long life means little.
+        # A long half-life means little if the model makes fewer edits than this.
         low=0.8,
     ),
     Column(
@@ -397,11 +400,11 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a column: where a click leads, which way it is sorted now, who shares it."""
+    """The head of a column: its label, its link, its sort order, its sub-columns."""
 
     column: Column
     label: str
-    #: On a model's card, in narrow windows.
+    #: Label on a model's card, in narrow windows.
     short: str
     query: str
     sorted: str
@@ -410,28 +413,31 @@ class Head:
 
 def sort_columns() -> dict[str, Column]:
     """Return the sortable columns by name: measures first, then the model's."""
-    found = [column for column in COLUMNS if column.label and column.sortable]
-    found.sort(key=lambda column: "name" in (column.name, column.under))
-    return {column.name: column for column in found}
+    sortable = [column for column in COLUMNS if column.label and column.sortable]
+    sortable.sort(key=lambda column: "name" in (column.name, column.under))
+    return {column.name: column for column in sortable}
 
 
 def heads(
     filters: BoardFilters, semantic: str | None, rows: Iterable[BoardRow] | None = None
 ) -> list[Head]:
-    """The heads of the page's columns; `semantic` is the metric of that column."""
+    """Return the heads of the page's columns; `semantic` is that column's metric."""
     return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
 
 
 def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
-    """By the column asked for; ties by the board's own order, what is unknown last."""
-    ordered = sorted(rows, key=_own_order)
+    """Return the rows sorted by this column; rows without a value come last.
+
+    Ties are sorted in the default order.
+    """
+    ordered = sorted(rows, key=_default_order)
     column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
-    known = [row for row in ordered if column.value(row) is not None]
-    known.sort(key=column.sort_key, reverse=column.largest_first != flipped)
-    return known + [row for row in ordered if column.value(row) is None]
+    with_value = [row for row in ordered if column.value(row) is not None]
+    with_value.sort(key=column.sort_key, reverse=column.largest_first != flipped)
+    return with_value + [row for row in ordered if column.value(row) is None]
 
 
-def _own_order(row: BoardRow) -> tuple[tuple[float, float], str]:
+def _default_order(row: BoardRow) -> tuple[tuple[float, float], str]:
     return board_order(row), row.model.name.casefold()
 
 

@@ -1,4 +1,4 @@
-"""One case in pictures, at the head of the board: what a round trip is, at a glance."""
+"""An example case in images at the head of the board, to explain a round trip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaderboard.models import Chain, StoredImage, Trip
 
 @dataclass(frozen=True)
 class Step:
-    """A picture of the example and what it is."""
+    """An image of the example, with its caption and its retention."""
 
     picture: StoredImage
     words: str
@@ -26,31 +26,31 @@ class Example:
     steps: list[Step]
 
 
-#: The edit and its undoing look right: so much is kept after the first trip.
+#: Lowest retention after the first trip: the edit and its undoing look right.
 RIGHT_AT_FIRST = 0.8
-#: The loss can be seen: at most so much is kept at the end, a chain that broke aside.
+#: Highest retention after the last trip: the loss is visible. Broken chains do not count.
 SEEN_AT_LAST = 0.6
 
 
 def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
-    """The case that shows most, of the first of these rows that has one; two queries.
+    """Return the clearest example of the first row that has one; two queries.
 
-    By rule, so that nobody can say it was picked: made and undone well at first, and of those
-    the one that has lost most at the end; where there is none, the suite's first case.
+    The choice follows a rule, so that it is not cherry-picked: of the chains that look right after
+    the first trip, the one with the lowest retention at the end; else the suite's first case.
     """
     trips, metric = filters.suite.trips, filters.metric
     numbers = sorted({1, max(1, trips // 4), trips})
     chains: dict[int, list[tuple[int, str, int, list[float]]]] = {}
     played = Chain.objects.filter(run__in=[row.run.pk for row in rows], repeat=0)
-    for run, pk, category, position, kept in played.values_list(
+    for run, pk, category, position, retention in played.values_list(
         "run", "pk", "case__category", "case__position", f"results__{metric}__retention"
     ):
-        chains.setdefault(run, []).append((pk, category, position, kept or []))
-    chosen = [_telling(chains.get(row.run.pk, []), trips) for row in rows]
+        chains.setdefault(run, []).append((pk, category, position, retention or []))
+    chosen = [_clearest(chains.get(row.run.pk, []), trips) for row in rows]
     wanted = [
         pk or _first(chains.get(row.run.pk, [])) for row, pk in zip(rows, chosen, strict=True)
     ]
-    found: dict[int, list[Trip]] = {}
+    trips_of: dict[int, list[Trip]] = {}
     for trip in (
         Trip.objects.filter(
             chain__in=[pk for pk in wanted if pk],
@@ -61,21 +61,21 @@ def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
         .select_related("chain__case__picture__stored", "edited", "restored")
         .order_by("number")
     ):
-        found.setdefault(trip.chain_id, []).append(trip)
-    # A row with a telling case goes before better rows without.
-    for telling in (True, False):
+        trips_of.setdefault(trip.chain_id, []).append(trip)
+    # A clear example of a lower row is better than an unclear one of the first row.
+    for clear in (True, False):
         for row, pk, best in zip(rows, wanted, chosen, strict=True):
-            shown = found.get(pk or 0, [])
+            shown = trips_of.get(pk or 0, [])
             whole = shown and shown[0].number == 1 and shown[0].chain.case.picture.stored
-            if whole and bool(best) == telling:
+            if whole and bool(best) == clear:
                 return Example(shown[0].chain, row, _steps(shown, metric))
     return None
 
 
-def _telling(chains: Sequence[tuple[int, str, int, list[float]]], trips: int) -> int | None:
-    """The chain that returns well at first and has lost most at the end; None for none."""
-    whole = [(kept[-1], pk) for pk, _, _, kept in chains if len(kept) == trips]
-    firsts = {pk: kept[0] for pk, _, _, kept in chains if kept}
+def _clearest(chains: Sequence[tuple[int, str, int, list[float]]], trips: int) -> int | None:
+    """Return the chain that looks right at first and loses most, or None."""
+    whole = [(retention[-1], pk) for pk, _, _, retention in chains if len(retention) == trips]
+    firsts = {pk: retention[0] for pk, _, _, retention in chains if retention}
     right = [
         (last, pk)
         for last, pk in whole
@@ -85,7 +85,7 @@ def _telling(chains: Sequence[tuple[int, str, int, list[float]]], trips: int) ->
 
 
 def _first(chains: Sequence[tuple[int, str, int, list[float]]]) -> int | None:
-    """The chain of the suite's first case."""
+    """Return the chain of the suite's first case."""
     return min(chains, key=lambda chain: chain[1:3])[0] if chains else None
 
 

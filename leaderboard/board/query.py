@@ -1,4 +1,4 @@
-"""The board's choices as a form: reads any address, never fails, says what it ignored."""
+"""The board's filters as a form: accept any address and list the ignored values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
 
 PAIRS = "Edit pair"
-#: What an address may carry; anything else in it is ignored.
+#: Parameters of an address; any other is ignored.
 PARAMETERS = (
     "suite",
     "metric",
@@ -36,12 +36,12 @@ PARAMETERS = (
     "sort",
     "every",
 )
-#: The most an edit may cost, in USD.
+#: Highest prices of an edit to filter by, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class BoardForm(forms.Form):
-    """Choices that depend on what the database holds."""
+    """The board's filters; some choices depend on the rows of the database."""
 
     q = forms.CharField(
         required=False,
@@ -92,7 +92,7 @@ class BoardForm(forms.Form):
         scopes: Any,
         providers: Sequence[str],
     ) -> None:
-        """Fill in what can be chosen."""
+        """Set the choices of the fields that depend on the database."""
         self._choices("provider", [("", "Everybody"), *((name, name) for name in providers)])
         self._choices("suite", [(suite.key, str(suite)) for suite in suites])
         self._choices("metric", [(name, formatting.metric_choice(name)) for name in metrics])
@@ -103,7 +103,7 @@ class BoardForm(forms.Form):
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
-        """Each column once, the one that is sorted by now also the other way round."""
+        """Offer each column once, and the current column also reversed."""
         labels = {name: column.in_words(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
@@ -121,28 +121,28 @@ class BoardQuery:
 
     filters: BoardFilters
     form: BoardForm
-    #: The runs of its suite, one per model.
+    #: The runs of the suite, one per model.
     runs: list[Run]
     remarks: list[str]
-    #: A later version of the suite; its cases are other cases.
+    #: A later version of the suite; it has different cases.
     newer: Suite | None
-    #: Whether a suite was asked for that is not there; another one is shown, which files never do.
+    #: True if the requested suite does not exist. Pages show another suite; files do not.
     no_such_suite: bool = False
-    #: Whether the self-test is all there is to show.
+    #: True if only the self-test has results.
     only_self_test: bool = False
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> Self | None:
-        """Understand an address; None while there is no suite at all."""
+        """Parse the parameters of an address. Return None if there is no suite."""
         offered = suites()
         if not offered:
             return None
-        asked = {name: query.get(name, "") for name in PARAMETERS}
-        suite = find_suite(asked["suite"], offered)
-        no_such_suite = suite is None and bool(asked["suite"])
+        parameters = {name: query.get(name, "") for name in PARAMETERS}
+        suite = find_suite(parameters["suite"], offered)
+        no_such_suite = suite is None and bool(parameters["suite"])
         suite = suite or offered[0]
         remarks = (
-            [f"There is no suite “{asked['suite'][:60]}”. {suite} is shown instead."]
+            [f"There is no suite “{parameters['suite'][:60]}”. {suite} is shown instead."]
             if no_such_suite
             else []
         )
@@ -150,10 +150,12 @@ class BoardQuery:
         metrics = metrics_of(runs) or [HEADLINE]
         scopes = _scopes(suite.pk, suite.updated_at)
         providers = _providers(runs)
-        form = BoardForm({**asked, "suite": suite.key})
+        form = BoardForm({**parameters, "suite": suite.key})
         form.offer(offered, metrics, scopes, providers)
         form.is_valid()
-        remarks += [_ignored(form, name, asked[name], suite, metrics[0]) for name in form.errors]
+        remarks += [
+            _ignored(form, name, parameters[name], suite, metrics[0]) for name in form.errors
+        ]
         values = form.cleaned_data
         filters = BoardFilters(
             suite=suite,
@@ -181,12 +183,15 @@ class BoardQuery:
             remarks,
             newest if newest and newest.version > suite.version else None,
             no_such_suite,
-            not any(getattr(one, "has_results", False) and not one.is_self_test for one in offered),
+            not any(
+                getattr(choice, "has_results", False) and not choice.is_self_test
+                for choice in offered
+            ),
         )
 
     @property
     def context(self) -> dict[str, Any]:
-        """The context that every template of a board needs."""
+        """Context that every template of a board needs."""
         return {
             "asked": self,
             "filters": self.filters,
@@ -199,39 +204,39 @@ class BoardQuery:
 
     @property
     def is_kept(self) -> bool:
-        """True if its page may be cached: searches and mistakes are unbounded."""
+        """Return True if the page may be cached: searches are unbounded."""
         return not (self.remarks or self.filters.search or self.filters.since)
 
     @property
     def chooses_more(self) -> bool:
-        """True if a filter is used that the page folds away."""
+        """Return True if a filter is set that the page folds away."""
         filters = self.filters
         return bool(filters.provider or filters.access or filters.price or filters.since)
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """The filters in use, in words, each with the query without it."""
+        """Labels of the filters in use, each with the query without that filter."""
         filters, fields = self.filters, self.form.fields
-        found = [("search", f"“{filters.search}”")] if filters.search else []
-        found += [("provider", filters.provider)] if filters.provider else []
+        labels = [("search", f"“{filters.search}”")] if filters.search else []
+        labels += [("provider", filters.provider)] if filters.provider else []
         for name in ("weights", "access", "price"):
             field = fields[name]
             assert isinstance(field, forms.ChoiceField)  # noqa: S101
-            said = dict(field.choices)  # type: ignore[arg-type]
+            options = dict(field.choices)  # type: ignore[arg-type]
             value = self.form.initial[name]
-            found += [(name, str(said[value]))] if value else []
-        found += [("since", f"since {filters.since:%-d %B %Y}")] if filters.since else []
-        return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in found]
+            labels += [(name, str(options[value]))] if value else []
+        labels += [("since", f"since {filters.since:%-d %B %Y}")] if filters.since else []
+        return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in labels]
 
 
 def _providers(runs: Sequence[Run]) -> list[str]:
-    """Return the providers or makers of these runs' models."""
-    found = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
-    return sorted(found - {""}, key=str.casefold)
+    """Return the sorted providers or makers of these runs' models."""
+    names = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
+    return sorted(names - {""}, key=str.casefold)
 
 
 def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
-    """Describe a value that was ignored."""
+    """Return a message about an ignored value."""
     if name == "metric" and value in full_reference_metrics():
         missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
         return f"{suite} has no results by {missing} yet; these are by {shown}."
@@ -241,7 +246,10 @@ def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) 
 
 @lru_cache(maxsize=64)
 def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
-    """Everything, then by category, kind and pair: whatever the suite has, which is frozen."""
+    """Return the choices of cases: all, then by category, kind and pair.
+
+    A frozen suite never changes, so the result is cached.
+    """
     rows = list(
         Case.objects.filter(suite=suite)
         .order_by("pair_title")
@@ -263,11 +271,14 @@ def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
 
 
 def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:
-    """Pairs are many, and have their own page: only the one that is chosen is listed."""
-    kept = [(name, part) for name, part in scopes if name != PAIRS]
+    """Return the scopes without pairs, except for the chosen pair.
+
+    A suite has many pairs, and they have a page of their own.
+    """
+    choices = [(name, part) for name, part in scopes if name != PAIRS]
     if chosen.startswith("pair:"):
-        kept.append((PAIRS, [(chosen, _labels(scopes)[chosen])]))
-    return kept
+        choices.append((PAIRS, [(chosen, _labels(scopes)[chosen])]))
+    return choices
 
 
 def _labels(scopes: list[Any]) -> dict[str, str]:

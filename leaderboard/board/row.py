@@ -1,4 +1,4 @@
-"""One model on the board, and the choices it is shown under."""
+"""A model's row on the board, and the filters it is shown under."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suit
 
 @dataclass(frozen=True)
 class BoardFilters:
-    """The suite and the metric shown, and for which cases and models.
+    """Suite, metric and threshold of a board, and the filters on cases and models.
 
     `weights` is "", "open" or "closed", `access` one of `EditingModel.Access`; `price` is the
-    most an edit may cost in USD; `sort` the name of a column, reversed after a "-".
+    most an edit may cost in USD; `sort` is the name of a column, prefixed by "-" if reversed.
     """
 
     suite: Suite
@@ -33,12 +33,12 @@ class BoardFilters:
     price: float | None = None
     since: datetime.date | None = None
     sort: str = "half_life"
-    #: Every model, not only the first page of them.
+    #: Show every model, not only the first page.
     every: bool = False
 
     @property
     def values(self) -> dict[str, str]:
-        """The parameters of an address, also the fields of the form."""
+        """Parameters of the address, and the fields of the form."""
         return {
             "suite": self.suite.key,
             "metric": self.metric,
@@ -55,13 +55,13 @@ class BoardFilters:
         }
 
     def query(self, **changes: Any) -> str:
-        """The address's query with some things changed; defaults are left out."""
+        """Return the address's query with these changes, without defaults."""
         values = replace(self, **changes).values
         plain = {"level": f"{DEFAULT_LEVEL:g}", "cases": "all", "sort": "half_life"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
 
     def everybody(self) -> BoardFilters:
-        """The same board without a choice of models."""
+        """Return the same board without filters on models."""
         return replace(self, **NO_CHOICE)
 
     @property
@@ -69,7 +69,7 @@ class BoardFilters:
         return self != self.everybody()
 
 
-#: What each of these says when it leaves no model out.
+#: Value of each filter on models that excludes no model.
 NO_CHOICE: dict[str, Any] = {
     "search": "",
     "provider": "",
@@ -82,7 +82,7 @@ NO_CHOICE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One model. `reason` says why it is not ranked; a standing of None was not run."""
+    """A model. `reason` explains a missing rank; `standing` is None if not run."""
 
     group: str
     run: Run
@@ -94,12 +94,12 @@ class BoardRow:
 
     @property
     def provider(self) -> str:
-        """The model's provider; of local weights, their maker."""
+        """Provider of the model; maker of local weights."""
         return provider_of(self.model)
 
     @property
     def half_life(self) -> float | None:
-        """Unreached counts as endless, unmeasured as None."""
+        """Half-life: infinite if not reached, None if not measured."""
         return None if self.standing is None else endless(self.standing.half_life)
 
     @property
@@ -116,12 +116,12 @@ class BoardRow:
 
     @property
     def change_seen(self) -> float | None:
-        """The share of judged trips on which the change was seen."""
+        """Share of judged trips on which the change was seen."""
         return None if self.standing is None else self.standing.counts.get("change_seen")
 
     @property
     def refusals(self) -> float | None:
-        """The share of chains that the model refused; None where nobody wrote it down."""
+        """Share of chains that the model refused; None if not recorded."""
         if self.standing is None or not self.standing.counts.get("chains"):
             return None
         if self.run.source == Run.Source.PUBLISHED:
@@ -131,12 +131,12 @@ class BoardRow:
 
     @property
     def price(self) -> float | None:
-        """USD per edit: as paid in this run, else as listed."""
+        """Price per edit in USD: as paid in this run, else as listed."""
         return price_of(self.run)
 
     @property
     def usd_per_usable_trip(self) -> float | None:
-        """The price of a usable trip; the trip that fails is paid too."""
+        """Price of a usable trip in USD, including the trip that fails."""
         usable, price, suite = self.usable_trips, self.price, self.filters.suite
         if price is None or not usable:
             return None
@@ -144,8 +144,8 @@ class BoardRow:
 
     @property
     def people(self) -> PeopleStanding | None:
-        """People's votes on the run, once they decided enough pairs."""
-        # Without one the relation raises AttributeError; `runs_of` reads it with the run.
+        """People's votes on the run, if they decided enough pairs."""
+        # A run without votes raises AttributeError; `runs_of` joins the relation.
         votes: PeopleStanding | None = getattr(self.run, "people", None)
         return votes if votes and votes.share is not None else None
 
@@ -159,33 +159,33 @@ class BoardRow:
 
     @property
     def added(self) -> datetime.datetime | None:
-        """When the model came onto this board: its first run on the suite ended then."""
+        """Date on which the model's first run on the suite ended."""
         return self.run.added_at or self.run.finished_at
 
 
 def provider_of(model: EditingModel) -> str:
-    """The model's provider; of local weights, their maker."""
+    """Return the model's provider; for local weights, their maker."""
     if model.access == EditingModel.Access.LOCAL:
         return model.organisation or model.provider
     return model.provider or model.organisation
 
 
 def price_of(run: Run) -> float | None:
-    """USD per edit: as paid in this run, else as listed."""
+    """Return the price per edit in USD: as paid in this run, else as listed."""
     paid, listed = run.progress.usd_per_edit, run.editing_model.price_per_edit
     return paid if paid is not None else None if listed is None else float(listed)
 
 
 def semantic_of(rows: Iterable[BoardRow]) -> str | None:
-    """The metric of the semantic column; None when no row has one."""
+    """Return the metric of the semantic column, or None if no row has one."""
     return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 
 def board_order(row: BoardRow) -> tuple[float, float]:
-    """The board's own order: usable trips, then what is kept on average."""
+    """Return the default sort key: usable trips, then mean retention."""
     return -(row.usable_trips or 0), -(row.auc or 0)
 
 
 def endless(half_life: float | None) -> float:
-    """A half-life to sort by: what was not reached is longer than all that was."""
+    """Return a half-life to sort by: infinite if it was not reached."""
     return math.inf if half_life is None else half_life

@@ -1,7 +1,7 @@
-"""The board's rows: what the page, the downloads and the API show alike.
+"""Rows of the board, as shown by the page, the downloads and the API.
 
-`query.BoardQuery` understands an address, `board_rows(filters)` answers it.
-Numbers come from standings; nothing is computed here.
+`query.BoardQuery` parses an address and `board_rows(filters)` returns its rows.
+All numbers are read from standings; this module computes none.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"
-#: What no board shows of a run and its model, and what nobody may see.
+#: Fields that no board shows; the API key is secret.
 DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
 
 def suites() -> list[Suite]:
-    """Frozen suites, those with results first, then by importance."""
+    """Return the frozen suites: those with results first, then by importance."""
     results = Run.objects.on_the_board().filter(suite=OuterRef("pk"))
-    found = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
-    return list(found.order_by("-has_results", "-importance", "slug", "-version"))
+    frozen = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
+    return list(frozen.order_by("-has_results", "-importance", "slug", "-version"))
 
 
 def runs_of(suite: Suite) -> list[Run]:
-    """One run per model: the one that stands for it, else its newest."""
+    """Return one run per model: its current run, else its newest."""
     runs = (
         Run.objects.public()
         .as_the_suite_says()
@@ -42,24 +42,24 @@ def runs_of(suite: Suite) -> list[Run]:
         .defer(*DEFERRED)
         .order_by("-current", "-created_at")
     )
-    found: dict[int, Run] = {}
+    by_model: dict[int, Run] = {}
     for run in runs:
-        first = found.setdefault(run.editing_model_id, run)
+        first = by_model.setdefault(run.editing_model_id, run)
         first.added_at = min(filter(None, (first.added_at, run.finished_at)), default=None)
-    return list(found.values())
+    return list(by_model.values())
 
 
 def metrics_of(runs: Iterable[Run]) -> list[str]:
-    """The metrics that any of these runs was scored by, in the order they are offered."""
+    """Return the metrics that scored any of these runs, in display order."""
     return in_order(name for run in runs for name in run.scored_metrics)
 
 
 def board_rows(
     filters: BoardFilters, runs: Sequence[Run] | None = None, *, whole: bool = False
 ) -> list[BoardRow]:
-    """Ranked models, then those that are not ranked, then the yardsticks; each group sorted.
+    """Return ranked models, then unranked ones, then reference editors.
 
-    `whole` standings have also what no page shows of all models at once.
+    Each group is sorted. With `whole`, standings include the lists by trip.
     """
     runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters)]
     names = {filters.metric, *semantic_metrics()}
@@ -74,7 +74,7 @@ def board_rows(
 
 
 def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
-    """Return the rows of each group; a group without rows is empty."""
+    """Return the rows of each group; a group may be empty."""
     groups: dict[str, list[BoardRow]] = {RANKED: [], UNRANKED: [], YARDSTICK: []}
     for row in rows:
         groups[row.group].append(row)
@@ -84,8 +84,11 @@ def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
 def _semantic_metric(
     runs: Iterable[Run], standings: Mapping[str, Mapping[int, Standing]]
 ) -> str | None:
-    """CLIP where every model shown has it, else ImageNet features, else whatever there is."""
-    measured = {run.pk for run in runs if any(run.pk in found for found in standings.values())}
+    """Return CLIP if every measured run has it, else ImageNet features.
+
+    Falls back to any semantic metric that scored at least one of the runs.
+    """
+    measured = {run.pk for run in runs if any(run.pk in by_run for by_run in standings.values())}
     complete = [
         name for name in semantic_metrics() if measured and measured <= set(standings.get(name, {}))
     ]
@@ -94,9 +97,10 @@ def _semantic_metric(
 
 
 def stamp() -> str:
-    """Changes whenever anything the board shows changes; one cheap query.
+    """Return a string that changes whenever the board's content changes.
 
-    As text, because it runs on every request and building it takes longer than running it.
+    One cheap query, in raw SQL: it runs on every request, and the ORM would take longer to
+    build the query than the database takes to run it.
     """
     with connection.cursor() as cursor:
         cursor.execute(STAMP)
@@ -125,7 +129,7 @@ JOIN leaderboard_runreview review ON review.run_id = id
 """
 
 
-#: Lists that take longer to read than all else that the board shows of a model.
+#: Lists that take longer to read than the rest of a standing.
 BY_TRIP = ("survival", "incidence", "usable_by_trip")
 
 
@@ -137,8 +141,8 @@ def standings_of(
     *,
     whole: bool = False,
 ) -> dict[str, dict[int, Standing]]:
-    """Standings by metric name and run: of a metric, only the version most runs have."""
-    found = list(
+    """Return standings by metric name and run, in the most common version."""
+    rows = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
             level=level,
@@ -148,16 +152,16 @@ def standings_of(
         .select_related("metric")
         .defer("details", *(() if whole else BY_TRIP))
     )
-    kept = _latest_versions((s.metric.name, s.metric_id) for s in found)
-    by_metric: dict[str, dict[int, Standing]] = {name: {} for name in kept}
-    for standing in found:
-        if kept[standing.metric.name] == standing.metric_id:
+    versions = _latest_versions((s.metric.name, s.metric_id) for s in rows)
+    by_metric: dict[str, dict[int, Standing]] = {name: {} for name in versions}
+    for standing in rows:
+        if versions[standing.metric.name] == standing.metric_id:
             by_metric[standing.metric.name][standing.run_id] = standing
     return by_metric
 
 
 def _latest_versions(found: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """By a metric's name the version that most standings have, of equals the latest."""
+    """Return each metric's most common version; the latest of equals."""
     counted = Counter(found)
     return {
         name: version
@@ -186,7 +190,7 @@ def _group(run: Run, standing: Standing | None) -> str:
 
 
 def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
-    """Why this run has no rank, in words."""
+    """Return the reason why this run has no rank."""
     if run.state in ACTIVE_STATES:
         return f"{run.get_state_display()} now"
     if run.state == RunState.PAUSED:
@@ -212,7 +216,7 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
 
 
 def _wanted(run: Run, filters: BoardFilters) -> bool:
-    """True if the filters keep this run's model; reference editors always stay."""
+    """Return True if the filters include this run; reference editors always pass."""
     model = run.editing_model
     if model.is_reference:
         return True
