@@ -24,7 +24,7 @@ __all__ = [
     "witness_label",
 ]
 
-#: In the order in which they are told of.
+#: In display order.
 WITNESSES: Registry[Witness] = Registry(
     "witness",
     WitnessError,
@@ -43,27 +43,27 @@ WITNESSES: Registry[Witness] = Registry(
 )
 #: Return the class with its label, licence and needs, without loading torch.
 witness_class = WITNESSES.find
-#: Return a witness; its weights load when it first looks.
+#: Return a witness; its weights load at the first look.
 load_witness = WITNESSES.load
-#: Those that look by themselves whenever a trip is scored; a judge is asked apart, at a price.
+#: Witnesses that run whenever a trip is scored; a judge runs separately because it costs money.
 LOOKING = tuple(name for name in WITNESSES if name != "judge")
-#: Those heard on reference editors, which edit by rule: that one drew a ball is known, so only
-#: they are asked whose word can end a chain, or takes no time beside the metrics.
+#: Witnesses that run on reference editors. These edit by rule, so the result is known in advance:
+#: only witnesses that can end a chain, or that cost little time beside the metrics, are run.
 OF_YARDSTICKS = ("parsing", "geometry", "hue", "identity")
 
 
 def witness_label(name: str) -> str:
-    """As people read it; the name itself of one that we no longer know."""
+    """Return the display label; the name itself for a witness no longer registered."""
     return witness_class(name).label if name in WITNESSES else name
 
 
 class Panel:
-    """The witnesses that can look here; `not_run` says why the others cannot."""
+    """The witnesses that can run here; `not_run` gives reasons for the others."""
 
     def __init__(
         self, names: Iterable[str] | None = None, metrics: Mapping[str, Metric] | None = None
     ) -> None:
-        """`metrics` are those that run beside it, whose networks it can look with."""
+        """Load the witnesses; they share the networks of `metrics`."""
         self.witnesses: dict[str, Witness] = {}
         self.not_run: dict[str, str] = {}
         for name in LOOKING if names is None else names:
@@ -75,17 +75,17 @@ class Panel:
                 self.witnesses[name] = witness
 
     def keep(self, names: Collection[str]) -> None:
-        """Hear these alone."""
+        """Drop all witnesses but these."""
         self.witnesses = {n: witness for n, witness in self.witnesses.items() if n in names}
 
     def hear(self, trip: TripToJudge) -> list[dict[str, Any]]:
-        """What each of them says that knows something of it."""
+        """Return the evidence of each witness that has any on the trip."""
         with one_thread():
-            found = [witness.look(trip) for witness in self.witnesses.values()]
-        return [evidence.to_dict() for evidence in found if evidence]
+            evidence = [witness.look(trip) for witness in self.witnesses.values()]
+        return [item.to_dict() for item in evidence if item]
 
     def provenance(self) -> dict[str, Any]:
-        """What their words depend on."""
+        """Return versions and weight hashes of the witnesses."""
         return {
             name: {"version": witness.version, "weights_sha256": witness.weights_sha256}
             for name, witness in self.witnesses.items()

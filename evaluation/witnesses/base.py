@@ -1,8 +1,8 @@
-"""What every witness offers: how much of the thing asked for a picture shows.
+"""Witnesses: evidence that an edit was made and undone.
 
-"Change seen" sees pixels; a witness knows the thing. The edit was made where the edited
-picture shows more of it than the picture before, and undone where the picture that came
-back shows no more of it than the source.
+"Change seen" compares pixels; a witness recognises the requested thing. The edit was made if
+the edited picture shows more of the thing than the picture before. It was undone if the
+returned picture shows no more of it than the source.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from evaluation.metrics.base import Metric, Subject
 from evaluation.remembered import Remembered
 from evaluation.weights import Requirements
 
-#: Pictures whose amounts are remembered: each is the end of one trip and the start of the next.
+#: Number of pictures in the cache: each is the end of one trip and the start of the next.
 REMEMBERED = 64
 
 
-#: The edit is not undone while so much of what it brought is left.
+#: An edit is not undone while this share of the amount it added is left.
 LEFT = 0.5
 
 
 class WitnessError(UserFacingError):
-    """A witness that cannot look here."""
+    """A witness that cannot run here."""
 
 
 @dataclass(frozen=True)
 class TripToJudge:
-    """One trip's pictures, and what is known beside their pixels."""
+    """The pictures of one trip, with its edit pair and subject."""
 
     source: Picture
     before: Picture
@@ -48,21 +48,21 @@ class TripToJudge:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one witness says of one trip; None where it cannot tell."""
+    """The evidence of one witness on one trip; None means undecided."""
 
     witness: str
     version: str
-    #: What it looked for, in words.
+    #: The thing it looked for, in words.
     thing: str
     made: bool | None
     undone: bool | None
-    #: Whether its word ends a chain (method §4): only of one that errs in less than 5 %.
+    #: True if it can end a chain (method §4): only with an error rate below 5 %.
     gates: bool
-    #: How much of the thing the picture before, the edited and the returned one show.
+    #: Amounts of the thing in the picture before, the edited and the returned picture.
     amounts: tuple[float, ...] = ()
-    #: Whether what nobody asked to change (`thing`) is still there when the picture is back.
+    #: True if a thing that no instruction mentions (`thing`) is still in the returned picture.
     kept: bool | None = None
-    #: What it adds in words, such as what is gone.
+    #: A remark in words, such as the names of missing things.
     said: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,38 +70,38 @@ class Evidence:
 
 
 class Witness(Requirements, ABC):
-    """One that can tell something of a trip; its weights load when it first looks."""
+    """A source of evidence on trips; its weights load at the first look."""
 
     name: ClassVar[str]
-    #: As people read it: "seen by face parsing".
+    #: Label on pages: "seen by face parsing".
     label: ClassVar[str]
-    #: Changes whenever an answer can change.
+    #: Changes whenever its evidence can change.
     version: ClassVar[str]
     licence: ClassVar[str]
-    #: What it can tell, and what it cannot, for people who have never heard of it.
+    #: Abilities and limits, in words for readers who do not know the method.
     can: ClassVar[str]
     cannot: ClassVar[str]
-    #: The objects (or the operators) of pairs of which it errs in less than 5 %, on both sides.
+    #: Objects (or operators) of pairs with error rates below 5 % in both directions.
     gates: ClassVar[frozenset[str]] = frozenset()
-    #: The metric whose network it looks with, where it looks with a metric's.
+    #: The metric whose network it uses; empty if it has its own network or none.
     looks_with: ClassVar[str] = ""
 
     @abstractmethod
     def look(self, trip: TripToJudge) -> Evidence | None:
-        """What it says of the trip; None where it knows nothing of what was asked."""
+        """Return the evidence on the trip; None if the edit is of an unknown kind."""
 
     def share(self, metrics: Mapping[str, Metric]) -> None:
-        """Look with the network of a metric that is here already, and with what it has seen."""
+        """Use the network and the cache of a metric that is already loaded."""
         if self.looks_with in metrics:
             vars(self)["metric"] = metrics[self.looks_with]
 
 
 class AmountWitness(Witness):
-    """One that tells how much of a thing a picture shows."""
+    """A witness that measures the amount of a thing in a picture."""
 
-    #: So much more of a thing is evidence of it.
+    #: By thing: the least increase that is evidence of it.
     rise: ClassVar[Mapping[str, float]]
-    #: Of a source that shows more of a thing it cannot tell whether more was added.
+    #: By thing: above this amount in the source, an addition cannot be detected.
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
@@ -109,14 +109,14 @@ class AmountWitness(Witness):
 
     @abstractmethod
     def thing(self, pair: EditPair) -> str | None:
-        """What it would look for; None where the pair asks for something it does not know."""
+        """Return the thing to look for; None if the pair asks for an unknown thing."""
 
     @abstractmethod
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        """How much of the thing the picture shows; None where it cannot tell."""
+        """Return the amount of the thing in the picture; None if undecided."""
 
     def limit(self, thing: str) -> float:
-        """How much more of the thing is evidence of it."""
+        """Return the least increase that is evidence of the thing."""
         return self.rise[thing]
 
     def look(self, trip: TripToJudge) -> Evidence | None:
@@ -125,15 +125,15 @@ class AmountWitness(Witness):
             return None
         pictures = [trip.source, trip.before, trip.edited]
         pictures += [trip.returned] if trip.returned else []
-        found = [self._remembered(picture, thing, trip) for picture in pictures]
-        if None in found:
+        amounts = [self._remembered(picture, thing, trip) for picture in pictures]
+        if None in amounts:
             return None
-        source, before, edited, *rest = (amount for amount in found if amount is not None)
+        source, before, edited, *rest = (amount for amount in amounts if amount is not None)
         if source > self.already.get(thing, math.inf):
             return None
         limit = self.limit(thing)
         made, undone = edited - before >= limit, None
-        # Of an edit that was never made there is nothing to undo.
+        # An edit that was not made cannot be undone.
         if rest and made:
             undone = rest[0] - source < max(limit, LEFT * (edited - source))
         gates = trip.pair.object in self.gates
@@ -142,56 +142,57 @@ class AmountWitness(Witness):
         )
 
     def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
-        where = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
-        key = picture.sha256, thing, trip.subject.face, where, trip.source.sha256
+        footprint = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
+        key = picture.sha256, thing, trip.subject.face, footprint, trip.source.sha256
         return self._amounts.of(key, lambda: self.amount(picture.image, thing, trip))
 
 
 def asked(pair: EditPair, witness: str) -> str | None:
-    """What the pair says that this witness should look for ("parsing:glasses")."""
+    """Return the thing that the pair names for this witness ("parsing:glasses")."""
     name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the witnesses say together of one trip; None where none of them could tell."""
+    """The joint verdict of the witnesses on one trip; None means undecided."""
 
     made: bool | None
     undone: bool | None
 
     @classmethod
     def of(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
-        """By all, or by those alone whose word ends a chain.
+        """Combine the evidence of all witnesses, or only of those that can end a chain.
 
-        One that sees the thing is enough for it to be there, in the edited picture and in
-        the one that came back. Of a trip of many steps each edit must have been made.
+        One witness that sees the thing is enough, in the edited picture and in the returned
+        one. In a trip of many steps each edit must have been made.
         """
-        heard = [one for one in evidence if one["gates"] or not gating]
+        counted = [item for item in evidence if item["gates"] or not gating]
         steps: dict[int, list[bool]] = {}
-        for one in heard:
-            if one["made"] is not None:
-                steps.setdefault(one.get("step", 0), []).append(one["made"])
-        undone = [one["undone"] for one in heard if one["undone"] is not None]
-        made = all(any(said) for said in steps.values()) if steps else None
+        for item in counted:
+            if item["made"] is not None:
+                steps.setdefault(item.get("step", 0), []).append(item["made"])
+        undone = [item["undone"] for item in counted if item["undone"] is not None]
+        made = all(any(answers) for answers in steps.values()) if steps else None
         return cls(made, all(undone) if undone else None)
 
 
 def heard_by_category(
     trips: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
 ) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """By category and witness: in how many trips it said so, of how many in which it could tell.
+    """Count positive and decided trips by category and witness.
 
-    Of each half ("made", "undone") and of what nobody asked to change ("kept").
+    Counts "made", "undone" and "kept" (things outside the edit) separately, each as a list of
+    two: positive trips, decided trips.
     """
-    found: dict[str, dict[str, dict[str, list[int]]]] = {}
+    by_category: dict[str, dict[str, dict[str, list[int]]]] = {}
     for category, evidence in trips:
-        for one in evidence:
-            for what in ("made", "undone", "kept"):
-                if one.get(what) is None:
+        for item in evidence:
+            for verdict in ("made", "undone", "kept"):
+                if item.get(verdict) is None:
                     continue
-                counts = found.setdefault(category, {}).setdefault(one["witness"], {})
-                said = counts.setdefault(what, [0, 0])
-                said[0] += bool(one[what])
-                said[1] += 1
-    return found
+                counts = by_category.setdefault(category, {}).setdefault(item["witness"], {})
+                count = counts.setdefault(verdict, [0, 0])
+                count[0] += bool(item[verdict])
+                count[1] += 1
+    return by_category

@@ -1,4 +1,4 @@
-"""Witnesses that look with the network of a metric: ImageNet classes, CLIP, faces."""
+"""Witnesses that use the network of a metric: ImageNet classes, CLIP, faces."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evaluation.metrics.networks.base import as_tensor
 from evaluation.metrics.semantic import SIDE, Clip, ImageNet
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
 
-# The place of the edit is shown with nothing around it, but never smaller than this.
+# The least side of the crop around the edit, in pixels.
 LEAST_SIDE = 64
-#: By what pairs ask for: the numbers of the classes of ImageNet that are it, or look like it.
+#: By requested thing: the ImageNet class numbers of the thing and of things that look like it.
 CLASSES: dict[str, tuple[int, ...]] = {
     "acoustic guitar": (402, 420, 546),
     "airplane": (404, 405, 895, 908),
@@ -51,7 +51,7 @@ CLASSES: dict[str, tuple[int, ...]] = {
 
 
 class ImageNetClasses(AmountWitness):
-    """The log of the probability that the place of the edit shows the thing asked for."""
+    """The log probability that the edited region shows the requested thing."""
 
     name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-2"
     licence = "Apache-2.0"
@@ -83,7 +83,7 @@ class ImageNetClasses(AmountWitness):
 
 
 def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
-    """The square around the footprint; all of the picture where no place of it changed."""
+    """Crop to the square around the footprint; without one, return the picture."""
     if footprint is None:
         return image
     rows, columns = np.nonzero(footprint)
@@ -102,13 +102,13 @@ def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
     )
 
 
-# The cosine that edits of good data sets are said to have at least; one of nothing is about 0.
-# Never measured here, where no CLIP can be had: it is heard, and gates nothing.
+# The least cosine reported for edits of good data sets; no edit gives about 0. It is not measured
+# here because no CLIP weights are available, so this witness never ends a chain.
 TOWARDS = 0.1
 
 
 class ClipDirection(Witness):
-    """The cosine between the step of the pictures and the step of their descriptions."""
+    """The cosine between the change of the pictures and that of the captions."""
 
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
@@ -126,7 +126,7 @@ class ClipDirection(Witness):
         if not before or not after:
             return None
         there = self.metric.direction(trip.before.image, trip.edited.image, before, after)
-        # A picture that did not move at all did not move that way.
+        # An unchanged picture has no direction and counts as 0.
         amounts: tuple[float, ...] = (there or 0.0,)
         made, undone = amounts[0] >= TOWARDS, None
         if made and trip.returned:
@@ -140,12 +140,12 @@ class ClipDirection(Witness):
         return Clip()
 
 
-# dlib's own limit.
+# The threshold that dlib recommends.
 ANOTHER = 0.6
 
 
 class SamePerson(Witness):
-    """The distance of the faces of source and return; a return without a face is nobody."""
+    """The distance between the faces of source and return; a missing face is maximal."""
 
     name, label, version = "identity", "face recognition", Identity.version
     licence = "Boost; weights CC0"
@@ -170,7 +170,7 @@ class SamePerson(Witness):
             return None
         other = self.metric.prepare(returned)
         distance = self.metric.blank if other is None else float(np.linalg.norm(face - other))
-        said = "no face" if other is None else f"face distance {distance:.2f}"
+        remark = "no face" if other is None else f"face distance {distance:.2f}"
         return Evidence(
             self.name,
             self.version,
@@ -180,7 +180,7 @@ class SamePerson(Witness):
             gates=False,
             amounts=(distance,),
             kept=distance <= ANOTHER,
-            said=said,
+            said=remark,
         )
 
     @cached_property

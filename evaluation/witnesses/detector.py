@@ -1,4 +1,4 @@
-"""Everyday things by a detector (CenterNet, trained on COCO): one more of them, or one gone."""
+"""Everyday things by a detector (CenterNet, trained on COCO): added or missing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witn
 
 WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
-# Peaks below are noise; two boxes of a kind that overlap so much are one thing.
+# Peaks below LEAST are noise; boxes of a class that overlap by SAME are one thing.
 LEAST, SAME = 0.1, 0.5
-# Pictures whose things are remembered: each is the end of one trip and the start of the next.
+# Number of pictures in the cache: each is the end of one trip and the start of the next.
 REMEMBERED = 64
 NAMES = (
     *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
@@ -42,7 +42,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Found:
-    """One thing: what, how surely, and where, as shares of the picture."""
+    """One detected thing: class, confidence, and box as shares of the picture."""
 
     name: str
     sure: float
@@ -55,16 +55,16 @@ class Found:
 
 
 class Detector:
-    """Finds things; one picture at a time."""
+    """Detects things, one picture at a time."""
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
         self._known = Remembered[list[Found]](REMEMBERED)
-        # One picture at a time: what the network holds of one is many times the picture.
+        # One picture at a time: the network's activations are many times its size.
         self._lock = Lock()
 
     def things(self, image: Image.Image) -> list[Found]:
-        """All that the picture shows, the surest first."""
+        """Return all things in the picture, most confident first."""
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
@@ -80,7 +80,7 @@ class Detector:
         )
         planes = heat.permute(0, 3, 1, 2)
         peaks = ((max_pool2d(planes, 3, 1, 1) == planes) & (planes >= LEAST))[0].nonzero()
-        found = []
+        things = []
         for kind, row, column in peaks.tolist():
             left, top, right, bottom = sizes[0, row, column].tolist()
             box = (
@@ -89,22 +89,22 @@ class Detector:
                 min(1.0, (column * CELL + right) / SIDE),
                 min(1.0, (row * CELL + bottom) / SIDE),
             )
-            found.append(Found(NAMES[kind], float(planes[0, kind, row, column]), box))
-        return _once_each(sorted(found, key=lambda thing: -thing.sure))
+            things.append(Found(NAMES[kind], float(planes[0, kind, row, column]), box))
+        return _once_each(sorted(things, key=lambda thing: -thing.sure))
 
 
 def _once_each(things: Sequence[Found]) -> list[Found]:
-    """Without those that lie over a surer one of their kind."""
-    kept: list[Found] = []
-    for one in things:
-        alike = (other for other in kept if other.name == one.name)
-        if all(overlap(one, other) < SAME for other in alike):
-            kept.append(one)
-    return kept
+    """Drop things that overlap a more confident one of their class."""
+    distinct: list[Found] = []
+    for thing in things:
+        alike = (other for other in distinct if other.name == thing.name)
+        if all(overlap(thing, other) < SAME for other in alike):
+            distinct.append(thing)
+    return distinct
 
 
 def overlap(one: Found, other: Found) -> float:
-    """The intersection of two boxes over their union."""
+    """Return the intersection of two boxes over their union."""
     left, top = (max(a, b) for a, b in zip(one.box[:2], other.box[:2], strict=True))
     right, bottom = (min(a, b) for a, b in zip(one.box[2:], other.box[2:], strict=True))
     shared = max(0.0, right - left) * max(0.0, bottom - top)
@@ -114,15 +114,15 @@ def overlap(one: Found, other: Found) -> float:
 
 @cache
 def detector() -> Detector:
-    """The one of this process."""
+    """Return the detector that this process shares."""
     return Detector()
 
 
 class CocoDetector(AmountWitness):
-    """How many of the thing asked for the picture shows, each counted as surely as it is seen.
+    """The count of the requested thing, each weighted by its confidence.
 
-    It misses most drawn things, so that it does not see something says nothing: it vouches for
-    edits, and never against one.
+    It misses most drawn things, so a missing detection is no evidence: it confirms edits and
+    never denies one.
     """
 
     name, label, version = "detector", "an object detector", "centernet-coco-2"
@@ -141,24 +141,24 @@ class CocoDetector(AmountWitness):
         return thing if thing in NAMES else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        return sum(one.sure for one in detector().things(image) if one.name == thing)
+        return sum(detected.sure for detected in detector().things(image) if detected.name == thing)
 
     def look(self, trip: TripToJudge) -> Evidence | None:
-        found = super().look(trip)
-        return found if found and found.made else None
+        evidence = super().look(trip)
+        return evidence if evidence and evidence.made else None
 
 
-# A thing of the source counts when it is seen so surely, and is missed when of all that is
-# seen in its place nothing is so sure.
+# The least confidence of a thing in the source; it is missing if nothing in its place reaches the
+# second confidence.
 SURE, MISSED = 0.45, 0.15
-# How much of the two boxes must overlap for it to be the same place.
+# The least overlap of two boxes in the same place.
 OVERLAP = 0.3
-# Smaller things come and go with the detector's mood; shares of the picture.
+# Smaller things are detected unreliably; a share of the picture.
 LEAST_AREA = 0.01
 
 
 class Rest(Witness):
-    """What the detector found in the source, looked for in the return."""
+    """Things detected in the source, searched for in the return."""
 
     name, label, version = "rest", "an object detector", "centernet-coco-rest-1"
     licence = "MIT"
@@ -170,18 +170,20 @@ class Rest(Witness):
     def look(self, trip: TripToJudge) -> Evidence | None:
         if trip.returned is None:
             return None
-        there = [
-            one
-            for one in detector().things(trip.source.image)
-            if one.sure >= SURE
-            and one.area >= LEAST_AREA
-            and not _in_place(one, trip.subject.footprint)
-            and one.name != trip.pair.object
+        expected = [
+            thing
+            for thing in detector().things(trip.source.image)
+            if thing.sure >= SURE
+            and thing.area >= LEAST_AREA
+            and not _in_place(thing, trip.subject.footprint)
+            and thing.name != trip.pair.object
         ]
-        if not there:
+        if not expected:
             return None
-        back = detector().things(trip.returned.image)
-        gone = [one for one in there if not any(_is_same(one, other) for other in back)]
+        returned = detector().things(trip.returned.image)
+        gone = [
+            thing for thing in expected if not any(_is_same(thing, other) for other in returned)
+        ]
         return Evidence(
             self.name,
             self.version,
@@ -189,19 +191,19 @@ class Rest(Witness):
             made=None,
             undone=None,
             gates=False,
-            amounts=(float(len(there)), float(len(there) - len(gone))),
+            amounts=(float(len(expected)), float(len(expected) - len(gone))),
             kept=not gone,
             said=f"{_listed(gone)} gone" if gone else "",
         )
 
 
 def _is_same(one: Found, other: Found) -> bool:
-    """Whether the other is a thing in its place: of what kind the detector often doubts."""
+    """Return True if the other is in its place; its class may differ."""
     return other.sure >= MISSED and overlap(one, other) >= OVERLAP
 
 
 def _in_place(one: Found, footprint: Mask | None) -> bool:
-    """Whether most of it lies where the edit was made."""
+    """Return True if most of the thing lies inside the edit's footprint."""
     if footprint is None:
         return False
     left, top, right, bottom = (round(share * CELLS) for share in one.box)
@@ -210,5 +212,5 @@ def _in_place(one: Found, footprint: Mask | None) -> bool:
 
 
 def _listed(things: Sequence[Found]) -> str:
-    counts = Counter(one.name for one in things)
+    counts = Counter(thing.name for thing in things)
     return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())

@@ -1,4 +1,4 @@
-"""Face parsing: what a head wears (BiSeNetV2 trained on CelebAMask-HQ)."""
+"""Face parsing: things worn on a head (BiSeNetV2 trained on CelebAMask-HQ)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from evaluation.metrics.networks.tfjs_graph import Graph
 from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
 
 SIDE = 384
-# Of the face's height: room for a hat above it, and for a necklace below.
+# Shares of the face's height: room for a hat above it and for a necklace below.
 ABOVE, BELOW = 0.5, 0.45
 # The numbers of the network's classes.
 CLASSES = {"glasses": 6, "earrings": 9, "necklace": 15, "hat": 18}
-#: What the pairs' objects are to the network.
+#: By object of a pair: the class of the network.
 KINDS = {
     "sunglasses": "glasses",
     "cap": "hat",
@@ -29,17 +29,17 @@ KINDS = {
 } | {name: name for name in CLASSES}
 
 
-# It is blind to frames of glasses on a smaller face, in pixels, and on one that lost so much
-# of its fine detail.
+# It misses frames of glasses on a face below this height in pixels, and on a face whose sharpness
+# fell below this share of the source's.
 SMALLEST = 80
 SHARP, SHARP_SIDE = 0.6, 192
 
 
 class FaceParsing(AmountWitness):
-    """How likely the surroundings of an annotated face are glasses, hat, earrings, necklace.
+    """The probability of glasses, hat, earrings or necklace around an annotated face.
 
-    The mean probability over the crop: what is too small to be the likeliest class anywhere,
-    such as an earring, still counts.
+    It is the mean over the crop, so that a thing too small to be the likeliest class of any
+    pixel, such as an earring, still counts.
     """
 
     name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-2"
@@ -70,7 +70,7 @@ class FaceParsing(AmountWitness):
         return float(self.shares(image, face)[CLASSES[thing]])
 
     def shares(self, image: Image.Image, face: Box) -> Any:
-        """The mean probability of each class in the surroundings of the face."""
+        """Return the mean probability of each class around the face."""
         import torch
 
         pixels = np.asarray(surroundings(image, face), dtype=np.float32)
@@ -86,9 +86,9 @@ class FaceParsing(AmountWitness):
 
 
 def surroundings(image: Image.Image, face: Box) -> Image.Image:
-    """The head with room above and below, as the network wants it.
+    """Crop the head with room above and below, at the network's size.
 
-    Beyond the picture its border goes on: the network takes black for hair or a hat.
+    Beyond the picture its border is repeated: the network takes black for hair or a hat.
     """
     left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
     height = max(right - left, bottom - top)
@@ -106,7 +106,7 @@ def surroundings(image: Image.Image, face: Box) -> Image.Image:
 
 
 def sharpness(image: Image.Image, face: Box) -> float:
-    """The mean absolute Laplacian of the head, at one size whatever the picture's."""
+    """Return the mean absolute Laplacian of the head, at a fixed size."""
     small = surroundings(image, face).convert("L").resize((SHARP_SIDE, SHARP_SIDE))
     v = np.asarray(small, dtype=np.float32)
     around = v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:]

@@ -1,4 +1,4 @@
-"""Reading: what is written in the picture (PP-OCRv6, run by OpenCV)."""
+"""Text recognition (PP-OCRv6, run by OpenCV)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, TripToJudge, WitnessError, asked
 
-# Where letters are is looked for at this side, or less in a small picture, which shows no more
-# of them when it is enlarged further; lines are read at the height they were taught.
+# Text is detected at this side, or at less in a small picture, because further enlargement shows
+# no more letters; lines are read at the height of the training data.
 SIDE, STEP = 640, 32
 ENLARGED = 1.5
 LINE_HEIGHT, LINE_WIDTH = 48, 320
-# How sure it is that a pixel is of letters, and pixels of less than a letter.
+# The least probability of a text pixel, and the least area of a line in pixels.
 LETTERS, LEAST = 0.3, 60
-# So many letters two words have in common by chance: BAKERY and LIBRARY, of the same length.
+# The likeness of two unrelated words of the same length, such as BAKERY and LIBRARY.
 CHANCE = 0.6
-# The network finds the core of a line; so much of its height is added around it.
+# The network detects the core of a line; this share of its height is added around it.
 AROUND = 0.6
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class Reader(AmountWitness):
-    """How much of the asked words can be read: 1 is all of them, letter by letter."""
+    """The share of the requested words that can be read, letter by letter: 1 is all."""
 
     name, label, version = "reader", "reading", "pp-ocrv6-small-3"
     licence = "Apache-2.0"
@@ -43,7 +43,7 @@ class Reader(AmountWitness):
 
     def __init__(self) -> None:
         super().__init__()
-        # A network of OpenCV's holds one picture at a time.
+        # An OpenCV network holds one picture at a time.
         self._lock = Lock()
 
     def thing(self, pair: EditPair) -> str | None:
@@ -57,7 +57,7 @@ class Reader(AmountWitness):
             return likeness(thing, self.lines(image))
 
     def lines(self, image: Image.Image) -> list[str]:
-        """What is written in the picture, line by line from the top."""
+        """Return the text in the picture, line by line from the top."""
         import cv2
 
         scale = min(SIDE / max(image.size), ENLARGED)
@@ -66,7 +66,7 @@ class Reader(AmountWitness):
         self._finder.setInput(_blob((small - MEAN) / SPREAD))
         letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)
         count, _, boxes, _ = cv2.connectedComponentsWithStats(letters)
-        found = []
+        lines = []
         for left, top, width, height, area in sorted(boxes[1:count].tolist(), key=_reading_order):
             if area < LEAST:
                 continue
@@ -78,8 +78,8 @@ class Reader(AmountWitness):
                 min(high, top + height + more) / high,
             )
             box = tuple(round(s * side) for s, side in zip(shares, image.size * 2, strict=True))
-            found.append(self._read(image.crop(box)))
-        return [line for line in found if line]
+            lines.append(self._read(image.crop(box)))
+        return [line for line in lines if line]
 
     def _read(self, line: Image.Image) -> str:
         width = max(1, round(LINE_HEIGHT * line.width / line.height))
@@ -88,13 +88,15 @@ class Reader(AmountWitness):
         paper[:, :width] = np.asarray(scaled, dtype=np.float32)[..., ::-1] / 127.5 - 1
         self._reader.setInput(_blob(paper))
         steps = self._reader.forward()[0].argmax(-1)
-        # The network says one letter several times, with a blank (0) between two of a kind.
-        kept = [n for n, before in zip(steps, [0, *steps[:-1]], strict=True) if n and n != before]
-        return "".join(self._alphabet[n - 1] for n in kept)
+        # The network repeats each letter and puts a blank (0) between two equal letters.
+        letters = [
+            n for n, before in zip(steps, [0, *steps[:-1]], strict=True) if n and n != before
+        ]
+        return "".join(self._alphabet[n - 1] for n in letters)
 
     @property
     def _parts(self) -> tuple[bytes, bytes]:
-        """The network that finds lines, and the one that reads them; not held beside them."""
+        """Return the detecting and the reading network; the bytes are not cached."""
         data = weights.locate(self.weights)[0].read_bytes()
         begin = 8 + int.from_bytes(data[:8], "little")
         return data[8:begin], data[begin:]
@@ -109,7 +111,7 @@ class Reader(AmountWitness):
 
     @cached_property
     def _alphabet(self) -> list[str]:
-        """Its letters, which the reading network's file carries under the key "character"."""
+        """Return the letters, stored in the reading network's file under "character"."""
         _, key, rest = self._parts[1].rpartition(b"character\x12")
         if not key:
             raise WitnessError("the reading network carries no alphabet")
@@ -139,7 +141,7 @@ def _reading_order(box: list[int]) -> tuple[int, int]:
 
 
 def likeness(words: str, lines: list[str]) -> float:
-    """How much of the words is written: the best match in the lines, read on or one by one."""
+    """Return the share of the words in the best match, over all lines or in one."""
     wanted = _plain(words)
     best = 0.0
     for text in (_plain("".join(lines)), *map(_plain, lines)):

@@ -14,16 +14,16 @@ from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
 
 Values = NDArray[np.float64]
-# Pictures are averaged over cells first, as large as what a model may shift or wobble: a shift of
-# some pixels or a little noise is neither a turn nor a colour.
+# Pictures are averaged over cells first, so that a shift of a few pixels or slight noise counts
+# neither as a turn nor as a colour.
 SIDE = 48
 
 
 class Hue(AmountWitness):
-    """How far the colours of the picture have gone the way that was asked for.
+    """The distance of the picture's colours towards the requested colour.
 
-    Edits that have an exact answer are compared with it: on a scale from -1, the source, to
-    1, the source inverted or with two of its channels swapped.
+    Edits that have an exact answer are compared with it, on a scale from -1 (the source) to 1
+    (the source inverted or with two of its channels swapped).
     """
 
     name, label, version = "hue", "colour", "lab-48-2"
@@ -44,7 +44,7 @@ class Hue(AmountWitness):
         "bright": 0.05,
         "dark": 0.05,
     }
-    #: More of it cannot be told from much of it.
+    #: In a brown source, more brown cannot be detected.
     already = {"brown": 0.7}
 
     def thing(self, pair: EditPair) -> str | None:
@@ -76,14 +76,14 @@ def _chroma(lab: Values) -> Values:
 
 
 def _likeness(one: Values, other: Values) -> float:
-    """The cosine of two fields; 0 where one of them is nothing."""
+    """Return the cosine of two fields; 0 if either is zero."""
     norm = math.sqrt(float(np.square(one).sum()) * float(np.square(other).sum()))
     return float((one * other).sum()) / norm if norm > 1e-9 else 0.0
 
 
 def _inverted(picture: Values, source: Values) -> float:
-    one, other = (values - values.mean(axis=(0, 1)) for values in (picture, source))
-    return -_likeness(one, other)
+    centred, reference = (values - values.mean(axis=(0, 1)) for values in (picture, source))
+    return -_likeness(centred, reference)
 
 
 def _swapped(picture: Values, source: Values) -> float:
@@ -95,12 +95,12 @@ def _opposite(picture: Values, source: Values) -> float:
 
 
 def _colourless(picture: Values, source: Values) -> float:
-    left, had = (float(_chroma(_lab(values)).mean()) for values in (picture, source))
-    return 1 - left / had
+    chroma, source_chroma = (float(_chroma(_lab(values)).mean()) for values in (picture, source))
+    return 1 - chroma / source_chroma
 
 
 def _one_hue(picture: Values, source: Values) -> float:
-    """How much of the colour there is is brown: 1 is all of it."""
+    """Return the share of the picture's colour that is brown, from 0 to 1."""
     lab = _lab(picture)
     chroma = float(_chroma(lab).sum())
     return float((lab[..., 1:] @ BROWN).sum()) / chroma if chroma > SIDE**2 else 0.0
@@ -119,13 +119,13 @@ def _lightness(picture: Values, source: Values) -> float:
 
 
 def _direction(degrees: float) -> Values:
-    """A hue in CIELAB: 0 is red, 90 yellow, 270 blue."""
+    """Return the direction of a hue in CIELAB: 0 is red, 90 yellow, 270 blue."""
     angle = math.radians(degrees)
     return np.array([math.cos(angle), math.sin(angle)])
 
 
 BROWN = _direction(75)
-# Mean chroma of a picture that has no colour to speak of.
+# Mean chroma below which a picture counts as grey.
 GREY = 3.0
 NEED_COLOUR = ("swapped", "opposite", "none")
 AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
@@ -143,10 +143,10 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 }
 
 
-# On the scale from -1, the picture before, to 1, that picture moved exactly: a double exposure
-# of both, or one half of each, lies at 0.
+# On a scale from -1 (the picture before) to 1 (that picture moved exactly): a double exposure of
+# both, or half of each, lies at 0.
 MOVED = 0.3
-# A picture that the operator moves onto itself, nearly, tells nothing.
+# A picture that the operator maps nearly onto itself gives no evidence.
 ALIKE = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",
@@ -158,7 +158,7 @@ WORDS = {
 
 
 class Geometry(Witness):
-    """How much more a picture is like the moved one than like the one before it."""
+    """Similarity to the moved picture minus similarity to the one before."""
 
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
@@ -191,7 +191,7 @@ class Geometry(Witness):
 
 
 def _detail(image: Image.Image) -> Values:
-    """The picture's detail, square whatever its shape: turned by a quarter it stays that size."""
+    """Return the picture's detail as a square, so that quarter turns keep its size."""
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float64)
     centred: Values = values - values.mean(axis=(0, 1))

@@ -1,8 +1,8 @@
-"""A vision-language model that is asked about trips, with forced answers (method §4).
+"""Judge: a vision-language model with forced answers on trips (method §4).
 
-It is asked within its budget, and its answers are kept and checked. It is an option of the shell
-and of a worker, and never needed: one that is down, slow, unreadable or caught lying leaves its
-evidence out and costs no run.
+Its calls are bounded by a budget, its answers are stored and checked. It is optional in the
+shell and in a worker. A judge that is down, slow, unreadable or dishonest gives no evidence and
+fails no run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANSWERED, REFUSED, UNREADABLE = "answered", "refused", "unreadable"
 
 @dataclass(frozen=True)
 class Kept:
-    """One answer as it came, and what it was an answer to."""
+    """One stored answer with its question, outcome and cost."""
 
     question: str
     version: str
@@ -44,12 +44,12 @@ class Kept:
     text: str
     cost: float | None
     seconds: float
-    #: What it is about, for people: a case and a trip.
+    #: Its subject in words: a case and a trip.
     about: str = ""
 
 
 class Answers(ABC):
-    """Where answers are kept, by the hash of all that they depend on."""
+    """A store of answers, keyed by the hash of all their inputs."""
 
     @abstractmethod
     def get(self, key: str) -> Kept | None: ...
@@ -59,11 +59,11 @@ class Answers(ABC):
 
     @abstractmethod
     def all(self) -> Mapping[str, Kept]:
-        """Those of this run, for sums."""
+        """Return the answers of this run, for totals."""
 
 
 class InMemory(Answers):
-    """For one process."""
+    """A store for one process."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
@@ -79,7 +79,7 @@ class InMemory(Answers):
 
 
 class AnswerFile(InMemory):
-    """A file of one JSON object per line; a line that was cut off is asked again."""
+    """A file of one JSON object per line; a truncated line is ignored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -96,15 +96,15 @@ class AnswerFile(InMemory):
     def keep(self, key: str, kept: Kept) -> None:
         super().keep(key, kept)
         with self.path.open("a", encoding="utf-8") as file:
-            # A line of its own, also after one that was cut off.
+            # Start a new line, because the last one may be truncated.
             begin = "\n" if file.tell() else ""
             file.write(f"{begin}{json.dumps({'key': key, **asdict(kept)}, ensure_ascii=False)}")
 
 
 A = TypeVar("A", bound=Answer)
-#: Pictures are shown with this side at most.
+#: The longest side of the pictures sent to the judge.
 SHOWN_SIDE = 768
-#: After so many failures in a row it is not asked any more.
+#: The number of consecutive failures that stops the judge.
 FAILURES = 3
 ATTEMPTS, LONGEST_WAIT = 3, 20.0
 TOLD = {"yes": True, "no": False, "unsure": None}
@@ -112,7 +112,7 @@ TOLD = {"yes": True, "no": False, "unsure": None}
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Which model is asked, where, and how much that may cost for one run."""
+    """The model, its address, and its budget for one run."""
 
     model: str
     kind: str = "chat"  # or gemini
@@ -123,12 +123,15 @@ class JudgeOptions:
     price_out: float = 0.0
     budget_usd: float | None = None
     budget_calls: int | None = None
-    #: A slow judge holds a run up for so long at most.
+    #: The longest total time that a judge may delay a run.
     budget_seconds: float = 3600.0
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> JudgeOptions | None:
-        """By the names of the settings, JUDGE_MODEL and so on; None where no model is named."""
+        """Read the options from JUDGE_MODEL and the other settings; None without a model.
+
+        Raises WitnessError if a setting is invalid.
+        """
         if not values.get("JUDGE_MODEL"):
             return None
         kind = values.get("JUDGE_KIND") or cls.kind
@@ -140,12 +143,12 @@ class JudgeOptions:
             if value in (None, ""):
                 return None
             try:
-                found = float(value)
+                parsed = float(value)
             except (TypeError, ValueError):
                 raise WitnessError(f"{name} is {value!r}: it should be a number") from None
-            if not 0 <= found < math.inf:
+            if not 0 <= parsed < math.inf:
                 raise WitnessError(f"{name} is {value!r}: it should be a number from 0 on")
-            return found
+            return parsed
 
         calls, usd = number("JUDGE_CALLS"), number("JUDGE_USD")
         if usd is not None and not (number("JUDGE_PRICE_IN") or number("JUDGE_PRICE_OUT")):
@@ -178,13 +181,13 @@ class JudgeOptions:
 
 
 class Silent(Exception):
-    """The judge is not asked any more; the text says why."""
+    """The judge has stopped; the text gives the reason."""
 
 
 class Judge(Witness):
-    """Asks a vision-language model; heard, never a gate.
+    """Evidence from a vision-language model; it never ends a chain.
 
-    `silent` says why it is not asked any more: its budget is used up, it failed too often.
+    `silent` gives the reason why it has stopped: a spent budget or repeated failures.
     """
 
     name: ClassVar[str] = "judge"
@@ -210,7 +213,7 @@ class Judge(Witness):
         self.budget_seconds = budget_seconds
         self.silent = ""
         self._failures = 0
-        #: What was waited for without an answer.
+        #: Time spent on calls that failed.
         self._lost_seconds = 0.0
 
     @classmethod
@@ -225,27 +228,27 @@ class Judge(Witness):
 
     @property
     def version(self) -> str:  # type: ignore[override]
-        """The model and the hash of all that it is asked."""
+        """Return the model and the hash of all questions."""
         model = self.client.model if self.client else ""
         return f"{model}-{questions.prompts_hash()[:12]}"
 
     def missing(self) -> list[str]:
         return self.client.missing() if self.client else ["no judge is set up (JUDGE_MODEL)"]
 
-    # What it is asked.
+    # Questions.
 
     def look(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Was the edit made, undone, and did anything else change; None where it does not tell."""
+        """Return evidence on the edit, its undoing and other changes; None if undecided."""
         if trip.returned is None or trip.pair.change == "none":
             return None
         if not self.is_honest(trip, about):
             return None
         shown = (trip.before, trip.edited, trip.returned)
-        told = self.ask(questions.TRIP, shown, trip.pair, about)
-        if told is None:
+        answer = self.ask(questions.TRIP, shown, trip.pair, about)
+        if answer is None:
             return None
-        made, undone = TOLD[told.made], TOLD[told.undone]
-        changed = TOLD[told.else_changed]
+        made, undone = TOLD[answer.made], TOLD[answer.undone]
+        changed = TOLD[answer.else_changed]
         return Evidence(
             self.name,
             self.version,
@@ -254,24 +257,24 @@ class Judge(Witness):
             undone if made else None,
             gates=False,
             kept=None if changed is None else not changed,
-            said=shorten(told.what_else)[:200] if changed else "",
+            said=shorten(answer.what_else)[:200] if changed else "",
         )
 
     def is_honest(self, trip: TripToJudge, about: str = "") -> bool:
-        """Whether it sees no edit in the edited picture beside itself.
+        """Return True if it sees no edit between the edited picture and itself.
 
-        One that does answers by what is written in the picture, or always yes.
+        A judge that sees one answers by text in the picture, or always yes.
         """
-        told = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
-        return told is not None and told.made != "yes"
+        answer = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
+        return answer is not None and answer.made != "yes"
 
     def rubric(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """The forward edit by Pico-Banana's rubric."""
-        told = self.ask(questions.RUBRIC, (trip.before, trip.edited), trip.pair, about)
-        if told is None:
+        """Return evidence on the forward edit by Pico-Banana's rubric."""
+        answer = self.ask(questions.RUBRIC, (trip.before, trip.edited), trip.pair, about)
+        if answer is None:
             return None
-        parts = [getattr(told, name) / 10 for name in questions.WEIGHTS]
-        verdict = "accepted" if told.accepted else "not accepted"
+        parts = [getattr(answer, name) / 10 for name in questions.WEIGHTS]
+        verdict = "accepted" if answer.accepted else "not accepted"
         return Evidence(
             self.name,
             self.version,
@@ -279,26 +282,26 @@ class Judge(Witness):
             made=None,
             undone=None,
             gates=False,
-            amounts=(*parts, told.score),
-            said=f"{told.score:.2f} of 1 by the rubric: {verdict}",
+            amounts=(*parts, answer.score),
+            said=f"{answer.score:.2f} of 1 by the rubric: {verdict}",
         )
 
     def closer(
         self, source: Picture, one: Picture, other: Picture, about: str = ""
     ) -> Preference | None:
-        """Which of two returns is closer to the source, asked in both orders."""
-        found = []
+        """Return the return closer to the source, judged in both orders."""
+        answers = []
         for shown in ((source, one, other), (source, other, one)):
-            told = self.ask(questions.CLOSER, shown, None, about)
-            if told is None:
+            answer = self.ask(questions.CLOSER, shown, None, about)
+            if answer is None:
                 return None
-            found.append(told.closer)
-        return Preference(*found)
+            answers.append(answer.closer)
+        return Preference(*answers)
 
     def worn(self, picture: Picture, about: str = "") -> float | None:
-        """Whether a picture looks worn to it, 1 or 0; None where it does not tell."""
-        told = self.ask(questions.WORN, (picture,), None, about)
-        return None if told is None else float(told.worn == "yes")
+        """Return 1 if the picture looks worn to the judge, else 0; None if undecided."""
+        answer = self.ask(questions.WORN, (picture,), None, about)
+        return None if answer is None else float(answer.worn == "yes")
 
     def ask(
         self,
@@ -307,26 +310,26 @@ class Judge(Witness):
         pair: EditPair | None,
         about: str = "",
     ) -> A | None:
-        """The answer, new or kept; None where there is none to be had."""
+        """Return the answer, new or stored; None without a readable answer."""
         text = question.asked(**(questions.words(pair) if pair else {}))
         key = self._key(question.name, text, shown)
-        kept = self.answers.get(key)
-        if kept is None:
+        stored = self.answers.get(key)
+        if stored is None:
             try:
-                kept = self._asked(question, text, shown, about)
+                stored = self._asked(question, text, shown, about)
             except Silent:
                 return None
-            self.answers.keep(key, kept)
-        if kept.outcome != ANSWERED:
+            self.answers.keep(key, stored)
+        if stored.outcome != ANSWERED:
             return None
         try:
-            return question.read(kept.text)
+            return question.read(stored.text)
         except Unreadable:
             return None
 
     def _key(self, name: str, text: str, shown: Sequence[Picture]) -> str:
-        told = [self.version, name, text, [picture.sha256 for picture in shown]]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        inputs = [self.version, name, text, [picture.sha256 for picture in shown]]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
     def _asked(
         self, question: Question[Any], text: str, shown: Sequence[Picture], about: str
@@ -338,7 +341,7 @@ class Judge(Witness):
         pictures = [_png(picture) for picture in shown]
         began = time.monotonic()
         try:
-            said = _patiently(lambda: client.ask(text, pictures, question.schema))
+            reply = _patiently(lambda: client.ask(text, pictures, question.schema))
         except EditorError as error:
             self._failures += 1
             self._lost_seconds += time.monotonic() - began
@@ -346,52 +349,54 @@ class Judge(Witness):
                 raise self._silenced(str(error)) from error
             raise Silent(str(error)) from error
         self._failures = 0
-        outcome = REFUSED if said.refused else ANSWERED
-        text = storable(said.text)[: questions.MOST_LETTERS]
+        outcome = REFUSED if reply.refused else ANSWERED
+        text = storable(reply.text)[: questions.MOST_LETTERS]
         if outcome == ANSWERED:
             try:
                 question.read(text)
             except Unreadable:
                 outcome = UNREADABLE
-        return Kept(question.name, self.version, outcome, text, said.cost, said.seconds, about)
+        return Kept(question.name, self.version, outcome, text, reply.cost, reply.seconds, about)
 
     def _check_budget(self) -> None:
         if self.silent:
             raise Silent(self.silent)
-        kept = self._own_answers()
-        if self.budget_calls is not None and len(kept) >= self.budget_calls:
+        answers = self._own_answers()
+        if self.budget_calls is not None and len(answers) >= self.budget_calls:
             raise self._silenced(f"all {self.budget_calls:,} calls of its budget are used")
-        if self.budget_usd is not None and _usd(kept) >= self.budget_usd:
+        if self.budget_usd is not None and _usd(answers) >= self.budget_usd:
             raise self._silenced(f"its budget of USD {self.budget_usd:g} is used up")
-        if self._lost_seconds + sum(one.seconds for one in kept) >= self.budget_seconds:
+        if self._lost_seconds + sum(answer.seconds for answer in answers) >= self.budget_seconds:
             raise self._silenced(f"its time of {self.budget_seconds:g} seconds is used up")
 
     def _own_answers(self) -> list[Kept]:
-        return [one for one in self.answers.all().values() if one.version == self.version]
+        return [answer for answer in self.answers.all().values() if answer.version == self.version]
 
     def _silenced(self, why: str) -> Silent:
         self.silent = why
         return Silent(why)
 
-    # What is said of it.
+    # Totals.
 
     def summary(self) -> dict[str, Any]:
-        """Calls, cost, how its answers came out, and how it prefers the first picture."""
-        kept = self._own_answers()
-        outcomes = Counter(one.outcome for one in kept)
-        control = [_read(questions.CONTROL, one) for one in kept]
-        checked = [told.made for told in control if told]
-        order = [told.closer for told in (_read(questions.CLOSER, one) for one in kept) if told]
+        """Return calls, cost, outcomes, and the preference for the first picture."""
+        stored = self._own_answers()
+        outcomes = Counter(item.outcome for item in stored)
+        control = [_read(questions.CONTROL, item) for item in stored]
+        checked = [reply.made for reply in control if reply]
+        order = [
+            reply.closer for reply in (_read(questions.CLOSER, item) for item in stored) if reply
+        ]
         decided = [closer for closer in order if closer != "same"]
         return {
             "version": self.version,
-            "calls": len(kept),
-            "usd": _usd(kept),
+            "calls": len(stored),
+            "usd": _usd(stored),
             "outcomes": dict(outcomes),
             "controls": len(checked),
             "controls_failed": checked.count("yes"),
             "compared": len(order),
-            # Both orders are asked: half is what one has who looks at the pictures alone.
+            # Both orders are shown, so an unbiased judge has one half.
             "first_preferred": decided.count("first") / len(decided) if decided else None,
             "silent": self.silent,
         }
@@ -399,14 +404,14 @@ class Judge(Witness):
 
 @dataclass(frozen=True)
 class Preference:
-    """The answers to one comparison: with `one` shown first, and with `other` shown first."""
+    """Answers to one comparison: `one` shown first, then `other` shown first."""
 
     forwards: str
     backwards: str
 
     @property
     def closer(self) -> str:
-        """ "one", "other", or "same" where the two orders contradict each other."""
+        """Return "one", "other", or "same" if the two orders contradict each other."""
         if (self.forwards, self.backwards) == ("first", "second"):
             return "one"
         if (self.forwards, self.backwards) == ("second", "first"):
@@ -415,7 +420,7 @@ class Preference:
 
 
 def _usd(kept: Sequence[Kept]) -> float:
-    return sum(one.cost or 0.0 for one in kept)
+    return sum(answer.cost or 0.0 for answer in kept)
 
 
 def _read(question: Question[A], kept: Kept) -> A | None:
@@ -428,7 +433,7 @@ def _read(question: Question[A], kept: Kept) -> A | None:
 
 
 def _png(picture: Picture) -> bytes:
-    """The pixels and nothing else, at the size at which they are shown."""
+    """Encode the pixels alone, at the size shown to the judge."""
     image = picture.image
     if max(image.size) > SHOWN_SIDE:
         image = image.copy()
@@ -437,12 +442,12 @@ def _png(picture: Picture) -> bytes:
 
 
 def _patiently(ask: Any) -> Any:
-    """Ask again what may be answered the next time: too many calls, a server that stumbled."""
+    """Repeat a call that may succeed later: rate limits and server errors."""
 
     def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        asked = error.retry_after if isinstance(error, EditorError) else None
-        return min(LONGEST_WAIT, 1.0 if asked is None else asked)
+        wait = error.retry_after if isinstance(error, EditorError) else None
+        return min(LONGEST_WAIT, 1.0 if wait is None else wait)
 
     def passes(error: BaseException) -> bool:
         slow = isinstance(error, EditorError) and error.fault == "timeout"
@@ -456,19 +461,19 @@ def _patiently(ask: Any) -> Any:
     )(ask)
 
 
-#: The pictures of one trip: before, edited, returned; None where one of them is not kept.
+#: Reads the pictures of one trip: before, edited, returned; None if one of them is not stored.
 ReadTrip = Callable[[int], tuple[Picture, Picture, Picture] | None]
 
 
 def hear_chain(
     judge: Judge, source: Picture, trips: int, read: ReadTrip, pair: EditPair, about: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """By trip, the judge's evidence: of the trips that people read; the rubric of the first.
+    """Return the judge's evidence by trip, for the displayed trips of a chain.
 
-    Its first and its last return are laid beside each other in both orders, which tells
-    whether the judge prefers what it is shown first.
+    The rubric is applied to the first trip. The first and the last return are compared in both
+    orders, which measures the judge's preference for the picture shown first.
     """
-    found: dict[int, list[dict[str, Any]]] = {}
+    by_trip: dict[int, list[dict[str, Any]]] = {}
     returned: list[Picture] = []
     for number in ticks(trips) if trips else ():
         if judge.silent:
@@ -476,22 +481,22 @@ def hear_chain(
         pictures = read(number)
         if pictures is None:
             continue
-        # Of a trip of many steps the first edit is asked about, and whether all is back.
+        # A trip of many steps is judged by its first edit and by the final return.
         moves = pair.trip(number).moves
-        own = pair.of_move(number, moves[0]) if moves else pair
-        trip = TripToJudge(source, *pictures, own)
+        first_pair = pair.of_move(number, moves[0]) if moves else pair
+        trip = TripToJudge(source, *pictures, first_pair)
         name = f"{about}, trip {number}"
-        said = [judge.look(trip, name)]
-        if number == 1 and own.change != "none":
-            said.append(judge.rubric(trip, name))
-        found[number] = [one.to_dict() for one in said if one]
+        evidence = [judge.look(trip, name)]
+        if number == 1 and first_pair.change != "none":
+            evidence.append(judge.rubric(trip, name))
+        by_trip[number] = [item.to_dict() for item in evidence if item]
         returned.append(pictures[2])
     if len(returned) > 1 and not judge.silent:
         judge.closer(source, returned[0], returned[-1], about)
-    return found
+    return by_trip
 
 
-#: The trips after which a picture is asked about outright, and the last.
+#: Trips whose returns are judged alone, beside the last.
 WORN_AT = (1, 2, 3, 5, 10, 20)
 
 
@@ -502,21 +507,22 @@ def ask_worn(
     read: Callable[[int], Picture | None],
     about: str,
 ) -> list[float | None]:
-    """Whether the source and each of these returns looks worn to the judge, shown alone.
+    """Return the judge's verdicts on wear of the source and of selected returns.
 
-    1 is yes; None where it was not asked, or did not tell. What it says of sources, which nobody
-    edited, is its rate of false alarms; a source is paid for once, however many chains it has.
+    Each picture is shown alone. One value per trip, the source first: 1 is worn, None is not
+    asked or undecided. The answers on unedited sources give the rate of false alarms. A source
+    is paid for once, for any number of chains.
     """
-    found: list[float | None] = [None] * (trips + 1)
+    answers: list[float | None] = [None] * (trips + 1)
     for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):
         if judge.silent:
             break
         picture = read(number) if number else source
         if picture is not None:
-            found[number] = judge.worn(picture, f"{about}, trip {number}")
-    return found
+            answers[number] = judge.worn(picture, f"{about}, trip {number}")
+    return answers
 
 
 def with_judge(evidence: Sequence[Any], heard: Sequence[dict[str, Any]]) -> list[Any]:
-    """The evidence of a trip with the judge's, which replaces what it said before."""
-    return [*(one for one in evidence if one["witness"] != Judge.name), *heard]
+    """Replace the judge's earlier evidence on a trip."""
+    return [*(item for item in evidence if item["witness"] != Judge.name), *heard]

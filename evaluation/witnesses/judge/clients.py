@@ -1,4 +1,4 @@
-"""How a judge is reached: any OpenAI-compatible chat, or Google's models."""
+"""Clients for judges: any OpenAI-compatible chat, or Google's models."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
 from evaluation.untrusted_json import bounded, parse_json
 
-# An answer is a few words.
+# Answers are short.
 MAX_BODY = 2**20
 MAX_TOKENS = 600
 MOST_TOKENS = 1e8
-# More than any of them counts for a picture of the size that is shown.
+# An upper bound of the tokens that a provider counts for one shown picture.
 PICTURE_TOKENS = 4000
 
 
 @dataclass(frozen=True)
 class Said:
-    """What came back: the text, or why there is none; and what it cost in USD, where known."""
+    """A model's reply: text or refusal, with its cost in USD if known."""
 
     text: str
     refused: bool = False
@@ -46,14 +46,14 @@ class Said:
 
 @dataclass(kw_only=True, eq=False)
 class Client(ABC):
-    """One model that looks at pictures; `prices` are USD per million tokens, in and out."""
+    """A vision-language model; `prices` are USD per million tokens, in and out."""
 
     model: str
     url: str = ""
     key: str = field(default="", repr=False)
     timeout: float = 60.0
     prices: tuple[float, float] = (0.0, 0.0)
-    #: Somebody else wrote the address: it is called as submitted endpoints are.
+    #: The address is untrusted: it is called under the rules for submitted endpoints.
     stranger: bool = False
     rules: Rules | None = None
 
@@ -64,19 +64,19 @@ class Client(ABC):
         """Return the answer. Raises EditorError."""
 
     def missing(self) -> list[str]:
-        """What must be supplied before it can be asked, in words."""
+        """Return the missing requirements, in words."""
         return [] if self.model else ["JUDGE_MODEL names no model"]
 
     def ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
-        """What it says of these pictures (PNG), at temperature 0; EditorError says why nothing."""
+        """Return the reply on these pictures (PNG), at temperature 0. Raises EditorError."""
         began = time.monotonic()
         with self.http.call(self.timeout):
-            said = self._ask(text, pictures, schema)
-        cost = said.cost
+            reply = self._ask(text, pictures, schema)
+        cost = reply.cost
         if cost is None and any(self.prices):
-            # It does not say what it counted: more than it can have been, so that budgets hold.
+            # The provider reports no tokens: assume an upper bound, so that budgets hold.
             cost = self._cost(len(text.encode()) + PICTURE_TOKENS * len(pictures), MAX_TOKENS)
-        return Said(said.text, said.refused, cost, time.monotonic() - began)
+        return Said(reply.text, reply.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
         self.http.close()
@@ -91,7 +91,7 @@ class Client(ABC):
         return HttpClient(rules, name="the judge", max_bytes=MAX_BODY)
 
     def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
-        """By the tokens it states; None where it states none, or no price is known."""
+        """Return the cost of the reported tokens; None if tokens or prices are unknown."""
         counts = [bounded(tokens, MOST_TOKENS) for tokens in (tokens_in, tokens_out)]
         if None in counts or not any(self.prices):
             return None
@@ -103,7 +103,7 @@ class ChatClient(Client):
     """POST /chat/completions: vLLM, Ollama, OpenAI, DashScope, OpenRouter and their like."""
 
     default_url: ClassVar[str] = "https://api.openai.com/v1"
-    #: Whether it takes a schema for its answers; found out by asking.
+    #: True until the server rejects a schema for its answers.
     _takes_schema: bool = True
 
     def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
@@ -113,9 +113,9 @@ class ChatClient(Client):
             except EditorError as error:
                 if error.fault is not Fault.BAD_REQUEST:
                     raise
-            said = self._completed(text, pictures, None)
-            self._takes_schema = False  # it was the schema
-            return said
+            reply = self._completed(text, pictures, None)
+            self._takes_schema = False  # the schema was the cause
+            return reply
         return self._completed(text, pictures, None)
 
     def _completed(
@@ -152,8 +152,8 @@ class ChatClient(Client):
         except ValueError:
             body = None
         if reply.status >= 300:
-            told = ErrorBody.read(body, reply.text).text.replace(self.key or "\0", "***")
-            raise failure("the judge", reply.status, told, retry_after(reply.headers))
+            detail = ErrorBody.read(body, reply.text).text.replace(self.key or "\0", "***")
+            raise failure("the judge", reply.status, detail, retry_after(reply.headers))
         try:
             choice = body["choices"][0]
             message = choice["message"]
@@ -178,12 +178,12 @@ class GeminiClient(Client):
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
 
     def missing(self) -> list[str]:
-        found = super().missing()
+        reasons = super().missing()
         if not package_version("google-genai"):
-            found.append("install google-genai (pip install 'convergebench[providers]')")
+            reasons.append("install google-genai (pip install 'convergebench[providers]')")
         if self.stranger:
-            found.append("Google's client is not for addresses that strangers wrote")
-        return found
+            reasons.append("Google's client is not for addresses that strangers wrote")
+        return reasons
 
     def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
         from google.genai import errors, types
@@ -200,8 +200,8 @@ class GeminiClient(Client):
                 model=self.model, contents=[text, *shown], config=config
             )
         except errors.APIError as error:
-            told = shorten(str(error)).replace(self.key or "\0", "***")
-            raise failure("the judge", error.code or 500, told) from None
+            detail = shorten(str(error)).replace(self.key or "\0", "***")
+            raise failure("the judge", error.code or 500, detail) from None
         except (ValueError, TypeError, AttributeError) as error:
             raise bad_answer(f"the judge's answer cannot be read: {shorten(str(error))}") from error
         usage = response.usage_metadata
@@ -209,8 +209,8 @@ class GeminiClient(Client):
             usage and usage.prompt_token_count, usage and (usage.candidates_token_count or 0)
         )
         feedback = response.prompt_feedback
-        said = response.text or ""
-        return Said(said, not said and bool(feedback and feedback.block_reason), cost)
+        reply_text = response.text or ""
+        return Said(reply_text, not reply_text and bool(feedback and feedback.block_reason), cost)
 
     @cached_property
     def _sdk(self) -> Any:

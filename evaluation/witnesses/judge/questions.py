@@ -1,7 +1,7 @@
-"""What a judge is asked, and the answers that it may give.
+"""Questions to a judge and the forms of its answers.
 
-Every question shows pictures in a stated order and ends with a JSON object of fixed fields.
-The texts are part of the judge's version: a word changed is another judge.
+Every question shows pictures in a stated order and ends with a JSON object of fixed fields. The
+texts are part of the judge's version: any change of wording makes it another judge.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from evaluation.content.suites import EditPair
 from evaluation.untrusted_json import can_be_stored, parse_json
 
 Told = Literal["yes", "no", "unsure"]
-#: A chatty answer is read on so far; as much of it is kept.
+#: A long answer is read and stored up to this length.
 MOST_LETTERS = 4_000
-#: So many beginnings of an object are tried: ten thousand, one in the other, took 47 seconds.
+#: The number of opening braces to try: ten thousand nested ones take 47 seconds.
 MOST_OBJECTS = 100
 
 
 class Unreadable(ValueError):
-    """An answer that is not one of those that were asked for."""
+    """An answer that does not match the requested form."""
 
 
 class Answer(BaseModel):
@@ -37,7 +37,7 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True)
 class Question(Generic[A]):
-    """A text with a place for the edit's words, and the form of its answer."""
+    """A text with a place for the instruction, and the form of its answer."""
 
     name: str
     text: str
@@ -52,11 +52,11 @@ class Question(Generic[A]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The answer's JSON schema, without what only people read."""
-        made = self.form.model_json_schema()
+        """Return the answer's JSON schema without titles."""
+        full = self.form.model_json_schema()
         fields = {
             name: {key: value for key, value in field.items() if key != "title"}
-            for name, field in made["properties"].items()
+            for name, field in full["properties"].items()
         }
         return {
             "type": "object",
@@ -66,7 +66,10 @@ class Question(Generic[A]):
         }
 
     def read(self, said: str) -> A:
-        """The answer in what was said: the first JSON object of this form, fenced or in prose."""
+        """Parse the first JSON object of this form in an answer, fenced or in prose.
+
+        Raises Unreadable if there is none.
+        """
         text, place = said[:MOST_LETTERS], -1
         for _ in range(MOST_OBJECTS):
             if (place := text.find("{", place + 1)) < 0:
@@ -75,16 +78,16 @@ class Question(Generic[A]):
             if end is None:
                 raise Unreadable("the answer breaks off")
             try:
-                found = parse_json(text[place:end].encode())
-                if can_be_stored(found):
-                    return self.form.model_validate(found)
+                value = parse_json(text[place:end].encode())
+                if can_be_stored(value):
+                    return self.form.model_validate(value)
             except (ValidationError, ValueError):
                 continue
         raise Unreadable("the answer holds no object of the fields that were asked for")
 
 
 def _end_of_object(text: str, begin: int) -> int | None:
-    """Where the object that begins here ends; None where it never does."""
+    """Return the index after the object that begins here; None if unclosed."""
     depth, quoted, escaped = 0, False, False
     for place in range(begin, len(text)):
         letter = text[place]
@@ -107,7 +110,7 @@ RULES = (
 
 
 class TripAnswer(Answer):
-    """Of one trip: was the edit made, is it undone, did anything else change."""
+    """Answers on one trip: edit made, edit undone, other changes."""
 
     made: Told
     undone: Told
@@ -132,7 +135,7 @@ class ControlAnswer(Answer):
     made: Told
 
 
-#: The same picture twice: whoever sees an edit in it reads what is written there, or lies.
+#: The same picture twice: a judge that sees an edit reads text in the picture, or errs.
 CONTROL = Question(
     "control",
     "You are shown two pictures. The first is the picture before an edit. The second is the "
@@ -152,12 +155,12 @@ class RubricAnswer(Answer):
 
     @property
     def score(self) -> float:
-        """From 0 to 1."""
+        """Return the weighted mean, from 0 to 1."""
         return sum(share * getattr(self, name) / 10 for name, share in WEIGHTS.items())
 
     @property
     def accepted(self) -> bool:
-        # Tenths are not exact in binary: .7 in four parts may come out a hair below.
+        # Tenths are not exact in binary: 0.7 summed from four parts may come out slightly below.
         return self.score >= ACCEPTED - 1e-9
 
 
@@ -193,7 +196,7 @@ CLOSER = Question(
 
 
 class WornAnswer(Answer):
-    """Yes or no: there is no way out."""
+    """A forced choice: yes or no, without "unsure"."""
 
     worn: Literal["yes", "no"]
 
@@ -211,13 +214,13 @@ QUESTIONS: tuple[Question[Any], ...] = (TRIP, CONTROL, RUBRIC, CLOSER, WORN)
 
 
 def words(pair: EditPair) -> dict[str, str]:
-    """What the questions say of the edit."""
+    """Return the instructions of the edit for the questions' texts."""
     return {"forward": pair.forward, "backward": pair.backward}
 
 
 @cache
 def prompts_hash() -> str:
-    """Of everything that any question says, and of the answers' forms."""
-    told = [[question.name, question.text, question.schema] for question in QUESTIONS]
-    text = json.dumps([RULES, told], sort_keys=True)
+    """Return the hash of all question texts and answer forms."""
+    prompts = [[question.name, question.text, question.schema] for question in QUESTIONS]
+    text = json.dumps([RULES, prompts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
