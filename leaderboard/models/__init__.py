@@ -1,4 +1,4 @@
-"""Everything the site keeps: the benchmark, who is measured, and what came out."""
+"""All stored data of the site: the benchmark, the measured models, the results."""
 
 from leaderboard.models.access import ApiToken, Use, visible_pictures
 from leaderboard.models.chains import Audit, Call, Chain, JudgeAnswer, Score, Trip, TripStep

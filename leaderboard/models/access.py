@@ -19,11 +19,11 @@ from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Curation, SourceImage, SuitePicture
 from leaderboard.models.uploads import UploadedChain, UploadedPicture
 
-#: Says what a string is when it turns up where it should not be.
+#: Prefix that identifies a token in a leaked text.
 PREFIX = "cbt_"
-#: Of the token itself, as much as tells two of a holder apart.
+#: Characters of a token that are shown, to distinguish two of one holder.
 SHOWN = len(PREFIX) + 4
-#: How exactly "last used" is known; a row is not written for every request.
+#: Precision of "last used": a row is not written for every request.
 USED_WITHIN = timedelta(minutes=1)
 
 
@@ -38,20 +38,20 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         return self.filter(endless, revoked_at=None)
 
     def issue(self, holder: str, email: str, **fields: object) -> tuple[ApiToken, str]:
-        """A new token and its secret, which nobody can read again."""
+        """Create a token; return it and its secret, which cannot be read again."""
         token = ApiToken(holder=holder, email=email, **fields)
         secret = token.draw()
         token.save()
         return token, secret
 
     def holding(self, secret: str) -> ApiToken | None:
-        """The valid token with this secret; its use is noted."""
-        found = self.valid().filter(digest=digest(secret)).first()
-        if found:
+        """Return the valid token with this secret, and store the time of its use."""
+        token = self.valid().filter(digest=digest(secret)).first()
+        if token:
             now = timezone.now()
-            if not found.last_used_at or now - found.last_used_at > USED_WITHIN:
-                self.filter(pk=found.pk).update(last_used_at=now)
-        return found
+            if not token.last_used_at or now - token.last_used_at > USED_WITHIN:
+                self.filter(pk=token.pk).update(last_used_at=now)
+        return token
 
 
 class ApiToken(models.Model):
@@ -85,7 +85,7 @@ class ApiToken(models.Model):
         return secret
 
     def own_key(self, key: str) -> str:
-        """An idempotency key that no other sender can meet, however it was chosen."""
+        """Return an idempotency key that is unique to this token."""
         return sha256(f"{self.digest}:{key}".encode()).hexdigest()
 
 
@@ -97,14 +97,14 @@ class UseQuerySet(models.QuerySet["Use"]):
         return self.filter(since__lt=timezone.now() - PERIOD)
 
     def take(self, kind: str, subjects: Mapping[str, str], limit: int) -> str | None:
-        """Count one use by each of the subjects, where all have room left.
+        """Count one use by each subject if all are below the limit, and return None.
 
-        Else the name of the one that has none, and nothing is counted. `subjects` are values
-        by what people call them.
+        Otherwise count nothing and return the name of a subject at its limit. `subjects` maps names
+        for people to values.
         """
         with transaction.atomic():
             rows = []
-            # In one order, so that two who share some of them do not wait for each other.
+            # Locked in one order, so that two requests that share subjects do not deadlock.
             for name, value in sorted(subjects.items(), key=lambda item: _hidden(item[1])):
                 row = self._locked(kind, _hidden(value))
                 if row.since < timezone.now() - PERIOD:
@@ -144,17 +144,17 @@ def _hidden(value: str) -> str:
 
 
 def visible_pictures(user: Any) -> QuerySet[StoredImage]:
-    """The pictures this visitor may see; asked for one, it is a few lookups by index.
+    """Return the images that this visitor may see.
 
-    Pictures of a suite, of runs that the visitor may look at, and of chains that were brought
-    in the last day: of those only their own pages tell the hashes.
+    Images of suites, of runs visible to the visitor, and of chains uploaded in the last day: the
+    hashes of the latter are only on their own pages. For a single image, few index lookups.
     """
     if user.is_staff:
         return StoredImage.objects.all()
     this = OuterRef("pk")
     runs = Run.objects.visible_to(user)
     trips = Trip.objects.filter(chain__run__in=runs)
-    # Before the end nobody may know what is audited.
+    # The choice of audits is secret until the run has ended.
     audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
     return StoredImage.objects.filter(
         Q(Exists(SuitePicture.objects.filter(stored=this, suite__sealed=False)))

@@ -1,4 +1,4 @@
-"""Chains and their trips: scores, the ledger of calls, audits and a judge's answers."""
+"""Chains and their trips: scores, the ledger of calls, audits, a judge's answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from leaderboard.models.suites import Case
 
 class ChainQuerySet(models.QuerySet["Chain"]):
     def free(self) -> ChainQuerySet:
-        """Chains to play that nobody plays: never begun, put back, or left by a dead worker."""
+        """Return chains without a worker: never begun, put back, or left by a dead one."""
         lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
 
@@ -35,11 +35,11 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
 
     def in_flight(self) -> ChainQuerySet:
-        """Chains that a living worker plays."""
+        """Return chains that a living worker plays."""
         return self.filter(state=ChainState.PLAYING, lease_until__gte=Now())
 
     def held(self, token: UUID) -> ChainQuerySet:
-        """Chains that this token still owns: the fence before every write."""
+        """Return chains that this token still owns: the fence before every write."""
         return self.filter(state=ChainState.PLAYING, token=token)
 
     def unplayed(self) -> ChainQuerySet:
@@ -53,23 +53,23 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.unscored().filter(lapsed)
 
     def labelled(self, label: str) -> ChainQuerySet:
-        """Chains that failed in this way (evaluation.analysis.failure_labels)."""
+        """Return chains that failed in this way (evaluation.analysis.failure_labels)."""
         return self.filter(labels__contains=f"|{label}|")
 
     def room(self, editing_model: EditingModel) -> int:
-        """Return how many more chains of this model may be played, over all runs and workers.
+        """Return the number of further chains of this model that may be played.
 
-        Each chain that is played has one call in flight at most.
+        Counts over all runs and workers. Each chain that is played has one call in flight at most.
         """
         busy = Chain.objects.in_flight().filter(run__editing_model__in=editing_model.peers).count()
         return max(0, editing_model.max_in_flight - busy)
 
     @transaction.atomic
     def claim(self, run: Run, token: UUID, most: int, besides: Iterable[int] = ()) -> list[Chain]:
-        """Take up to `most` free chains but these, within the model's limit of calls in flight.
+        """Claim up to `most` free chains but these, within the model's limit of calls.
 
-        Whoever counts and claims for an endpoint holds its row: two workers never both take the
-        last free place.
+        Counting and claiming locks the row of the endpoint: two workers never both take the last
+        free place.
         """
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
@@ -85,7 +85,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return mine
 
     def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
-        """Take up to `most` chains with unscored trips, pictures together."""
+        """Claim up to `most` chains with unscored trips, ordered by image."""
         order = ("case__picture", "case__position", "repeat")
         chosen = self.free_to_score().filter(run=run).order_by(*order)[:most]
         keys = list(chosen.values_list("pk", flat=True))
@@ -96,18 +96,18 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return list(mine.select_related("case__picture__stored").order_by(*order))
 
     def renew(self, token: UUID) -> None:
-        """Hold on to everything this token plays or scores."""
+        """Extend the leases of all chains that this token plays or scores."""
         until = after(settings.LEASE_SECONDS)
         self.held(token).update(lease_until=until)
         self.filter(score_token=token).update(score_lease_until=until)
 
     def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
-        """Put chains back that this token plays: these, or all; how many."""
+        """Put back chains that this token plays, these or all; return their number."""
         mine = self.held(token)
         return mine._put_back() if keys is None else mine.filter(pk__in=list(keys))._put_back()
 
     def take_back(self) -> int:
-        """Put chains back whose worker gave no sign of life for too long; how many."""
+        """Put back chains whose lease has lapsed; return their number."""
         return self.free().filter(state=ChainState.PLAYING)._put_back()
 
     @transaction.atomic
@@ -121,12 +121,12 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return len(keys)
 
     def release_scores(self, token: UUID) -> int:
-        """Put everything back that this token was scoring."""
+        """Put back all chains that this token was scoring."""
         return self.filter(score_token=token).update(score_token=None, score_lease_until=None)
 
 
 def _lose_calls(chains: Sequence[int]) -> None:
-    """Close what is still open in the ledger: nobody waits for these answers any more."""
+    """Mark open calls in the ledger as lost: no worker waits for their answers."""
     Call.objects.filter(chain__in=chains, outcome=Call.CALLING).update(
         outcome=Call.LOST, message="The worker stopped before the answer was kept."
     )
@@ -150,7 +150,7 @@ class Chain(models.Model):
     known_at = models.PositiveSmallIntegerField(
         null=True, help_text="The trip by which its end is known, at every level."
     )
-    # By the headline at the default level, for pages that choose among all chains.
+    # By the headline at the default threshold, for pages that choose among all chains.
     cause = models.CharField(
         max_length=20, blank=True, help_text="What ended it; censored: usable to the end."
     )
@@ -193,7 +193,7 @@ class Chain(models.Model):
             models.Index(
                 fields=("lease_until",), name="chain_playing", condition=Q(state="playing")
             ),
-            # The gallery orders all chains of a board; with this it reads none of them.
+            # The gallery orders all chains of a board by this index alone.
             models.Index(
                 fields=("run", "usable_trips", "auc", "id"),
                 include=("case", "cause"),
@@ -210,7 +210,7 @@ class Chain(models.Model):
 
     @property
     def scored_by(self) -> list[str]:
-        """The metrics this chain was scored by, in the order they are offered."""
+        """The metrics that this chain was scored by, in display order."""
         return [name for name in METRICS if name in self.results]
 
     @property
@@ -224,15 +224,15 @@ class Chain(models.Model):
         return numbers
 
     def distances(self) -> dict[str, dict[int, float]]:
-        """By metric that the run is scored with, the distance of each trip to the source."""
+        """Return the distance of each trip to the source, by metric of the run."""
         scores = Score.objects.filter(trip__chain=self).select_related("metric", "trip")
-        found: dict[str, dict[int, float]] = defaultdict(dict)
+        by_metric: dict[str, dict[int, float]] = defaultdict(dict)
         for score in scores:
             pin = self.run.metrics.get(score.metric.name, {})
             here = (score.metric.version, score.metric.weights_sha256)
             if (pin.get("version"), pin.get("weights_sha256") or "") == here:
-                found[score.metric.name][score.trip.number] = score.distance
-        return found
+                by_metric[score.metric.name][score.trip.number] = score.distance
+        return by_metric
 
     def retention(self, metric: str) -> list[float]:
         """Retention by this metric after each trip; empty if it was not run."""
@@ -245,11 +245,11 @@ class Chain(models.Model):
 
     def retentions_after(self, trip: int) -> dict[str, float]:
         """Retention after one trip by every metric that has one."""
-        found = {name: self.retention_after(name, trip) for name in in_order(self.results)}
-        return {name: share for name, share in found.items() if share is not None}
+        retentions = {name: self.retention_after(name, trip) for name in in_order(self.results)}
+        return {name: share for name, share in retentions.items() if share is not None}
 
     def sum_up(self) -> None:
-        """Take what choices among chains go by from the results; not saved."""
+        """Copy from the results the fields by which pages choose chains; does not save."""
         numbers = self.numbers(self.headline)
         event = (numbers.get("events") or {}).get(f"{DEFAULT_LEVEL:g}") or {}
         self.cause = event.get("cause") or ""
@@ -259,14 +259,14 @@ class Chain(models.Model):
 
     @property
     def label_names(self) -> list[str]:
-        """Its labels by their names, the level first."""
+        """The names of the chain's labels, the threshold's first."""
         return [name for name in self.labels.split("|") if name]
 
 
 class TripQuerySet(models.QuerySet["Trip"]):
     def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
-        """All answers of these chains, each chain's in order."""
-        found: dict[int, list[StoredImage]] = defaultdict(list)
+        """Return all answers of these chains, by chain and in order."""
+        by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
         steps = TripStep.objects.filter(chain__in=chains).select_related("picture")
         for step in steps.order_by("place"):
@@ -274,14 +274,14 @@ class TripQuerySet(models.QuerySet["Trip"]):
         trips = self.filter(chain__in=chains).select_related("edited", "restored")
         for trip in trips.order_by("number"):
             all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
-            found[trip.chain_id] += [picture for picture in all_steps if picture]
-        return found
+            by_chain[trip.chain_id] += [picture for picture in all_steps if picture]
+        return by_chain
 
 
 class Trip(models.Model):
-    """Trip n of a chain: Yn (edited) and Xn (restored), the answers to its first and last step.
+    """Trip n of a chain: edited image Yn and restored image Xn.
 
-    Of a trip of more steps the others are `TripStep` rows.
+    They answer the first and the last step; the answers between are `TripStep` rows.
     """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
@@ -338,16 +338,16 @@ class Trip(models.Model):
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
-        """By chain, the answers of the trip it is in the middle of; `played` are its whole trips."""
-        found: dict[int, list[StoredImage]] = defaultdict(list)
+        """Return by chain the answers of its unfinished trip; `played` counts full trips."""
+        by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         for step in self.filter(chain__in=played).select_related("picture").order_by("place"):
             if step.number == played[step.chain_id] + 1 and step.picture:
-                found[step.chain_id].append(step.picture)
-        return found
+                by_chain[step.chain_id].append(step.picture)
+        return by_chain
 
 
 class TripStep(models.Model):
-    """An answer between the first and the last of a trip that has more than two steps."""
+    """An answer between the first and the last step of a longer trip."""
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
     number = models.PositiveSmallIntegerField(help_text="Of the trip.")
@@ -371,7 +371,7 @@ class TripStep(models.Model):
 
 
 class Score(models.Model):
-    """The distance between the source and one return, by one metric."""
+    """The distance between the source and one restored image, by one metric."""
 
     trip = models.ForeignKey(Trip, models.CASCADE, related_name="scores")
     metric = models.ForeignKey("leaderboard.MetricVersion", models.PROTECT, related_name="scores")
@@ -385,13 +385,13 @@ class Score(models.Model):
 
 
 class Call(models.Model):
-    """The ledger: every attempt to have a picture edited, answered or not.
+    """An entry of the ledger: an attempt to have an image edited, answered or not.
 
-    The row is there before the call is made, so a call whose worker was killed shows too.
+    The row is stored before the call is made, so the call of a killed worker is listed too.
     """
 
     CALLING, ANSWERED, REFUSED, LOST = "calling", "answered", "refused", "lost"
-    #: Made by an operator of ours: nobody was called.
+    #: Made by a synthetic operator, without a call.
     OURS = "ours"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
@@ -449,13 +449,13 @@ class Audit(models.Model):
 
     @property
     def planned(self) -> PlannedAudit:
-        """The audit as the core knows it; needs the chain's case."""
+        """The audit as the harness represents it; needs the chain's case."""
         kind: Any = self.kind
         return PlannedAudit(self.chain.case.slug, self.chain.repeat, self.number, kind)
 
 
 class JudgeAnswer(models.Model):
-    """One answer, by the hash of all that it depends on: who was asked what, of which pictures."""
+    """A judge's answer, by the hash of its inputs: judge, question and images."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="judge_answers")
     key = models.CharField(max_length=64)

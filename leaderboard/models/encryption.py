@@ -23,12 +23,12 @@ def _fernet(keys: tuple[str, ...]) -> MultiFernet:
 
 
 def encrypt(text: str) -> str:
-    """The text under the newest key (the first of FIELD_KEYS)."""
+    """Encrypt the text with the newest key (the first of FIELD_KEYS)."""
     return _fernet(tuple(settings.FIELD_KEYS)).encrypt(text.encode()).decode()
 
 
 def decrypt(token: str) -> str:
-    """The text again; fails closed when no key fits."""
+    """Decrypt the text. Raises Unreadable if no key fits."""
     try:
         return _fernet(tuple(settings.FIELD_KEYS)).decrypt(token.encode()).decode()
     except InvalidToken:
@@ -70,7 +70,7 @@ class Secret:
 class EncryptedTextField(models.TextField):
     """Holds a `Secret`; assign plain text to replace it. Excluded from serialisation."""
 
-    # For the type checker: what a row takes, and what it gives.
+    # For the type checker: the types of assignment and of access.
     _pyi_private_set_type: str | Secret  # type: ignore[assignment]
     _pyi_private_get_type: Secret  # type: ignore[assignment]
 

@@ -28,7 +28,7 @@ from leaderboard.text import skeleton
 
 
 def validate_slugs(value: Any) -> None:
-    """Refuse what is not a list of at most 50 slugs."""
+    """Raise ValidationError unless the value is a list of at most 50 slugs."""
     if not isinstance(value, list) or len(value) > 50:
         raise ValidationError('Write a list of slugs of suites, as ["lite", "standard"].')
     for slug in value:
@@ -36,7 +36,7 @@ def validate_slugs(value: Any) -> None:
 
 
 class EditingModel(models.Model):
-    """A model on the board: which editor plays it, and with what options."""
+    """A model on the board, with its editor and its options."""
 
     class Access(models.TextChoices):
         API = "api", "API"
@@ -99,7 +99,7 @@ class EditingModel(models.Model):
         return reverse("model", args=[self.slug])
 
     def is_yardstick_of(self, suite: str) -> bool:
-        """Tell if this reference editor belongs to the scale of a suite, by its slug."""
+        """Return True if the suite names this reference editor in its scale."""
         return self.is_reference and (self.yardstick_of is None or suite in self.yardstick_of)
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
@@ -134,7 +134,7 @@ class EditingModel(models.Model):
 
     @property
     def weights_name(self) -> tuple[str, str]:
-        """Return what models with the same weights share: maker and plain name.
+        """Return the maker and plain name, which models with the same weights share.
 
         The host stands in brackets behind the name: "FLUX.2 pro (fal)".
         """
@@ -142,16 +142,18 @@ class EditingModel(models.Model):
 
     @property
     def peers(self) -> list[int]:
-        """The rows that call the same endpoint, this one among them; the first keeps their pace.
+        """Return the keys of all rows with the same endpoint; the first stores the pace.
 
         An endpoint that was submitted twice has one pace and one limit of calls in flight.
         """
         if self.editor != "endpoint" or not self.pk:
             return [self.pk]
         rows = EditingModel.objects.filter(editor="endpoint").order_by("pk")
-        own = _endpoint(self.options)
+        endpoint = _endpoint(self.options)
         same = [
-            pk for pk, options in rows.values_list("pk", "options") if _endpoint(options) == own
+            pk
+            for pk, options in rows.values_list("pk", "options")
+            if _endpoint(options) == endpoint
         ]
         return same if self.pk in same else [self.pk]
 
@@ -195,7 +197,7 @@ def new_token() -> str:
 
 
 class Submission(models.Model):
-    """A model endpoint somebody asks us to measure."""
+    """A model endpoint that is submitted for evaluation."""
 
     class State(models.TextChoices):
         PROBING = "probing", "Testing the endpoint"
@@ -228,10 +230,10 @@ class Submission(models.Model):
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="submissions")
     probe = models.JSONField(default=dict, blank=True, editable=False)
     probed_at = models.DateTimeField(null=True, editable=False)
-    # Counted when a test begins: one that ends its process says nothing itself.
+    # Counted when a test begins: a test that kills its process cannot report itself.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
-    # The pictures of the test: what was sent, and what came back of either half.
+    # The images of the test: the source, and the answers to both edits.
     probe_sent = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
     )
@@ -241,7 +243,7 @@ class Submission(models.Model):
     probe_returned = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
     )
-    # Whoever has it may look at the result before it is public, and do nothing else.
+    # The link with this text shows the result before it is public, and allows nothing else.
     embargo_token = models.CharField(max_length=43, unique=True, null=True, editable=False)
     editing_model = models.OneToOneField(
         EditingModel, models.SET_NULL, null=True, blank=True, related_name="submission"
@@ -260,7 +262,7 @@ class Submission(models.Model):
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )
     reviewed_at = models.DateTimeField(null=True, editable=False)
-    # The state of the last mail: a test made again that ends as before is no news.
+    # The state of the last mail: a repeated test with the same result is not mailed.
     notified_state = models.CharField(max_length=16, choices=State, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -283,7 +285,7 @@ class Submission(models.Model):
 
     @property
     def probe_pictures(self) -> list[tuple[str, StoredImage]]:
-        """The pictures of the test that are there, each with what it is."""
+        """The images of the test so far, each with its caption."""
         shown = {
             "What we sent": self.probe_sent,
             "After the edit": self.probe_edited,
@@ -302,9 +304,9 @@ class Submission(models.Model):
         return bool(claimed)
 
     def move(self, to: str, *, seen: datetime | None = None, **fields: Any) -> bool:
-        """Move this submission where that is allowed, whatever this object still believes.
+        """Move this submission to a state if its stored state allows it.
 
-        `seen`: and only if nothing of it changed after that.
+        `seen`: only if it has not changed since.
         """
         froms = [state for state, allowed in SUBMISSION_MOVES.items() if to in allowed]
         rows = Submission.objects.filter(pk=self.pk, state__in=froms)
@@ -316,7 +318,7 @@ class Submission(models.Model):
 
 
 _State = Submission.State
-#: The allowed moves of a submission, in one place. Rejected and withdrawn ones are over.
+#: The allowed moves of a submission. Rejected and withdrawn are final.
 SUBMISSION_MOVES: dict[str, frozenset[str]] = {
     _State.PROBING: frozenset({_State.PROBE_FAILED, _State.REVIEW, _State.WITHDRAWN}),
     _State.PROBE_FAILED: frozenset({_State.PROBING, _State.REJECTED, _State.WITHDRAWN}),
@@ -333,7 +335,7 @@ SUBMISSION_MOVES: dict[str, frozenset[str]] = {
 
 
 class SecurityEvent(models.Model):
-    """Something a submitted endpoint tried that it must not."""
+    """A forbidden action that a submitted endpoint attempted."""
 
     kind = models.CharField(max_length=60)
     detail = models.CharField(max_length=500)

@@ -1,4 +1,4 @@
-"""Experiments: a suite played in several ways, and what came of it."""
+"""Experiments: a suite played in several ways, and the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leaderboard.models.suites import Suite
 
 class ExperimentQuerySet(models.QuerySet["Experiment"]):
     def public(self) -> ExperimentQuerySet:
-        """Experiments that anybody may look at; which of their runs show is another matter."""
+        """Return experiments open to every visitor; their runs have their own visibility."""
         return self.filter(published=True, started_at__isnull=False, suite__sealed=False)
 
     def visible_to(self, user: Any) -> ExperimentQuerySet:
@@ -61,13 +61,13 @@ class Experiment(models.Model):
         return reverse("experiment", args=[self.slug])
 
     def clean(self) -> None:
-        # Its pictures and wordings would be told by strips and arms.
+        # Strips and arms would reveal its images and wordings.
         if self.suite_id and self.suite.sealed:
             raise ValidationError({"suite": "A sealed suite is for no experiment."})
 
 
 class ExperimentArm(models.Model):
-    """One way to play the suite; the first is what the others are compared with."""
+    """One way to play the suite; the first arm is the baseline."""
 
     class Wording(models.TextChoices):
         PLAIN = "plain", "Plain: as the suite says it"
@@ -137,7 +137,10 @@ class ExperimentArm(models.Model):
 
     @property
     def core(self) -> core.Arm:
-        """The arm as the harness knows it, before its prompts are settled; or ArmError."""
+        """The arm as the harness represents it, before its prompts are settled.
+
+        Raises ArmError if it is invalid.
+        """
         names = ("wording", "fidelity", "also", "seeds", "temperature", "session", "cleanup")
         settings = {name: getattr(self, name) for name in (*names, "floor")}
         size = {"size": self.size} if self.size else {}

@@ -1,4 +1,4 @@
-"""Stored pictures: content-addressed, so nothing is kept or written twice."""
+"""Stored images: content-addressed, so nothing is stored or written twice."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from PIL import Image
 
 from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
 
-#: Where a row has a field called bytes.
+#: The type, for a class with a field called bytes.
 Data: TypeAlias = bytes
-#: What a web process decodes itself: of a run's picture that no worker has copied yet.
+#: Largest image that a web process decodes itself if no worker has copied it yet.
 MAX_WEB_PIXELS = 4_500_000
 
 
 class StoredImageManager(models.Manager["StoredImage"]):
     def get_or_store(self, picture: Picture) -> StoredImage:
-        """The row of this picture: its bytes are in storage before the row exists."""
+        """Return the row of this image; its bytes are stored before the row exists."""
         if self.filter(pk=picture.sha256).update(created_at=Now()):
             return self.get(pk=picture.sha256)
         row = self.write_bytes(picture)
@@ -32,7 +32,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
         return row
 
     def write_bytes(self, picture: Picture) -> StoredImage:
-        """Write the bytes; the row to add. Touches no database, so threads may."""
+        """Store the bytes and return the new row, without the database: safe in threads."""
         row = StoredImage(
             sha256=picture.sha256,
             mime=picture.mime,
@@ -44,7 +44,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
         return row
 
     def upsert(self, rows: Iterable[StoredImage]) -> None:
-        """Rows of stored pictures; those there already are young again."""
+        """Add rows of stored images; renew the time of those that exist."""
         self.bulk_create(
             {row.pk: row for row in rows}.values(),
             update_conflicts=True,
@@ -54,15 +54,15 @@ class StoredImageManager(models.Manager["StoredImage"]):
 
 
 class StoredImage(models.Model):
-    """A picture as it arrived. Pages show only re-encoded copies and thumbnails of it."""
+    """An image as it arrived. Pages show only re-encoded copies and thumbnails."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     mime = models.CharField(max_length=32)
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
-    # When it was last stored. What is young is spared by garbage collection, and a row that is
-    # made young again cannot be taken away by one under way: it waits, looks again, and spares it.
+    # When it was last stored. Garbage collection spares young rows, also one whose time is renewed
+    # during a collection: the delete waits for the lock, checks again, and spares it.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     objects = StoredImageManager()
@@ -72,7 +72,7 @@ class StoredImage(models.Model):
 
     @property
     def name(self) -> str:
-        """The name of its bytes, as they arrived, in storage."""
+        """The name of its original bytes in storage."""
         return f"originals/{self.sha256[:2]}/{self.sha256}.{EXTENSIONS[self.mime]}"
 
     @property
@@ -89,12 +89,12 @@ class StoredImage(models.Model):
 
     @property
     def copy_url(self) -> str:
-        """A lossless re-encoded copy in canonical form: safe to show in a page."""
+        """The URL of a lossless re-encoded copy in canonical form, safe to show in pages."""
         return reverse("picture", args=["copy", self.sha256])
 
     @property
     def original_url(self) -> str:
-        """The bytes as answered, as a download only."""
+        """The URL of the original bytes, as a download only."""
         return reverse("picture", args=["original", self.sha256])
 
     def data(self) -> Data:
@@ -103,40 +103,40 @@ class StoredImage(models.Model):
             return file.read()  # type: ignore[no-any-return]
 
     def read(self) -> Picture:
-        """Return the picture as it arrived. Touches no database, so threads may call it."""
+        """Return the original image without the database: safe in threads."""
         return Picture(self.data(), self.mime, self.width, self.height)
 
     def read_thumbnail(self) -> Image.Image:
-        """The small copy, which was made here."""
+        """Return the thumbnail."""
         with default_storage.open(self.thumbnail_name) as file:
             return Picture.from_bytes(file.read()).image
 
     def write_thumbnail(self, picture: Picture | None = None) -> None:
-        """Make the small copy, once; whoever has decoded the picture anyway passes it."""
+        """Store the thumbnail, once; pass `picture` if it is decoded already."""
         if not default_storage.exists(self.thumbnail_name):
             write(self.thumbnail_name, thumbnail((picture or self.read()).image))
 
     def write_copy(self, picture: Picture | None = None) -> None:
-        """Make the full-size copy that pages show, where it is not there yet."""
+        """Store the full-size copy that pages show, if it does not exist."""
         if not default_storage.exists(self.copy_name):
             write(self.copy_name, encode_webp((picture or self.read()).image))
 
     def write_what_pages_cannot(self, picture: Picture) -> None:
-        """The small copy, and of a large picture the full one: pages decode small ones only."""
+        """Store the thumbnail, and the copy of an image too large for pages to decode."""
         self.write_thumbnail(picture)
         if self.width * self.height > MAX_WEB_PIXELS:
             self.write_copy(picture)
 
     @property
     def may_be_decoded_here(self) -> bool:
-        """Tell if a web process may decode it: small, and not an anonymous upload."""
+        """Return True if a web process may decode it: small, not an anonymous upload."""
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 
-#: Held by a page while it decodes: each picture takes up to 70 MB, and a process serves eight at once.
+#: Held by a page while it decodes: an image takes up to 70 MB, and a process serves eight pages.
 decoding = threading.Lock()
 
 
 def write(name: str, data: bytes) -> None:
-    """Store bytes under a name that their content decides: to do it again changes nothing."""
+    """Store bytes under a name derived from their content; idempotent."""
     default_storage.save(name, ContentFile(data))

@@ -1,4 +1,4 @@
-"""Runs: one editing model on one suite; the states of runs and chains, and the moves allowed."""
+"""Runs: one editing model on one suite; states of runs and chains, allowed moves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RunState(models.TextChoices):
     CANCELLED = "cancelled", "Cancelled"
 
 
-#: The allowed moves of a run, in one place. Finished runs move only to be scored again.
+#: The allowed moves of a run. Finished runs move only to be scored again.
 RUN_MOVES: dict[str, frozenset[str]] = {
     RunState.QUEUED: frozenset(
         {RunState.PLAYING, RunState.PAUSED, RunState.CANCELLED, RunState.FAILED}
@@ -59,7 +59,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """The end of a chain; all but WELL and LOST are the model's doing."""
+    """The end of a chain; the model causes all but WELL and LOST."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: known"
@@ -70,12 +70,12 @@ class Outcome(models.TextChoices):
     LOST = "lost", "Lost through our fault"
 
 
-#: Ends with which nothing is wrong: every trip that was asked for came back.
+#: Regular ends: every requested trip was answered.
 WELL = (Outcome.COMPLETED, Outcome.KNOWN, Outcome.CONVERGED)
 
 
 def after(seconds: float) -> Any:
-    """So many seconds from now by the database's clock, which all workers share."""
+    """Return the database's time plus so many seconds; all workers share that clock."""
     return Now() + timedelta(seconds=seconds)
 
 
@@ -103,11 +103,14 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(state__in=(*ACTIVE_STATES, RunState.PAUSED))
 
     def due(self) -> RunQuerySet:
-        """Paused runs whose time to go on has come."""
+        """Return paused runs whose time to resume has come."""
         return self.filter(state=RunState.PAUSED, resume_at__lte=Now())
 
     def move(self, to: str, **fields: Any) -> int:
-        """Move these runs where that is allowed; how many moved. Every change of state is here."""
+        """Move these runs to a state where allowed; return how many moved.
+
+        Every change of a run's state is made here.
+        """
         froms = [state for state, allowed in RUN_MOVES.items() if to in allowed]
         if to in ACTIVE_STATES:
             fields = {"reason": "", "reason_text": "", "resume_at": None} | fields
@@ -116,19 +119,19 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(state__in=froms).update(state=to, **fields)
 
     def release_finalising(self, token: UUID) -> int:
-        """Let others finalise what this token had claimed; how many runs that frees."""
+        """Release this token's claims on finalising; return the number of runs."""
         return self.filter(token=token).update(token=None, lease_until=None)
 
     def counted(self) -> RunQuerySet:
-        """Runs whose numbers anybody may see; of a sealed suite's nothing but those."""
+        """Return runs whose numbers are public; those of sealed suites show nothing else."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
 
     def public(self) -> RunQuerySet:
-        """Runs that anybody may look at."""
+        """Return runs that are public."""
         return self.counted().filter(suite__sealed=False)
 
     def visible_to(self, user: Any) -> RunQuerySet:
-        """Runs this visitor may look at: staff all, others public ones and the yardsticks."""
+        """Return runs visible to this user: all to staff, else public and reference runs."""
         if user.is_staff:
             return self.all()
         open_to_all = Q(published=True) | Q(editing_model__is_reference=True)
@@ -136,37 +139,37 @@ class RunQuerySet(models.QuerySet["Run"]):
         return shown.filter(suite__sealed=False)
 
     def withdrawn(self) -> RunQuerySet:
-        """Runs that were public and are no longer: their addresses say since when."""
+        """Return runs that were public; their pages state the date of withdrawal."""
         gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
 
     def as_the_suite_says(self) -> RunQuerySet:
-        """Runs that can stand for their model: those of an experiment's arms are played otherwise."""
+        """Return runs that may represent their model: none of an experiment's arms."""
         return self.filter(arm_digest="")
 
     def publish(self) -> int:
-        """Show these finished runs to everybody; how many were not shown before."""
+        """Publish these finished runs; return how many were not public before."""
         rows = self.filter(state=RunState.FINISHED, published=False)
         return rows.update(published=True, withdrawn_at=None)
 
     def withdraw(self) -> int:
-        """Take these runs off the board; their addresses keep saying since when."""
+        """Remove these runs from the board; their pages state the date."""
         return self.filter(published=True).update(published=False, withdrawn_at=Now())
 
     def on_the_board(self) -> RunQuerySet:
-        """The run that stands for each model on its suite."""
+        """Return the run that represents each model on its suite."""
         return self.public().filter(current=True)
 
 
 class RunManager(models.Manager.from_queryset(RunQuerySet)):  # type: ignore[misc]
-    """Read every run together with its progress and its review."""
+    """A manager that reads every run together with its progress and its review."""
 
     def get_queryset(self) -> RunQuerySet:
         return super().get_queryset().select_related("progress", "review")
 
 
 class Run(models.Model):
-    """One editing model on one suite; its counters and its review are rows of their own."""
+    """One editing model on one suite; its counters and its review are separate rows."""
 
     class Source(models.TextChoices):
         OURS = "ours", "Played here"
@@ -232,11 +235,11 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    # Of the workers that see the last score arrive, one finalises the run.
+    # Of the workers that see the last score, one finalises the run.
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
 
-    #: When the first run of the model ended that this one stands for; the board fills it in.
+    #: End of the model's first run on this suite; the board fills it in.
     added_at: datetime | None = None
 
     objects = RunManager()
@@ -257,13 +260,13 @@ class Run(models.Model):
         return Arm.from_dict(self.arm)
 
     def move(self, to: str, **fields: Any) -> bool:
-        """Move this run where that is allowed, whatever this object still believes."""
+        """Move this run to a state if its stored state allows it."""
         moved = bool(Run.objects.filter(pk=self.pk).move(to, **fields))
         self.refresh_from_db(fields=["state", "reason", "reason_text", "resume_at", *fields])
         return moved
 
     def claim_finalising(self, token: UUID) -> bool:
-        """True for the one worker that may finalise this run now."""
+        """Return True for the one worker that may finalise this run now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
         return bool(mine.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
@@ -274,26 +277,25 @@ class Run(models.Model):
 
     @property
     def published_secret(self) -> str | None:
-        """The secret that the run was drawn by; None as long as something may still be played."""
+        """The secret that the run was drawn by; None until the run has finished."""
         return self.secret if self.state == RunState.FINISHED else None
 
     @property
     def secrets(self) -> list[str]:
-        """All that something of the run was drawn by, the latest first."""
+        """All secrets that parts of the run were drawn by, the latest first."""
         return [self.secret, *self.earlier_secrets]
 
     def draw_anew(self) -> None:
-        """A new secret in place of one that everybody knows, for what is played from now on."""
+        """Replace the published secret, for everything that is played from now on."""
         self.earlier_secrets, self.secret = self.secrets, new_secret()
         self.save(update_fields=["secret", "earlier_secrets"])
 
     @property
     def is_ranked(self) -> bool:
-        """Tell if the run takes part in the ranks of its suite.
+        """Return True if the run takes part in the ranks of its suite.
 
-        One that was played elsewhere only by an admin's word, and only where every number of it
-        was recomputed: that shows what its pictures are worth, not whose they are. An arm of an
-        experiment never.
+        A run played elsewhere needs an admin's decision, and every number of it recomputed: that
+        proves the numbers of its images, not their origin. An arm of an experiment is never ranked.
         """
         review = self.review
         if self.source == self.Source.EXTERNAL:
@@ -305,9 +307,9 @@ class Run(models.Model):
 
     @property
     def unranked_reason(self) -> str:
-        """Say why a finished run of ours is out of the ranks; empty if it is not.
+        """Return why a finished run of ours is out of the ranks; empty if it is not.
 
-        These are the words of the board, the run's own page, its submitter's and the admin.
+        The board, the run's page, its submitter's page and the admin show this text.
         """
         review = self.review
         if review.flags and not review.cleared:
@@ -327,7 +329,7 @@ class Run(models.Model):
 
     @property
     def public_state(self) -> str:
-        """Say where an ended run stands, in a sentence without its full stop."""
+        """Return the state of an ended run, as a sentence without its full stop."""
         if self.withdrawn_at and not self.published:
             return f"Withdrawn on {self.withdrawn_at:%-d %B %Y}"
         if self.state != RunState.FINISHED:
@@ -350,7 +352,7 @@ class Run(models.Model):
 
     @property
     def scored_metrics(self) -> list[str]:
-        """The metrics that the run is scored by, in order; those that could not run are not there."""
+        """The metrics that the run is scored by, in order, without those that failed."""
         return scored_metrics(self.metrics)
 
 
@@ -389,7 +391,7 @@ class RunProgress(models.Model):
 
     @property
     def steps_done(self) -> int:
-        """Edits played and trips scored, of `steps_total`: how far the run is."""
+        """Edits played plus trips scored, out of `steps_total`."""
         return self.edits_done + self.trips_scored
 
     @property

@@ -53,11 +53,11 @@ class TodaysMethod(models.Manager["Standing"]):
 
 
 class Standing(models.Model):
-    """One run by one metric at one level in one scope, with intervals and rank.
+    """One run by one metric at one threshold in one scope, with intervals and rank.
 
-    A half-life of None is longer than the suite's trips ("> N"); the same holds for the
-    bounds of its interval. Scopes with too few pictures or pairs have no interval:
-    `has_interval` tells the two apart.
+    A half-life of None is longer than the suite's trips ("> N"); the same holds for the bounds of
+    its interval. Scopes with too few images or pairs have no interval: `has_interval` distinguishes
+    the two.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
@@ -105,7 +105,7 @@ class Standing(models.Model):
         ]
         indexes = [
             models.Index(fields=("scope", "level", "metric")),
-            # Read on every page view: is what was kept of the board still true?
+            # Read on every page view, to check whether the cached board is current.
             models.Index(fields=("computed_at",)),
         ]
 
@@ -114,10 +114,10 @@ class Standing(models.Model):
 
 
 class CaseValues(models.Model):
-    """Usable trips of each case of a run, so that ranks and comparisons need no chains.
+    """Usable trips of each case of a run, for ranks and comparisons without chains.
 
-    In the order of `Suite.core.cases`, as float64; NaN where the metric says nothing of
-    the case. Kept apart from the standings, which pages read.
+    In the order of `Suite.core.cases`, as float64; NaN if the metric does not apply to the case.
+    Stored apart from the standings, which pages read.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="case_values")
@@ -151,7 +151,7 @@ class NoReferenceResult(models.Model):
 
 
 class PublishedFigure(models.Model):
-    """A number somebody else published, for context lines in charts."""
+    """A number from a publication, for context lines in charts."""
 
     model_name = models.CharField(max_length=120)
     metric = models.CharField(max_length=20)
@@ -194,14 +194,14 @@ class SuiteReport(models.Model):
 
 class BoardRecordQuerySet(models.QuerySet["BoardRecord"]):
     def public(self) -> BoardRecordQuerySet:
-        """Records of runs that anybody may look at now."""
+        """Return records of runs that are public now."""
         return self.filter(run__in=Run.objects.public())
 
 
 class BoardRecord(models.Model):
     """The standing of a run by the headline from `at` on; added on each change.
 
-    Kept for ever and never changed, so that the board of any day can be shown again.
+    Never changed or deleted, so that the board of any day can be shown again.
     """
 
     class Kind(models.TextChoices):

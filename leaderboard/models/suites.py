@@ -48,7 +48,7 @@ class Curation(models.TextChoices):
 
 
 class SourceImage(models.Model):
-    """A picture somebody would want to edit, with where it comes from."""
+    """A source image with its origin."""
 
     class Made(models.TextChoices):
         REAL = "real", "Real"
@@ -219,7 +219,7 @@ class EditPair(models.Model):
             raise ValidationError({field: f"{error}."}) from error
 
     def as_core(self) -> core.EditPair:
-        """The pair as the harness knows it."""
+        """Return the pair as the harness represents it."""
         values = {field.name: getattr(self, field.name) for field in fields(core.EditPair)}
         values |= {name: tuple(values[name]) for name in ("kinds", "absent", "present")}
         values["steps"] = tuple(Step(**step) for step in self.steps)
@@ -235,30 +235,30 @@ class Frozen(ValueError):
     """An attempt to change a frozen suite."""
 
 
-#: The suite that every fresh machine plays.
+#: The suite that every new installation plays.
 SELF_TEST = "smoke"
 
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
-        """Frozen suites that may be shown: sealed ones are only where they are asked for."""
+        """Return frozen suites that may be shown; sealed ones only on request."""
         return self.filter(status=Suite.Status.FROZEN, sealed=False)
 
     def sealed(self) -> SuiteQuerySet:
         return self.filter(status=Suite.Status.FROZEN, sealed=True)
 
     def startable(self) -> SuiteQuerySet:
-        """Frozen suites of our own that staff can play, sealed ones too."""
+        """Return frozen suites of our own that staff can play, including sealed ones."""
         return self.filter(status=Suite.Status.FROZEN, published_elsewhere=False)
 
     def playable(self) -> SuiteQuerySet:
-        """Frozen suites of our own, most important first."""
+        """Return frozen suites of our own, most important first."""
         return self.frozen().filter(published_elsewhere=False)
 
     def with_edits(self) -> SuiteQuerySet:
-        """Suites that know, as `edit_count`, how many edits one run of them takes."""
-        own = Case.objects.filter(suite=models.OuterRef("pk")).order_by().values("suite")
-        edits = own.annotate(number=models.Sum(models.F("repeats") * models.F("edits")))
+        """Annotate suites with `edit_count`, the number of edits of one run."""
+        cases = Case.objects.filter(suite=models.OuterRef("pk")).order_by().values("suite")
+        edits = cases.annotate(number=models.Sum(models.F("repeats") * models.F("edits")))
         return self.annotate(edit_count=Coalesce(models.Subquery(edits.values("number")), 0))
 
 
@@ -319,7 +319,7 @@ class Suite(models.Model):
     objects = SuiteQuerySet.as_manager()
     history = HistoricalRecords(excluded_fields=["definition"])
 
-    #: What may still change once the suite is frozen: how it is shown, not what it is.
+    #: Fields that may still change once the suite is frozen: presentation, not content.
     MUTABLE_WHEN_FROZEN = frozenset({"description", "importance", "stop_after", "updated_at"})
 
     class Meta:
@@ -329,7 +329,7 @@ class Suite(models.Model):
         ]
 
     def __str__(self) -> str:
-        # A title may carry its version already, and it is hashed: never "v1 v1".
+        # A title may contain its version already, and is hashed: avoid "v1 v1".
         version = f"v{self.version}"
         return self.title if self.title.split()[-1:] == [version] else f"{self.title} {version}"
 
@@ -347,7 +347,7 @@ class Suite(models.Model):
         return super().delete(*args, **kwargs)
 
     def _guard_frozen(self) -> None:
-        """Raise Frozen where a save would change what a frozen suite is."""
+        """Raise Frozen if a save would change the content of a frozen suite."""
         before = Suite.objects.filter(pk=self.pk, status=self.Status.FROZEN).first()
         if before is None:
             return
@@ -368,7 +368,7 @@ class Suite(models.Model):
 
     @property
     def is_self_test(self) -> bool:
-        """Small, quick and free to play: it shows that all works, not which model is best."""
+        """Return True if it is small, quick and free: it tests the setup, not models."""
         return self.slug == SELF_TEST
 
     @property
@@ -378,12 +378,12 @@ class Suite(models.Model):
     @property
     def counts(self) -> tuple[int, int, int]:
         """The number of cases, and of chains and edits of one run without audits."""
-        found = self.cases.aggregate(
+        sums = self.cases.aggregate(
             cases=models.Count("pk"),
             chains=models.Sum("repeats"),
             edits=models.Sum(models.F("repeats") * models.F("edits")),
         )
-        return found["cases"], found["chains"] or 0, found["edits"] or 0
+        return sums["cases"], sums["chains"] or 0, sums["edits"] or 0
 
     @cached_property
     def edits_per_trip(self) -> float:
@@ -393,7 +393,7 @@ class Suite(models.Model):
 
     @cached_property
     def core(self) -> core.Suite:
-        """The frozen suite as the harness knows it."""
+        """The frozen suite as the harness represents it."""
         if self.definition is None:
             raise core.SuiteError(f"{self} is a draft; freeze it first")
         return core.Suite.from_dict(self.definition)
@@ -425,7 +425,7 @@ class SuitePicture(models.Model):
 
 
 class Case(models.Model):
-    """A picture with an edit pair, its prompts as they were when the suite was frozen."""
+    """An image with an edit pair, its prompts as they were when the suite was frozen."""
 
     suite = models.ForeignKey(Suite, models.CASCADE, related_name="cases")
     slug = models.SlugField(max_length=170)
@@ -459,9 +459,9 @@ class Case(models.Model):
     def asked(
         self, number: int, words: tuple[str, str] | None = None
     ) -> list[tuple[str, str, str]]:
-        """The steps of trip `number`: name, letter and prompt of each.
+        """Return the steps of trip `number`: name, letter and prompt of each.
 
-        `words` are a round trip's two prompts where they are not the suite's.
+        `words` replaces a round trip's two prompts.
         """
         if not self.steps:
             forward, backward = words or (self.forward, self.backward)

@@ -1,4 +1,4 @@
-"""What visitors upload: chains that are kept for a day, and whole runs played elsewhere."""
+"""Uploads of visitors: chains stored for a day, and whole runs played elsewhere."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from leaderboard.models.pictures import StoredImage
 from leaderboard.models.runs import Run, after
 
 KEPT = timedelta(days=1)
-#: Small: whoever brings it need not have a key, an account or anything to lose, and to score
-#: one of this size takes a worker 0.95 GB.
+#: Small: uploads are anonymous, need no key, and scoring one of this size takes a worker
+#: 0.95 GB.
 MAX_PICTURE_PIXELS = 1_600_000
 
 
@@ -30,7 +30,7 @@ class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
 
 
 class UploadedChain(models.Model):
-    """A source and its returns, scored on request."""
+    """A source and its restored images, scored on request."""
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting for a worker"
@@ -56,7 +56,7 @@ class UploadedChain(models.Model):
 
 
 class UploadedPicture(models.Model):
-    """One picture of such a chain: the source (number 0), an edit or a return."""
+    """One image of such a chain: the source (number 0), edited or restored."""
 
     chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="pictures")
     stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="uploads")
@@ -73,19 +73,19 @@ class UploadedPicture(models.Model):
         return f"{'Y' if self.forward else 'X'}{self.number}"
 
 
-#: A worker that checks a contributed run says so at least this often.
+#: A worker that checks a contributed run renews its lease at least this often.
 CHECK_LEASE_SECONDS = 600.0
-#: What is said of a run that was refused or withdrawn is kept for so long.
+#: Retention period of the row of a refused or withdrawn run.
 TOLD = timedelta(days=30)
 
 
 class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
     def waiting(self) -> ContributedRunQuerySet:
-        """Those whose file is still to be checked, or is being checked."""
+        """Return runs whose file is still to be checked, or is being checked."""
         return self.filter(state__in=(ContributedRun.State.WAITING, ContributedRun.State.CHECKING))
 
     def unattended(self) -> ContributedRunQuerySet:
-        """Those of them that no worker has."""
+        """Return waiting runs without a worker."""
         return self.waiting().filter(Q(lease_until=None) | Q(lease_until__lt=Now()))
 
     def expired(self) -> ContributedRunQuerySet:
@@ -94,7 +94,7 @@ class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
 
 
 class ContributedRun(models.Model):
-    """The bundle of a run played elsewhere: checked by a worker before it shows."""
+    """The bundle of a run played elsewhere; a worker checks it before it is shown."""
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting for a worker"
@@ -140,11 +140,11 @@ class ContributedRun(models.Model):
 
     @property
     def file_name(self) -> str:
-        """Where its bundle lies in storage until it is checked."""
+        """The name of its bundle in storage until it is checked."""
         return f"contributed/{self.token}.zip"
 
     def claim(self) -> bool:
-        """Whether this worker is to check it now; counts the attempt."""
+        """Claim the check for this worker and count the attempt; return True on success."""
         rows = ContributedRun.objects.unattended().filter(pk=self.pk)
         claimed = rows.update(
             state=self.State.CHECKING,
@@ -156,24 +156,24 @@ class ContributedRun(models.Model):
         return bool(claimed)
 
     def tell(self, done: int, total: int) -> bool:
-        """How far the check is; False where it was withdrawn meanwhile."""
+        """Store the progress of the check; return False if it was withdrawn meanwhile."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(
             rows.update(steps_done=done, steps_total=total, lease_until=after(CHECK_LEASE_SECONDS))
         )
 
     def leave(self) -> None:
-        """Let somebody else come first; the check goes on with the chains that are left."""
+        """Put the check back, to continue later with the remaining chains."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         rows.update(
             state=self.State.WAITING,
             finished=self.finished,
             checks=self.checks,
             lease_until=None,
-            attempts=F("attempts") - 1,  # it survived this one
+            attempts=F("attempts") - 1,  # this attempt did not fail
         )
 
     def end(self, state: str, **fields: Any) -> bool:
-        """Move a run that is being checked to its end; False where it was withdrawn meanwhile."""
+        """Move a run under check to its end; return False if it was withdrawn meanwhile."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(rows.update(state=state, lease_until=None, ended_at=Now(), **fields))

@@ -24,12 +24,12 @@ class Kind(models.TextChoices):
 
 
 def votable_runs() -> models.QuerySet[Run]:
-    """Runs whose returns anybody may be shown: public, finished, never of a sealed suite."""
+    """Return runs whose images may be voted on: public, finished, not sealed."""
     return Run.objects.public().filter(state=RunState.FINISHED, suite__published_elsewhere=False)
 
 
 def votable_trips() -> models.QuerySet[Trip]:
-    """Returns that can be shown: scored, kept, and small enough for a web process to redraw."""
+    """Return trips with an image to show: scored, stored, small enough to redraw."""
     sides = F("restored__width") * F("restored__height")
     return Trip.objects.annotate(pixels=sides).filter(
         chain__run__in=votable_runs(),
@@ -42,19 +42,19 @@ def votable_trips() -> models.QuerySet[Trip]:
 
 class QuestionQuerySet(models.QuerySet["Question"]):
     def votable(self) -> QuestionQuerySet:
-        """Questions about what is public now."""
+        """Return questions about public runs."""
         runs = votable_runs()
         first = Exists(runs.filter(pk=OuterRef("first__chain__run")))
         second = Exists(runs.filter(pk=OuterRef("second__chain__run")))
         return self.filter(first, Q(second=None) | second)
 
     def open(self) -> QuestionQuerySet:
-        """Questions that visitors are asked now."""
+        """Return questions that are put to visitors now."""
         return self.filter(due__isnull=False)
 
 
 class Question(models.Model):
-    """One thing to ask. Which side a return stands on is the vote's, drawn by lot each time."""
+    """A question for voters. Each vote draws the sides of the images anew."""
 
     class Gold(models.TextChoices):
         NONE = "", "No"
@@ -70,7 +70,7 @@ class Question(models.Model):
     ease = models.FloatField(
         default=0, help_text="How far the two lie apart by the headline, 0 to 1."
     )
-    # Smallest first: the most informative, and each time it is asked it moves back.
+    # Smallest first: the most informative; each showing moves a question back.
     due = models.FloatField(null=True, help_text="Its turn; empty: not asked of visitors now.")
     asked = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -94,17 +94,17 @@ class Question(models.Model):
         return f"{self.kind} {self.pk}"
 
 
-#: A question that was not answered for so long is never answered.
+#: A ticket expires after this time.
 TICKET_LIFE = timedelta(hours=2)
 
 
 def new_ticket() -> str:
-    """128 random bits: nobody guesses one."""
+    """Return 128 random bits, which cannot be guessed."""
     return secrets.token_urlsafe(16)
 
 
 class Voter(models.Model):
-    """Somebody with our signed cookie. No name, no address."""
+    """A holder of our signed cookie, without name or address."""
 
     key = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
     weight = models.FloatField(default=1, help_text="How far the votes count, by the stated rule.")
@@ -127,15 +127,15 @@ class VoteQuerySet(models.QuerySet["Vote"]):
         return self.filter(answered_at__isnull=False)
 
     def open(self) -> VoteQuerySet:
-        """Tickets that can still be answered."""
+        """Return tickets that can still be answered."""
         return self.filter(answered_at=None, asked_at__gt=timezone.now() - TICKET_LIFE)
 
     def expired(self) -> VoteQuerySet:
-        """Questions that nobody answered: no votes, so they may go."""
+        """Return tickets that expired without an answer: they may be deleted."""
         return self.filter(answered_at=None, asked_at__lt=timezone.now() - 2 * TICKET_LIFE)
 
     def public(self) -> VoteQuerySet:
-        """Answered votes on returns that anybody may look at now."""
+        """Return answered votes on images that are public now."""
         return self.answered().filter(question__in=Question.objects.votable())
 
     def about(self, run: Run) -> VoteQuerySet:
@@ -146,8 +146,8 @@ class VoteQuerySet(models.QuerySet["Vote"]):
 class Vote(models.Model):
     """One question put to one voter: a ticket until it is answered, once.
 
-    `answer`: of a pair 1 for the first, -1 for the second, 0 for "cannot say"; of a single
-    return 1 for usable and 0 for not.
+    `answer`: for a pair 1 is the first, -1 the second, 0 "cannot say"; for a single image 1 is
+    usable and 0 not.
     """
 
     class Role(models.TextChoices):
@@ -184,16 +184,16 @@ class Vote(models.Model):
 
     @property
     def left(self) -> int:
-        """Of a pair: 1 where the left one was chosen, -1 for the right one, 0 for neither."""
+        """For a pair: 1 if the left image was chosen, -1 if the right, 0 if neither."""
         return (self.answer or 0) * (1 if self.first_left else -1)
 
 
 class PeopleStanding(models.Model):
-    """One run as people see it, beside its standings and never mixed into them.
+    """One run by people's votes, beside its standings and never mixed into them.
 
     `share` is the share of pairs that it wins against the other models of its suite. A human
-    half-life of None is beyond the suite's trips where `usable_trips` is there, else unknown;
-    `has_interval` tells whether bounds are.
+    half-life of None is beyond the suite's trips if `usable_trips` is set, else unknown;
+    `has_interval` is True if there are bounds.
     """
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="people")
