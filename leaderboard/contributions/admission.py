@@ -1,7 +1,7 @@
 """Requirements on a contributed bundle, before and while it is recomputed.
 
-The file is untrusted: every refusal names what is wrong, and nothing of it is shown that was
-not computed here.
+The file is untrusted: every refusal names its reason, and the site shows only values that
+were computed here.
 """
 
 from __future__ import annotations
@@ -21,45 +21,50 @@ from leaderboard.models import ContributedRun, EditingModel, Run, StoredImage, S
 from leaderboard.models.entries import free_slug, taken_name
 from leaderboard.models.pictures import MAX_WEB_PIXELS
 
-#: How much of an untrusted bundle is read: bytes of its directory and JSON, pixels per image.
+#: Limits on an untrusted bundle: bytes of its directory and JSON, pixels per image.
 LIMITS = {
     "max_directory": 4 * 2**20,
     "max_document": 24 * 2**20,
     "max_pixels": MAX_WEB_PIXELS,
 }
-#: The editor of models whose runs are contributed: there is nothing here to play them with.
+#: The editor of models whose runs are contributed; they cannot be played here.
 EDITOR = "elsewhere"
-#: So many reasons are told; then the check ends.
+#: The check ends after this number of reasons.
 REASONS = 5
-#: From this share of pictures that another run has, an admin is told.
+#: Admins are notified if another run has at least this share of the images.
 SAME_PICTURES = 0.5
 
 
 def suite_of(bundle: Bundle) -> Suite:
-    """The suite that the run is of, where the bundle may become a run; else BundleError."""
-    document, asked = bundle.document, bundle.suite
+    """Return the suite of the bundle's run.
+
+    Raises BundleError if the bundle cannot become a run.
+    """
+    document, stated_suite = bundle.document, bundle.suite
     if document.run.method_version != METHOD_VERSION:
         raise BundleError(
             f"it was scored by method {document.run.method_version[:20]}; this site's is "
             f"{METHOD_VERSION}: score it with this version of convergebench"
         )
-    suite = Suite.objects.playable().filter(content_hash=asked.content_hash).first()
+    suite = Suite.objects.playable().filter(content_hash=stated_suite.content_hash).first()
     if suite is None:
         raise BundleError(
-            f"its suite {asked.slug} v{asked.version} ({asked.content_hash[:12]}) is not a suite "
+            f"its suite {stated_suite.slug} v{stated_suite.version} ({stated_suite.content_hash[:12]}) is not a suite "
             "of this site: play one of them, whole, without --trips, --cases or --limit"
         )
     if not bundle.arm.is_default:
         raise BundleError("it was played in another way than the suite's own: an experiment's arm")
     if not document.pictures:
         raise BundleError("it holds no pictures, so nothing of it can be recomputed")
-    wanted = {
-        (case.slug, repeat) for case in asked.cases for repeat in range(asked.repeats_of(case))
+    required = {
+        (case.slug, repeat)
+        for case in stated_suite.cases
+        for repeat in range(stated_suite.repeats_of(case))
     }
-    missing = wanted - {(chain.case, chain.repeat) for chain in document.chains}
+    missing = required - {(chain.case, chain.repeat) for chain in document.chains}
     if missing:
         raise BundleError(
-            f"{len(missing)} of {len(wanted)} chains are missing, such as {_one(missing)}"
+            f"{len(missing)} of {len(required)} chains are missing, such as {_first_name(missing)}"
         )
     lost = [chain.name for chain in document.chains if chain.outcome == "lost"]
     if lost:
@@ -73,7 +78,7 @@ def suite_of(bundle: Bundle) -> Suite:
 
 
 def reasons_before(verification: Verification) -> Iterator[str]:
-    """Why the run cannot stand beside those of this site, whatever its numbers are."""
+    """Yield the reasons to refuse the run before any number is recomputed."""
     headline = in_order(settings.METRICS or METRICS)[0]
     if headline not in verification.bundle.scored_metrics:
         yield (
@@ -90,9 +95,9 @@ def reasons_before(verification: Verification) -> Iterator[str]:
 
 
 def reason(check: Check, verification: Verification) -> str:
-    """Why the run is refused by this check; empty where it is not.
+    """Return the reason to refuse the run by this check; empty if it passes.
 
-    What a metric says that cannot be computed here is left out, and so needs no check.
+    Values of a metric that cannot be computed here are not imported, so they need no check.
     """
     if check.verdict == DIFFERENT:
         return f"{check.line}, {check.what}: {check.detail}"
@@ -102,10 +107,15 @@ def reason(check: Check, verification: Verification) -> str:
 
 
 def provenance(verification: Verification, contributed_by: str) -> dict[str, Any]:
-    """What is told of how a contributed run was made: by our own hand, but for a few versions."""
-    suite, told = verification.suite, verification.document.run.provenance
-    kept = {name: str(told[name])[:60] for name in ("convergebench", "python") if name in told}
-    return kept | {
+    """Return the provenance of a contributed run.
+
+    Only a few version strings are copied from the bundle; everything else is written here.
+    """
+    suite, stated = verification.suite, verification.document.run.provenance
+    versions = {
+        name: str(stated[name])[:60] for name in ("convergebench", "python") if name in stated
+    }
+    return versions | {
         "contributed_by": contributed_by,
         "suite": {
             "slug": suite.slug,
@@ -118,21 +128,21 @@ def provenance(verification: Verification, contributed_by: str) -> dict[str, Any
 
 
 def same_pictures(run: Run) -> list[dict[str, str]]:
-    """A hint for admins where another run has most of the pictures that came back in this one."""
+    """Return hints for admins on other runs with most of this run's images."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
-    own = set(trips.values_list("restored_id", flat=True))
-    others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=own))
-    found: dict[int, set[str]] = {}
+    restored = set(trips.values_list("restored_id", flat=True))
+    others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=restored))
+    by_run: dict[int, set[str]] = {}
     rows = others.exclude(chain__run=run).values_list("chain__run", "restored_id").distinct()
     for other, picture in rows:
-        found.setdefault(other, set()).add(picture)
+        by_run.setdefault(other, set()).add(picture)
     return [
         {
             "kind": "same pictures",
-            "text": f"{len(same)} of {len(own)} returns are those of run {pk}",
+            "text": f"{len(same)} of {len(restored)} returns are those of run {pk}",
         }
-        for pk, same in sorted(found.items())
-        if len(same) >= SAME_PICTURES * len(own)
+        for pk, same in sorted(by_run.items())
+        if len(same) >= SAME_PICTURES * len(restored)
     ]
 
 
@@ -161,6 +171,6 @@ def model_of(contribution: ContributedRun) -> EditingModel:
     )
 
 
-def _one(chains: set[tuple[str, int]]) -> str:
+def _first_name(chains: set[tuple[str, int]]) -> str:
     case, repeat = min(chains)
     return f"{case} (repeat {repeat + 1})" if repeat else case

@@ -1,4 +1,4 @@
-"""The job that checks a contributed run: recompute every number, and only then show it."""
+"""The job that checks a contributed run: recompute every number, then publish it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from leaderboard.jobs.database_scores import DatabaseScores
 from leaderboard.jobs.resilience import asked_to_stop
 from leaderboard.models import ContributedRun, RunReview
 
-#: A bundle that ended the process so often is not tried again.
+#: Attempts on a bundle that kills the process.
 MAX_ATTEMPTS = 3
-#: Of a check, of `TURN_SECONDS` each; then it makes room for others.
+#: Turns of `TURN_SECONDS` each, before a check lets other jobs run.
 TURNS = 10
-#: Seconds between two words on how far it is.
+#: Seconds between two reports of progress.
 OFTEN = 2.0
 
 log = structlog.get_logger(__name__)
@@ -35,13 +35,13 @@ State = ContributedRun.State
 
 
 class Stopped(Exception):
-    """The worker is to stop, others wait, or the run was withdrawn: nothing more is to be said."""
+    """The worker stops, other jobs wait, or the run was withdrawn."""
 
 
 def check(contribution_id: int) -> None:
-    """Show the run where every number of it is what it says; else say why not."""
+    """Publish the run if every number of it is confirmed; else refuse it."""
     contribution = ContributedRun.objects.filter(pk=contribution_id).first()
-    # Counted before anything is decoded: a process that is killed by a picture says nothing.
+    # The attempt is counted before any image is decoded: a killed process cannot report.
     if contribution is None or not contribution.claim():
         return
     try:
@@ -64,7 +64,7 @@ def check(contribution_id: int) -> None:
     except Exception:
         log.exception("contributed run not checked", contribution=contribution.pk)
         if contribution.attempts < MAX_ATTEMPTS:
-            # The sweep has it tried again.
+            # The sweep enqueues it again.
             ContributedRun.objects.filter(pk=contribution_id).update(
                 state=State.WAITING, lease_until=None
             )
@@ -79,7 +79,10 @@ def _refuse(contribution: ContributedRun, why: str) -> None:
 
 
 def _take(contribution: ContributedRun, bundle: Bundle) -> None:
-    """Recompute the run and write its rows; BundleError names what is wrong."""
+    """Recompute the run and write its rows.
+
+    Raises BundleError if the run is refused.
+    """
     suite = admission.suite_of(bundle)
     verification = Verification(bundle, contribution.finished)
     counts = _counts(contribution, verification)
@@ -95,7 +98,7 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
             verified=True,
             counts=counts,
             provenance=admission.provenance(verification, contribution.contributed_by),
-            # What follows from audits is decided here, below.
+            # The flags are set below, from the audits.
             flags=[],
             published=True,
         )
@@ -112,17 +115,21 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
 
 
 def _counts(contribution: ContributedRun, verification: Verification) -> dict[str, int]:
-    """How many checks were equal; BundleError where one was not."""
+    """Return the number of checks by verdict.
+
+    Raises BundleError with the reasons if the run is refused, and Stopped if the check must
+    pause.
+    """
     reasons = list(admission.reasons_before(verification))
     finished = verification.finished
-    # Of all, of the chains that are finished, and of the one at hand.
+    # Counts of all checks, of the finished chains, and of the current chain.
     counts, sure, here = Counter(contribution.checks), Counter(contribution.checks), Counter[str]()
-    known, before = len(finished), _lines(verification)
+    chains_finished, before = len(finished), _lines(verification)
     lines: set[str] = set()
-    began, told = time.monotonic(), 0.0
+    began, reported_at = time.monotonic(), 0.0
     for check in verification.checks() if not reasons else ():
-        if len(finished) > known:
-            known = len(finished)
+        if len(finished) > chains_finished:
+            chains_finished = len(finished)
             sure += here
             here.clear()
         counts[check.verdict] += 1
@@ -134,13 +141,17 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
             reasons.append(why)
         if len(reasons) >= admission.REASONS:
             break
-        if time.monotonic() - told > OFTEN:
-            told = time.monotonic()
+        if time.monotonic() - reported_at > OFTEN:
+            reported_at = time.monotonic()
             if not contribution.tell(before + len(lines), verification.steps):
                 raise Stopped
-            on = verification.in_chains and not reasons and known > len(contribution.finished)
+            on = (
+                verification.in_chains
+                and not reasons
+                and chains_finished > len(contribution.finished)
+            )
             if asked_to_stop() or (on and _others_wait(began)):
-                if on:  # a chain with something wrong in it must be looked at again
+                if on:  # a chain with a wrong number must be checked again
                     contribution.finished, contribution.checks = finished, dict(sure)
                 contribution.leave()
                 raise Stopped
@@ -150,15 +161,16 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
 
 
 def _lines(verification: Verification) -> int:
-    """How many lines the chains have that were checked before."""
+    """Return the number of lines in the chains that were checked before."""
     chains = verification.document.chains
     return sum(1 + len(chain.trips) for chain in chains if chain.name in verification.finished)
 
 
 def _others_wait(began: float) -> bool:
-    """Whether a check should make room: at once for a visitor, else after its turn.
+    """Return True if the check should let other jobs run.
 
-    A large one takes hours. Its sources are looked at again each time, so its turns are long.
+    It should at once for a visitor's job, and for other jobs after its turns. A large check takes
+    hours and checks its sources again at each start, so its turns are long.
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
     return job_queue.should_leave(0, job_queue.GPU, turn_is_over=over)

@@ -28,7 +28,7 @@ State = ContributedRun.State
 
 
 class NotTaken(Exception):
-    """A run that cannot be taken now; written for people."""
+    """A run that cannot be accepted now; the message is shown to the contributor."""
 
 
 class ContributionForm(forms.ModelForm):
@@ -54,7 +54,7 @@ class ContributionForm(forms.ModelForm):
         widget=forms.ClearableFileInput({"accept": ".zip,application/zip"}),
         help_text="The zip that convergebench bundle RUN wrote, with its pictures.",
     )
-    # People leave it empty because they do not see it.
+    # A honeypot: people do not see the field, so they leave it empty.
     website = forms.CharField(
         required=False, widget=forms.TextInput(attrs={"tabindex": "-1", "autocomplete": "off"})
     )
@@ -64,7 +64,7 @@ class ContributionForm(forms.ModelForm):
         fields = ("name", "contributed_by", "email", "paper_url", "code_url")
 
     def __init__(self, *args: Any, before: ContributedRun | None = None, **kwargs: Any) -> None:
-        """`before` is an earlier run of the same model by the same contributor."""
+        """Take an earlier run of the same model and contributor as `before`."""
         super().__init__(*args, **kwargs)
         self.before = before
         if before:
@@ -93,7 +93,7 @@ class ContributionForm(forms.ModelForm):
         return ""
 
     def clean_bundle(self) -> UploadedFile:
-        """The file, by its size and the length of its list of entries: nothing is unpacked here."""
+        """Check the size of the file and of its directory, without unpacking it."""
         file: UploadedFile = self.cleaned_data["bundle"]
         limit = settings.CONTRIBUTED_BYTES
         if (file.size or 0) > limit:
@@ -107,7 +107,10 @@ class ContributionForm(forms.ModelForm):
 
 
 def take(form: ContributionForm, address: str | None) -> ContributedRun:
-    """Keep the run of a valid form and have it checked; NotTaken where there is no room."""
+    """Store the run of a valid form and enqueue its check.
+
+    Raises NotTaken if too many runs are waiting or the contributor's limit is reached.
+    """
     if ContributedRun.objects.waiting().count() >= settings.CONTRIBUTED_RUNS_WAITING:
         raise NotTaken("Too many runs wait to be checked. Please come back in an hour.")
     limit = settings.CONTRIBUTED_RUNS_PER_DAY
@@ -123,7 +126,8 @@ def take(form: ContributionForm, address: str | None) -> ContributedRun:
     contribution.remote_address, contribution.bytes = address, file.size or 0
     if form.before:
         contribution.editing_model = form.before.editing_model
-    # Its file first: a row without one could not be checked, a file without a row is removed.
+    # The file is saved first: a row without a file cannot be checked, but a file without a
+    # row is deleted later.
     default_storage.save(contribution.file_name, file)
     contribution.save()
     job_queue.enqueue(contribution.pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
@@ -132,7 +136,7 @@ def take(form: ContributionForm, address: str | None) -> ContributedRun:
 
 
 def withdraw(contribution: ContributedRun) -> None:
-    """Take a run back: its page says so, and its name, address and file are forgotten."""
+    """Withdraw a run: mark it, hide it, and delete its e-mail, address and file."""
     with transaction.atomic():
         row = ContributedRun.objects.select_for_update().get(pk=contribution.pk)
         if row.state == State.WITHDRAWN:

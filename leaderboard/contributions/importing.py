@@ -1,4 +1,4 @@
-"""Bundles and score files as rows of this site; runs are marked as played elsewhere."""
+"""Import of bundles and score files; runs are marked as played elsewhere."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ MODEL_FIELDS = (
     "paper_url",
     "code_url",
 )
-#: Kept of what a bundle notes beside an edit: so many notes, of so many letters each.
+#: Limits on the notes of an edit in a bundle: their number, and characters each.
 MOST_NOTES, LONGEST_NOTE = 20, 4_000
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of a bundle; `notes` say what a reader of the run should know."""
+    """The result of an import; `notes` are messages for readers of the run."""
 
     run: Run
     new: bool
@@ -82,16 +82,16 @@ def import_bundle(
     anyway: bool = False,
     look: Callable[[Check], None] = lambda check: None,
 ) -> Imported:
-    """The run of this bundle, made once however often it is imported.
+    """Return the run of this bundle; importing it again returns the same run.
 
-    Its numbers are recomputed first, as `convergebench verify` does. BundleError where one
-    differs, unless it is to be imported `anyway`: then `verified` is False, as it is None
-    where some cannot be checked.
+    Its numbers are recomputed first, as `convergebench verify` does. Raises BundleError if one
+    differs, unless `anyway` is set: `verified` is then False. It is None if some numbers cannot
+    be checked.
     """
     if before := known_digest(bundle):
         return Imported(before, False, before.provenance["bundle"]["checks"])
-    known = Suite.objects.frozen().filter(content_hash=bundle.suite.content_hash).first()
-    prepared = {} if known else _prepared(bundle)
+    stored_suite = Suite.objects.frozen().filter(content_hash=bundle.suite.content_hash).first()
+    prepared = {} if stored_suite else _prepared(bundle)
     verification = Verification(bundle)
     counts: Counter[str] = Counter()
     different: list[str] = []
@@ -104,7 +104,7 @@ def import_bundle(
         raise BundleError(
             f"{len(different)} of its lines are not what they say: {'; '.join(different[:3])}"
         )
-    suite = known or store_suite(bundle.suite, prepared)
+    suite = stored_suite or store_suite(bundle.suite, prepared)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
     pictures = store_pictures(bundle)
     with transaction.atomic():
@@ -125,24 +125,24 @@ def import_bundle(
 
 
 def known_digest(bundle: Bundle) -> Run | None:
-    """The run that this bundle became before."""
+    """Return the run that this bundle was imported as before, or None."""
     return Run.objects.filter(
         source=Run.Source.EXTERNAL, provenance__bundle__digest=bundle.digest
     ).first()
 
 
 def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
-    """Every picture of a run that the bundle holds and that can be shown, stored, by its hash.
+    """Store every image of a run that can be decoded; return them by hash.
 
-    Before the run's rows are written: what no row names in the end is collected as garbage.
+    Called before the run's rows are written; images that no row names are later deleted.
     """
-    document, found = bundle.document, dict[str, StoredImage]()
+    document, by_hash = bundle.document, dict[str, StoredImage]()
     files = [
         *(edit for c in document.chains for t in c.trips for _, edit in t.edits),
         *(file for audit in document.audits for file in (audit.sent, audit.answer)),
     ]
     for file in files:
-        data = bundle.picture(file.sha256) if file and file.sha256 not in found else None
+        data = bundle.picture(file.sha256) if file and file.sha256 not in by_hash else None
         if data is None or file is None:
             continue
         try:
@@ -150,12 +150,12 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
         except ImageError:
             continue
         if picture.sha256 != file.sha256:
-            continue  # its name lies
-        stored = found[file.sha256] = StoredImage.objects.get_or_store(picture)
-        # Here, so that no web process ever decodes what strangers sent.
+            continue  # its bytes do not match the hash
+        stored = by_hash[file.sha256] = StoredImage.objects.get_or_store(picture)
+        # Written here, so that no web process decodes untrusted images.
         stored.write_copy(picture)
         stored.write_thumbnail(picture)
-    return found
+    return by_hash
 
 
 def write_run(
@@ -169,9 +169,9 @@ def write_run(
     counts: dict[str, int],
     **fields: Any,
 ) -> Run:
-    """The run of this bundle with its chains, trips, scores and audits; not yet its standings.
+    """Write the run of this bundle with its chains, trips, scores and audits.
 
-    `fields` are those of the run that are known better than the bundle says.
+    Standings are not written. `fields` override the run's fields in the bundle.
     """
     stated, chains = bundle.document.run, bundle.document.chains
     trips = [trip for chain in chains for trip in chain.trips]
@@ -185,7 +185,7 @@ def write_run(
     finished = _moment(stated.finished_at) or timezone.now()
     about = {"digest": bundle.digest, "checks": counts, "pictures": bundle.document.pictures}
     provenance = fields.pop("provenance", stated.provenance)
-    told: dict[str, Any] = {
+    stated_fields: dict[str, Any] = {
         "metrics": pinned,
         "flags": stated.flags,
         "marks_kept": stated.marks_kept,
@@ -195,7 +195,7 @@ def write_run(
     }
     core = bundle.suite
     repeats = {case: bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases}
-    told |= {
+    stated_fields |= {
         "chains_total": sum(repeats.values()),
         "edits_total": sum(repeats[case] * core.edits_of(case) for case in core.cases),
     }
@@ -220,7 +220,7 @@ def write_run(
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),
         finished_at=min(finished, timezone.now()),
-        **(told | fields),
+        **(stated_fields | fields),
     )
     _chains(bundle, run, metrics, pictures)
     _audits(bundle, run, pictures)
@@ -230,13 +230,13 @@ def write_run(
 def calibrated_metrics(
     bundle: Bundle, suite: Suite, verification: Verification, *, only_able: bool = False
 ) -> tuple[dict[str, MetricVersion], list[str]]:
-    """The metrics to take over, calibrated on the suite, and what is said of the others.
+    """Return the metrics to import, calibrated on the suite, and notes on the rest.
 
-    A calibration belongs to a picture and serves every run, so a stranger's is never
-    taken: those that are missing are made here, and a metric that cannot is left out. With
-    `only_able` also one that could be shown, but not recomputed.
+    A calibration belongs to an image and serves every run, so an untrusted one is never
+    imported: missing ones are computed here. A metric that cannot be computed here is left out
+    if a calibration is missing, and with `only_able` in any case.
     """
-    kept: dict[str, MetricVersion] = {}
+    versions: dict[str, MetricVersion] = {}
     lacking: dict[str, list[str]] = {}
     notes = []
     pictures = {p.slug: p for p in suite.pictures.select_related("stored") if p.stored}
@@ -253,7 +253,7 @@ def calibrated_metrics(
         if why and (missing or only_able):
             notes.append(f"{name} is left out, as it cannot be calibrated here: {why}")
             continue
-        kept[name] = version or MetricVersion.objects.get_or_create(**values)[0]
+        versions[name] = version or MetricVersion.objects.get_or_create(**values)[0]
         for slug in missing:
             lacking.setdefault(slug, []).append(name)
     for slug, names in lacking.items():
@@ -265,16 +265,16 @@ def calibrated_metrics(
             (
                 Calibration(
                     pixels_sha256=picture.pixels_sha256,
-                    metric=kept[name],
-                    blank=found.blank,
-                    ladder={str(q): d for q, d in found.ladder.items()},
+                    metric=versions[name],
+                    blank=calibration.blank,
+                    ladder={str(q): d for q, d in calibration.ladder.items()},
                 )
                 for name in names
-                if (found := (made or {}).get(name))
+                if (calibration := (made or {}).get(name))
             ),
             ignore_conflicts=True,
         )
-    return kept, notes
+    return versions, notes
 
 
 def _chains(
@@ -371,20 +371,20 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
 
 
 def kept_notes(half: EditRecord | None) -> dict[str, Any]:
-    """What is kept of the notes on an edit: nothing recomputes them, and pages read some.
+    """Return the notes on an edit that are stored, within the limits.
 
-    No address among them is ever fetched.
+    Notes are never recomputed, and pages show some of them. URLs in them are never fetched.
     """
     stated = list(half.notes.items())[:MOST_NOTES] if half else []
-    found = {
+    notes = {
         name[:80]: value
         for name, value in stated
         if name != KEPT_AT and len(json.dumps(value)) <= LONGEST_NOTE
     }
-    said = found.pop("converted", None)
-    if isinstance(said, list) and all(isinstance(words, str) for words in said):
-        found["converted"] = said
-    return found
+    converted = notes.pop("converted", None)
+    if isinstance(converted, list) and all(isinstance(words, str) for words in converted):
+        notes["converted"] = converted
+    return notes
 
 
 def _named(pictures: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
@@ -393,20 +393,23 @@ def _named(pictures: Mapping[str, StoredImage], file: FileRecord | None) -> Stor
 
 def _moment(text: str | None) -> Any:
     try:
-        found = parse_datetime(text) if text else None
+        moment = parse_datetime(text) if text else None
     except ValueError:
         return None
-    return found if found and timezone.is_aware(found) else None
+    return moment if moment and timezone.is_aware(moment) else None
 
 
 def _prepared(bundle: Bundle) -> dict[str, Picture]:
-    """The source pictures of a suite that is new here; BundleError where they are not all here."""
+    """Return the source images of a suite that is new to this site.
+
+    Raises BundleError if one is missing or differs from the suite.
+    """
     suite = bundle.suite
     named = f"suite {suite.slug} v{suite.version} ({suite.content_hash[:12]})"
     if Suite.objects.filter(slug=suite.slug, version=suite.version).exists():
         raise BundleError(f"{named} is not the suite of that name and version that is here")
     files = {row.slug: row.sha256 for row in bundle.document.sources}
-    found = {}
+    by_slug = {}
     for picture in suite.pictures:
         data = bundle.picture(files.get(picture.slug, ""))
         if data is None:
@@ -415,17 +418,17 @@ def _prepared(bundle: Bundle) -> dict[str, Picture]:
                 "import a bundle with pictures, or load the suite first"
             )
         try:
-            found[picture.slug] = Picture.from_bytes(data)
+            by_slug[picture.slug] = Picture.from_bytes(data)
         except ImageError as error:
             raise BundleError(f"source {picture.slug}: {error}") from None
-        # A frozen suite is what its pixels are: one that lies does not get a row.
-        if pixel_sha256(found[picture.slug].image) != picture.sha256:
+        # A frozen suite is defined by its pixels, so a source with other pixels is refused.
+        if pixel_sha256(by_slug[picture.slug].image) != picture.sha256:
             raise BundleError(f"source {picture.slug} does not have the pixels its suite names")
-    return found
+    return by_slug
 
 
 def _model(bundle: Bundle, slug: str) -> EditingModel:
-    """The model's row, made from the bundle where there is none; its options stay behind."""
+    """Return the model's row, created from the bundle if new, without its options."""
     stated = bundle.document.model
     fields = {name: getattr(stated, name) for name in MODEL_FIELDS}
     notes = "Entered by an imported bundle; it cannot be played here without options of its own."
@@ -436,10 +439,10 @@ def _model(bundle: Bundle, slug: str) -> EditingModel:
 
 @transaction.atomic
 def import_scores(run: Run, found: ScoreFile) -> None:
-    """Take the file's values into the run's chains, and what they say into its result.
+    """Write the file's values into the run's chains and its results.
 
-    All of it or, where a row names no picture of the run, nothing. A metric that the run has
-    from an earlier file is replaced.
+    Writes nothing if a row names an image that the run does not have. A metric from an earlier
+    file is replaced.
     """
     run = Run.objects.select_for_update(of=("self",)).select_related("suite").get(pk=run.pk)
     if run.state != RunState.FINISHED:
