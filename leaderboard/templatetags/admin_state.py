@@ -1,4 +1,4 @@
-"""The state of runs, queues and submissions, for the admin's first page."""
+"""State of runs, queues and submissions, for the admin's first page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ register = template.Library()
 
 @register.simple_tag
 def queue_state() -> dict[str, Any]:
-    """Unfinished runs by state, workers and waiting jobs per queue, submissions to review."""
+    """Return unfinished runs by state, workers, waiting jobs and submissions."""
     runs = Run.objects.unfinished().order_by().values_list("state").annotate(Count("pk"))
     return {
         "runs": list(runs),
@@ -27,7 +27,7 @@ def queue_state() -> dict[str, Any]:
     }
 
 
-#: What the admin's first page calls these apps, and in which order.
+#: Names of the apps on the admin's first page, in order.
 APPS = {
     "leaderboard": "Benchmark, runs and submissions",
     "django_rq": "Queues",
@@ -38,12 +38,12 @@ APPS = {
 
 @register.filter
 def ours_first(apps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The apps of the admin's first page in the order of their use, by names that say it."""
+    """Return the apps of the admin's first page, renamed and in order of use."""
     order = list(APPS)
-    known = [app | {"name": APPS.get(app["app_label"], app["name"])} for app in apps]
+    renamed = [app | {"name": APPS.get(app["app_label"], app["name"])} for app in apps]
     last = len(order)
     return sorted(
-        known,
+        renamed,
         key=lambda app: order.index(app["app_label"]) if app["app_label"] in APPS else last,
     )
 

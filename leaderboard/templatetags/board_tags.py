@@ -1,7 +1,7 @@
-"""The lines of the board's table.
+"""Template tags for the rows of the board's table.
 
-Written here and not in templates: a long board has hundreds of cells, and to render a
-partial for each takes most of the time of a first view.
+They are written in Python because a long board has hundreds of cells, and rendering a
+template for each takes most of the time of a first view.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY = "j M y"
 
 @register.simple_tag
 def board_lines(rows: Sequence[BoardRow], heads: Sequence[Head]) -> SafeString:
-    """A line of the table for each of these models."""
+    """Return a table row for each of these models."""
     return format_html_join("", "{}", ((_line(row, heads),) for row in rows))
 
 
@@ -46,7 +46,7 @@ def _line(row: BoardRow, heads: Sequence[Head]) -> SafeString:
 
 
 def _number(row: BoardRow, head: Head) -> SafeString:
-    """The cell of a column that is a number and no more."""
+    """Return the cell of a column that is only a number."""
     text, mark = head.column.cell(row)
     return format_html(
         '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.short, text
@@ -75,7 +75,7 @@ def _name(row: BoardRow, head: Head) -> SafeString:
 
 
 def _under_name(row: BoardRow) -> SafeString:
-    """Why the model has no rank, else who serves it."""
+    """Return the reason for a missing rank, else the provider."""
     if row.reason and not row.filters.suite.published_elsewhere:
         return format_html(
             ' <small class="tag warn"><a href="{}">{}</a></small>',
@@ -90,8 +90,8 @@ def _under_name(row: BoardRow) -> SafeString:
     if row.group == "yardstick":
         return NOTHING
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
-    said = " · ".join(filter(None, (row.provider, weights)))
-    return format_html(" <small>{}</small>", said)
+    words = " · ".join(filter(None, (row.provider, weights)))
+    return format_html(" <small>{}</small>", words)
 
 
 def _half_life(row: BoardRow, head: Head) -> SafeString:
@@ -104,7 +104,7 @@ def _curve(row: BoardRow, head: Head) -> SafeString:
 
 
 def _time(row: BoardRow, head: Head) -> SafeString:
-    """The median, with what 95 % of the edits kept to; of runs without them the mean."""
+    """Return the cell of the median and 95 % time; the mean if there is no median."""
     median, most = row.run.progress.median_seconds, row.run.progress.p95_seconds
     below = "" if most is None else f"95\u00a0% in {formatting.seconds(most)}"
     if median is None and row.seconds is not None:
@@ -118,7 +118,7 @@ def _time(row: BoardRow, head: Head) -> SafeString:
 
 
 def _date(row: BoardRow, head: Head) -> SafeString:
-    """When the run ended; below it since when the model is on the board, if that is earlier."""
+    """Return the cell of the run's end, and of the model's first run if earlier."""
     ended, added = (day and localtime(day) for day in (row.date, row.added))
     run = since = NOTHING
     if ended:
@@ -131,7 +131,7 @@ def _date(row: BoardRow, head: Head) -> SafeString:
 
 
 def _people(row: BoardRow, head: Head) -> SafeString:
-    """The share of blind pairs won with its interval: "63 % (55–70)"."""
+    """Return the share of blind pairs won with its interval: "63 % (55–70)"."""
     if row.people is None:
         return _number(row, head)
     around = formatting.interval(row.people.share_low, row.people.share_high, 100, 0)
@@ -143,7 +143,7 @@ def _people(row: BoardRow, head: Head) -> SafeString:
     )
 
 
-#: Cells that are more than a number, by the name of their column.
+#: Functions for cells that are more than a number, by name of column.
 CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
     "rank": _rank,
     "name": _name,
@@ -157,7 +157,7 @@ CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
 
 @register.simple_tag
 def heat_cells(cells: Sequence[Cell], trips: int) -> SafeString:
-    """The cells of one line of a heat table: half-lives, shaded, the best marked."""
+    """Return the cells of a line of a heat table, shaded, with the best marked."""
     return format_html_join("", "{}", ((_heat_cell(cell, trips),) for cell in cells))
 
 
@@ -179,7 +179,7 @@ def rank_cell(row: BoardRow) -> SafeString:
 
 @register.simple_tag
 def life_cell(standing: Standing | None, trips: int) -> SafeString:
-    """A half-life with its interval, in words and as a bar."""
+    """Return the cell of a half-life with its interval, as text and as a bar."""
     if standing is None:
         return format_html('<td class="lives muted">{}</td>', formatting.NOT_RUN)
     return format_html(

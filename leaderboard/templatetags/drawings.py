@@ -18,7 +18,7 @@ register = template.Library()
 
 
 class Compact(DjangoJSONEncoder):
-    """JSON without the spaces and with its letters as they are: a third fewer bytes."""
+    """JSON without spaces or ASCII escapes: a third fewer bytes."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "separators": (",", ":"), "ensure_ascii": False})
@@ -32,7 +32,7 @@ def chart(name: str, *of: Any) -> dict[str, Chart | None]:
 
 @register.simple_tag
 def figure_json(chart: Chart) -> SafeString:
-    """The chart's figure in a script element that runs nothing; chart.js reads it."""
+    """Return the chart's figure as an inert script element for chart.js."""
     return json_script(chart.figure, f"{chart.id}-figure", Compact)
 
 
@@ -43,7 +43,7 @@ def legend(chart: Chart) -> list[LegendItem]:
 
 @register.simple_tag
 def swatch(item: LegendItem) -> SafeString:
-    """A piece of the line with its marker, as the chart draws it."""
+    """Return a piece of the line with its marker, as the chart draws it."""
     return format_html(
         '<svg viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
         '<path d="M0 5H30" stroke="{0}" stroke-width="2" stroke-dasharray="{1}"/>'
@@ -56,7 +56,7 @@ def swatch(item: LegendItem) -> SafeString:
 
 DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "9 4"}
 MARKERS = {
-    # Open ones have a hole: the inner line turns the other way.
+    # Open markers have a hole: the inner outline turns the other way.
     "circle-open": "M15 1a4 4 0 1 0 .01 0zM15 2.8a2.2 2.2 0 1 1-.01 0z",
     "square-open": "M11.5 1.5v7h7v-7zM13 3h4v4h-4z",
     "diamond-open": "M15 .5l-4.5 4.5 4.5 4.5 4.5-4.5zM15 2.8l2.2 2.2-2.2 2.2-2.2-2.2z",
@@ -86,7 +86,7 @@ def thumb(
     shape: StoredImage | None = None,
     side: int = SHOWN_SIDE,
 ) -> SafeString:
-    """A lazy thumbnail in the room that `shape` takes: the source's, so that strips line up."""
+    """Return a lazy thumbnail in the size of `shape`, so that strips line up."""
     width, height = shown_size(shape or picture, side)
     if picture is None:
         return GONE
@@ -101,7 +101,7 @@ def thumb(
 
 @register.simple_tag
 def framed(picture: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
-    """A thumbnail that leads to the picture in full size."""
+    """Return a thumbnail that links to the image in full size."""
     small = thumb(picture, alt, shape)
     if picture is None:
         return small

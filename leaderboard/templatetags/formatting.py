@@ -1,4 +1,4 @@
-"""Numbers, names, tables and links in words and HTML, for templates."""
+"""Template filters and tags for numbers, names, tables and links."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ register.filter("after_trips", formatting.after)
 
 @register.filter
 def of(number: int, one: str) -> str:
-    """{{ 3|of:"case" }} gives "3 cases"."""
+    """Return a count with its noun: {{ 3|of:"case" }} gives "3 cases"."""
     return formatting.count(number, one)
 
 
 @register.filter
 def half_life_interval(standing: Standing | PeopleStanding, trips: int) -> str:
-    """The interval of a standing's half-life; empty where none was computed."""
+    """Return the interval of a standing's half-life; empty if not computed."""
     if not standing.has_interval:
         return ""
     return formatting.half_life_interval(standing.half_life_low, standing.half_life_high, trips)
@@ -60,7 +60,7 @@ def usable_interval(standing: Standing) -> str:
 
 @register.filter
 def people_interval(people: PeopleStanding) -> str:
-    """The interval of the share of pairs won, in percent."""
+    """Return the interval of the share of pairs won, in percent."""
     return formatting.interval(people.share_low, people.share_high, 100, 0)
 
 
@@ -71,26 +71,26 @@ def rank_interval(standing: Standing) -> str:
 
 @register.filter
 def difference(found: Difference) -> str:
-    """{{ comparison.usable_trips|difference }} gives "+1.3 (0.4 to 2.2)"."""
+    """Return a difference with its interval: "+1.3 (0.4 to 2.2)"."""
     return formatting.difference(found.estimate, found.interval)
 
 
 @register.filter
 def pinned_metrics(run: Run) -> list[tuple[str, dict[str, str], str]]:
-    """Every metric as the run pinned it, and where it was computed."""
+    """Return every metric as the run pinned it, with the device that computed it."""
     scored = run.provenance.get("scoring", {}).get("metrics", {})
 
     def where(name: str) -> str:
-        told = scored.get(name, {})
-        half = told.get("precision", "float32") != "float32"
-        return f"{told.get('device', '')} in half precision" if half else told.get("device", "")
+        metric = scored.get(name, {})
+        half = metric.get("precision", "float32") != "float32"
+        return f"{metric.get('device', '')} in half precision" if half else metric.get("device", "")
 
     return [(name, pinned, where(name)) for name, pinned in run.metrics.items()]
 
 
 @register.simple_tag(takes_context=True)
 def nav_link(context: Context, name: str, label: str) -> SafeString:
-    """An entry of the site's navigation, marked on its page and those below it."""
+    """Return a link of the navigation, marked on its page and those below it."""
     url, request = reverse(name), context.get("request")
     path = request.path if request else ""
     here = path == url or (url != "/" and path.startswith(url))
@@ -99,7 +99,7 @@ def nav_link(context: Context, name: str, label: str) -> SafeString:
     )
 
 
-#: White space around rows and cells says nothing; inside a cell it parts words.
+#: White space around rows and cells has no meaning; inside a cell it separates words.
 AROUND = re.compile(r"\s*(</?(?:table|caption|thead|tbody|tr|th|td)\b[^>]*>)\s*")
 
 
@@ -107,12 +107,15 @@ AROUND = re.compile(r"\s*(</?(?:table|caption|thead|tbody|tr|th|td)\b[^>]*>)\s*"
 def scroll_table(
     content: SafeString, label: str, classes: str = "", axis: Sequence[Any] = ()
 ) -> SafeString:
-    """The table in a region that a keyboard can reach and scroll; `axis` = ticks of its bars."""
+    """Return the table in a region that can be scrolled by keyboard.
+
+    `axis` are the ticks of the table's bars.
+    """
     steps = f"steps-{len(axis) - 1}" if axis else ""
     return format_html(
         '<div class="{}" tabindex="0" role="region" aria-label="{}">{}</div>',
         " ".join(filter(None, ("table", classes, steps))),
         label,
-        # What the block holds is escaped already; this only takes white space away.
+        # The content is escaped already; this only removes white space.
         mark_safe(AROUND.sub(r"\1", content)),  # noqa: S308
     )
