@@ -39,7 +39,7 @@ from leaderboard.models import (
 from leaderboard.models.runs import RunState
 from leaderboard.people import vote_rows
 
-#: Of each edit: its cost, and its number of attempts.
+#: Cost and number of attempts of each edit.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 
@@ -52,7 +52,7 @@ def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
 
 
 def pictures_size(run: Run) -> int:
-    """Return how many bytes the images of a bundle take."""
+    """Return the size of a bundle's images in bytes."""
     return sum(stored.bytes for stored in _stored(run))
 
 
@@ -234,15 +234,15 @@ class DatabaseSource:
 
 def _ledger(run: Run) -> Ledger:
     """Sum the cost and the attempts of each edit."""
-    found: Ledger = defaultdict(lambda: (None, 0))
+    ledger: Ledger = defaultdict(lambda: (None, 0))
     rows = run.ledger.order_by().values_list("chain", "number", "direction")
-    for *half, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
-        found[half[0], half[1], half[2]] = (text(cost), attempts)
-    return found
+    for *edit, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
+        ledger[edit[0], edit[1], edit[2]] = (text(cost), attempts)
+    return ledger
 
 
 def _stored(run: Run) -> list[StoredImage]:
-    """Return every image of a run once, by hash: sources, answers, and what audits sent."""
+    """Return every image of a run once, by hash: sources, answers, sent by audits."""
     trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
         *run.suite.pictures.values_list("stored", flat=True),
@@ -252,8 +252,8 @@ def _stored(run: Run) -> list[StoredImage]:
         *audits.values_list("sent", flat=True),
         *audits.values_list("answer", flat=True),
     }
-    found = StoredImage.objects.in_bulk(sorted(keys - {None}))
-    return [found[key] for key in sorted(found)]
+    by_hash = StoredImage.objects.in_bulk(sorted(keys - {None}))
+    return [by_hash[key] for key in sorted(by_hash)]
 
 
 def _moment(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Chains as a dataset for researchers: degraded pictures with what is left, and preferences."""
+"""Chains as a dataset for researchers: degraded images, retention, preferences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.models import Chain, Run, StoredImage, Suite, Trip, Vote
 from leaderboard.people import vote_rows
 
-#: A preference is worth telling where a metric parts the two by this much of the picture.
+#: Smallest difference in retention between the two images of a preference.
 MARGIN = 0.05
 README = """# ConvergeBench: degraded pictures and preferences
 
@@ -44,7 +44,7 @@ versions are in `runs.json`. `preferences.jsonl` is by machine scores; `votes.js
 
 
 class DatasetError(ValueError):
-    """A dataset that is not written; the message is written for people."""
+    """A dataset that cannot be written; the message is shown to the user."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Return:
-    """One scored return of one chain."""
+    """A scored return of a chain."""
 
     chain: Chain
     trip: Trip
@@ -67,7 +67,7 @@ class Return:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Where it comes from."""
+        """Origin and scores of the return, as written to the dataset."""
         run = self.chain.run
         return {
             "picture": _name(self.picture),
@@ -82,7 +82,10 @@ class Return:
 
 
 def export(out: Path, suite: Suite | None = None) -> Counts:
-    """Write the dataset of this suite, or of all of ours; DatasetError where there is none."""
+    """Write the dataset of this suite, or of all suites played here.
+
+    Raises DatasetError if the folder is not empty or there is no public run.
+    """
     if out.exists() and any(out.iterdir()):
         raise DatasetError(f"{out} is not empty; name a new folder")
     runs = Run.objects.on_the_board().filter(
@@ -90,35 +93,35 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
     )
     if suite:
         runs = runs.filter(suite=suite)
-    found = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
-    if not found:
+    exported = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
+    if not exported:
         raise DatasetError("there is no public run to export")
     (out / "pictures").mkdir(parents=True, exist_ok=True)
-    counts = Counts(runs=len(found))
-    kept: set[str] = set()
+    counts = Counts(runs=len(exported))
+    written: set[str] = set()
     with (
         (out / "degraded.jsonl").open("w", encoding="utf-8") as degraded,
         (out / "preferences.jsonl").open("w", encoding="utf-8") as preferences,
     ):
-        for one in dict.fromkeys(run.suite for run in found):
-            for returns in _by_case(one, [run for run in found if run.suite == one]):
-                about = _about(one, returns[0].chain)
+        for current in dict.fromkeys(run.suite for run in exported):
+            for returns in _by_case(current, [run for run in exported if run.suite == current]):
+                about = _about(current, returns[0].chain)
                 for back in returns:
-                    _keep(out, kept, returns[0].chain.case.picture.stored, back.picture)
+                    _keep(out, written, returns[0].chain.case.picture.stored, back.picture)
                     degraded.write(_line({**about, "degraded": back.facts}))
                     counts.degraded += 1
                 for better, worse, source in _preferences(returns):
                     pair = {"better": better.facts, "worse": worse.facts, "from": source}
                     preferences.write(_line(about | pair))
                     counts.preferences += 1
-    counts.votes = _write_votes(out, found, kept)
-    counts.pictures = len(kept)
-    _write_about(out, found, counts)
+    counts.votes = _write_votes(out, exported, written)
+    counts.pictures = len(written)
+    _write_about(out, exported, counts)
     return counts
 
 
 def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
-    """Write people's votes on the returns of these runs, with their pictures; how many."""
+    """Write the votes on returns of these runs, with images; return their number."""
     both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0
@@ -137,7 +140,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
 
 
 def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
-    """All returns of each case that has any, case after case."""
+    """Yield the returns of each case that has any."""
     trips = Trip.objects.filter(scored_at__isnull=False).select_related("restored")
     for case in suite.cases.filter(picture__stored__isnull=False):
         chains = (
@@ -148,30 +151,33 @@ def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
             .order_by("run", "repeat")
         )
         returns = [
-            Return(chain, trip, trip.restored, dict(sorted(kept.items())))
+            Return(chain, trip, trip.restored, dict(sorted(retentions.items())))
             for chain in chains
             for trip in chain.trips.all()
-            if trip.restored and (kept := chain.retentions_after(trip.number))
+            if trip.restored and (retentions := chain.retentions_after(trip.number))
         ]
         if returns:
             yield returns
 
 
 def _preferences(returns: list[Return]) -> Iterator[tuple[Return, Return, str]]:
-    """Neighbours in a chain, and two models after the same trip, where all metrics agree."""
-    for one, other in itertools.combinations(returns, 2):
-        if one.chain == other.chain:
-            if other.trip.number != one.trip.number + 1:
+    """Yield pairs of returns on which all metrics agree, the better one first.
+
+    The two are neighbours in a chain, or of two models after the same trip.
+    """
+    for first, other in itertools.combinations(returns, 2):
+        if first.chain == other.chain:
+            if other.trip.number != first.trip.number + 1:
                 continue
             source = "one chain"
-        elif one.trip.number == other.trip.number and one.chain.run != other.chain.run:
+        elif first.trip.number == other.trip.number and first.chain.run != other.chain.run:
             source = "two models"
         else:
             continue
-        if _better(one, other):
-            yield one, other, source
-        elif _better(other, one):
-            yield other, one, source
+        if _better(first, other):
+            yield first, other, source
+        elif _better(other, first):
+            yield other, first, source
 
 
 def _better(one: Return, other: Return) -> bool:
@@ -181,7 +187,7 @@ def _better(one: Return, other: Return) -> bool:
 
 
 def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
-    """What all lines of a case share: its source, its prompts, licence and provenance."""
+    """Return the fields that all lines of a case share."""
     case, picture = chain.case, chain.case.picture
     return {
         "source": _name(picture.stored) if picture.stored else None,

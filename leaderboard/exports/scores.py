@@ -26,7 +26,7 @@ COLUMNS = tuple(ScoreRecord.model_fields)
 
 
 def score_records(run: Run) -> Iterator[ScoreRecord]:
-    """The scores of a run with what they belong to, in a stable order."""
+    """Yield the scores of a run with their case, chain and trip, in stable order."""
     blanks = _blanks(run)
     scores = (
         Score.objects.filter(trip__chain__run=run)
@@ -68,7 +68,7 @@ def _blanks(run: Run) -> dict[tuple[str, int], float]:
 
 
 def scores_csv(run: Run) -> Iterator[str]:
-    """Every score of a run, line by line, so that large runs need no memory."""
+    """Yield the scores of a run as lines of CSV, so that memory stays small."""
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(COLUMNS)
@@ -81,7 +81,7 @@ def scores_csv(run: Run) -> Iterator[str]:
 
 
 def scores_json(run: Run) -> Iterator[str]:
-    """Every score of a run as a JSON list, streamed."""
+    """Yield the scores of a run as a JSON list."""
     yield "["
     for place, record in enumerate(score_records(run)):
         row = json.dumps(record.model_dump())
@@ -90,20 +90,23 @@ def scores_json(run: Run) -> Iterator[str]:
 
 
 def quality_csv(run: Run) -> Iterator[str]:
-    """What no-reference metrics say of every picture of a run: a score file, as
-    `import_results scores` takes it where the metric does not run there. Trip 0 is the source."""
+    """Yield the values of no-reference metrics on every image of a run as CSV.
+
+    The result is a score file that `import_results scores` accepts on a site where the metric
+    does not run. Trip 0 is the source.
+    """
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
     pinned = quality_metrics(run)
-    about = {name: value_scale(name, told) for name, told in pinned.items()}
+    about = {name: value_scale(name, values) for name, values in pinned.items()}
     chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
     for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
         for name, described in about.items():
             for trip, value in enumerate(chain.quality.get(name, ())):
                 cells = (chain.case.slug, chain.repeat, trip, name, value)
-                told = (pinned[name].get("version"), described and described.higher_is_better)
-                writer.writerow([_cell(cell) for cell in (*cells, *told)])
+                scale = (pinned[name].get("version"), described and described.higher_is_better)
+                writer.writerow([_cell(cell) for cell in (*cells, *scale)])
         yield line.getvalue()
         line.seek(0)
         line.truncate()
@@ -118,17 +121,17 @@ def _cell(value: Any) -> Any:
 
 
 def name(suite: Suite) -> str | None:
-    """The file that holds what is public of a suite now; None where nothing is.
+    """Return the file of a suite's public scores; None if no run is public.
 
-    The name changes with the runs on the board and with their numbers, so a run that is
-    published, withdrawn or scored again makes the file of before one that nobody is given.
+    The name changes with the runs on the board and their numbers, so the file of a run that is
+    published, withdrawn or scored again is no longer served.
     """
     runs = Run.objects.on_the_board().filter(suite=suite)
-    # Standings are written anew whenever a run ends, so their keys tell old numbers from new.
-    found = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
-    if not found:
+    # Standings are written again whenever a run ends, so their keys identify its numbers.
+    runs_written = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
+    if not runs_written:
         return None
-    stamp = hashlib.sha256(repr([suite.content_hash, *found]).encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(repr([suite.content_hash, *runs_written]).encode()).hexdigest()[:16]
     return f"{FOLDER}/{_stem(suite)}{stamp}.parquet"
 
 
@@ -137,14 +140,14 @@ def _stem(suite: Suite) -> str:
 
 
 def stale() -> list[Suite]:
-    """Suites whose file is not there, or not of what is public now."""
+    """Return the suites whose current file does not exist."""
     suites = Suite.objects.frozen().filter(runs__current=True).defer("definition").distinct()
     names = ((suite, name(suite)) for suite in suites)
     return [suite for suite, file in names if file and not default_storage.exists(file)]
 
 
 def write(suite: Suite) -> None:
-    """Write the file of what is public now, where it is not there, and delete those of before."""
+    """Write the current file of a suite if it does not exist, and delete older ones."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,7 +166,7 @@ def write(suite: Suite) -> None:
 
 
 def _delete_others(suite: Suite, current: str | None) -> None:
-    """Remove the files of what was public before."""
+    """Delete the suite's files except the current one."""
     try:
         _, files = default_storage.listdir(FOLDER)
     except FileNotFoundError:

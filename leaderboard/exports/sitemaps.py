@@ -1,4 +1,4 @@
-"""What search engines shall find: pages that stay, not the ways of sorting them."""
+"""Site maps of the permanent pages, without their sorted and filtered views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 class Pages(Sitemap):
-    """The pages there is one of."""
+    """Pages that exist once."""
 
     def items(self) -> list[str]:
         return [
@@ -67,7 +67,7 @@ class Suites(Sitemap):
 
 
 class Experiments(Sitemap):
-    """Experiments that anybody may look at."""
+    """Public experiments."""
 
     def items(self) -> QuerySet[Experiment]:
         return Experiment.objects.public().order_by("pk")
@@ -77,7 +77,7 @@ class Experiments(Sitemap):
 
 
 class Cases(Sitemap):
-    """The cases of suites that somebody played."""
+    """Cases of suites with a run on the board."""
 
     def items(self) -> QuerySet[Case]:
         played = Run.objects.on_the_board().values("suite")
