@@ -1,4 +1,4 @@
-"""Were the audits of a bundle drawn by its secret, and did they find what it says?"""
+"""Check the audits of a bundle: the secret that drew them, and their findings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ from evaluation.measuring.trip_measures import rmse
 from evaluation.records import AuditRecord, FileRecord
 from evaluation.witnesses.base import Verdict
 
-#: A touch drawn again may differ by so much, of the full range: a JPEG of another library does.
+#: The tolerance of a touch drawn again, of the full range: JPEG libraries differ.
 SAME_TOUCH = (0.0, 0.01)
-#: By which of these a loss is measured depends on which are there.
+#: The metrics that measure a loss; the choice depends on which are installed.
 MEASURED_BY = frozenset({"lpips", "place", "picture", "ssim"})
 
 
 def audit_checks(bundle: Bundle, scorer: Scorer, unable: Mapping[str, str]) -> Iterator[Check]:
-    """Every check of the bundle's audits; `unable` says why a metric cannot run here."""
+    """Yield every check of the bundle's audits.
+
+    `unable` gives, by metric, the reason why it cannot run here.
+    """
     if bundle.document.audits:
         yield from _Audits(bundle, scorer, unable).checks()
 
@@ -86,7 +89,7 @@ class _Audits:
             yield from self._finding(line, audit, secret, case)
 
     def _drawn(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
-        """The secret that drew this audit: it drew the place, and the seed where one was sent."""
+        """Return the secret that drew this audit's place and seed, and the check."""
         stated = [line.repeat, line.number, line.seed]
         drawn = {
             secret: [
@@ -95,21 +98,21 @@ class _Audits:
             ]
             for secret in self.secrets
         }
-        secret = next((s for s, found in drawn.items() if found == stated), None)
-        found = drawn[secret or self.secrets[0]]
-        return secret, compared(line.name, "place and seed", stated, found, (0.0, 0.0))
+        secret = next((s for s, values in drawn.items() if values == stated), None)
+        values = drawn[secret or self.secrets[0]]
+        return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
     def _finding(self, line: AuditRecord, audit: Audit, secret: str, case: Case) -> Iterator[Check]:
-        """Whether this is the touch that the secret drew, and whether it cost what is stated."""
-        last, own = (
+        """Check the touch against the secret, and the finding against a new one."""
+        last, trip = (
             self.trips.get((line.case, line.repeat, number))
             for number in (line.number - 1, line.number)
         )
         source = self._read(self.sources.get(case.picture))
         before = self._read(last.backward) if last else source
-        # What the last edit of the trip was made on.
-        sent_on = (own.between[-1] if own.between else own.forward) if own else None
-        edited, back = self._read(sent_on), self._read(own.backward if own else None)
+        # The input of the trip's last edit.
+        sent_on = (trip.between[-1] if trip.between else trip.forward) if trip else None
+        edited, back = self._read(sent_on), self._read(trip.backward if trip else None)
         sent, answer = self._read(line.sent), self._read(line.answer)
         if not (source and before and edited and back and sent and answer):
             why = "its pictures are not sound" if self.document.pictures else NO_PICTURES
@@ -118,19 +121,19 @@ class _Audits:
         pair = self.suite.pair_by_slug[case.pair].of_return(line.number)
         touch = Touch(audit, secret, pair, before, edited)
         yield compared(line.name, "what was done", line.words, touch.words)
-        one, other = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
-        yield compared(line.name, "what was sent", 0.0, rmse(one, other), SAME_TOUCH)
+        stated, drawn = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
+        yield compared(line.name, "what was sent", 0.0, rmse(stated, drawn), SAME_TOUCH)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return
-        found = find(line.kind, touch, source, back, answer, self.scorer)
-        yield compared(line.name, "finding", line.finding, asdict(found), REGISTERED)
+        finding = find(line.kind, touch, source, back, answer, self.scorer)
+        yield compared(line.name, "finding", line.finding, asdict(finding), REGISTERED)
 
     def _read(self, row: FileRecord | None) -> Picture | None:
         return picture_checks(self.bundle, "", row)[0]
 
     def _what_follows(self) -> Iterator[Check]:
-        """The medians, and why the run is out of the ranks, by the stated findings."""
+        """Check the medians and the flags that follow from the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
         made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]

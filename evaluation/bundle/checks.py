@@ -16,23 +16,23 @@ from evaluation.records import FileRecord
 
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
 NO_PICTURES = "no pictures in the bundle"
-#: How far a number may be off: of its size, and at all.
+#: Tolerances of numbers: relative, absolute.
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
 # Scored on a GPU, or recomputed on one.
 HALF = (1e-2, HALF_TOLERANCE)
-# Witnesses are networks, and their amounts are kept with five digits.
+# Witnesses are networks, and their amounts are stored with five digits.
 WITNESSED = (1e-3, 2e-5)
-# No-reference metrics look for a shape on a grid: a hair elsewhere, and it is the next one.
+# No-reference metrics search a shape on a grid: a tiny difference selects the next point.
 QUALITY = (1e-3, 0.05)
-# Registration climbs a hill step by step, and ends a little elsewhere on another processor.
+# Registration is iterative and ends in a slightly different place on another processor.
 REGISTERED = (1e-2, 1e-3)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: in which line, what, and how it came out."""
+    """One checked value: its line, its name, and the verdict."""
 
     line: str
     what: str
@@ -45,7 +45,10 @@ class Check:
 
 
 def verdict(checks: Mapping[str, int]) -> bool | None:
-    """From how many checks came out how: True = all equal, None = some could not be made."""
+    """Return True if all checks are equal, None if some were not made, else False.
+
+    `checks` counts the checks by verdict.
+    """
     if checks.get(DIFFERENT):
         return False
     return None if checks.get(NOT_CHECKED) else True
@@ -54,13 +57,13 @@ def verdict(checks: Mapping[str, int]) -> bool | None:
 def compared(
     line: str, what: str, stated: Any, found: Any, tolerance: tuple[float, float] = EXACT
 ) -> Check:
-    """One check: equal, or where the two part first."""
+    """Return a check that is equal, or that names the first difference."""
     apart = _apart(stated, found, tolerance)
     return Check(line, what, DIFFERENT, apart) if apart else Check(line, what, EQUAL)
 
 
 def _apart(stated: Any, found: Any, tolerance: tuple[float, float], place: str = "") -> str:
-    """Where two values differ first, in words; empty when nowhere."""
+    """Describe the first difference of two values; empty if there is none."""
     if isinstance(stated, dict) and isinstance(found, dict):
         for key in sorted(stated.keys() | found.keys(), key=str):
             inside = f"{place}.{key}" if place else str(key)
@@ -70,8 +73,8 @@ def _apart(stated: Any, found: Any, tolerance: tuple[float, float], place: str =
                 return apart
         return ""
     if isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
-        for index, (one, other) in enumerate(zip(stated, found, strict=True)):
-            if apart := _apart(one, other, tolerance, f"{place}[{index}]"):
+        for index, (left, right) in enumerate(zip(stated, found, strict=True)):
+            if apart := _apart(left, right, tolerance, f"{place}[{index}]"):
                 return apart
         return ""
     relative, absolute = tolerance
@@ -120,5 +123,5 @@ def picture_checks(
     except ImageError as error:
         return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
     stated = [row.mime, row.width, row.height, row.bytes]
-    found = [picture.mime, picture.width, picture.height, len(data)]
-    return picture, [hashed, compared(line, "type and size", stated, found)]
+    actual = [picture.mime, picture.width, picture.height, len(data)]
+    return picture, [hashed, compared(line, "type and size", stated, actual)]

@@ -1,9 +1,9 @@
-"""The run bundle: one zip with everything that a run's numbers rest on.
+"""The run bundle: one zip with all data behind a run's numbers.
 
 `bundle.json` holds the suite, every prompt, parameter, version, hash and score as the records of
 `evaluation.records`; `pictures/<sha256>.<ext>` the images themselves, if they are included. Every
-line carries the digest of itself, so that an altered byte has a name. Bundles are untrusted:
-`read` refuses whatever a bundle of ours would not hold.
+line carries its own digest, so that an altered byte can be located. Bundles are untrusted:
+`read` refuses everything that our writer does not write.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ MAX_ENTRIES = 100_000
 MAX_DIRECTORY = 32 * 2**20
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
-#: Each object, list and member takes up to a few hundred bytes of memory; ours have 20 bytes of text.
+#: An item (object, list, member) takes up to a few hundred bytes of memory; ours have 20 of text.
 BYTES_PER_ITEM = 12
-#: Members of one object: metrics, pairs, levels. Each that does not fit becomes an error of its own.
+#: Members of one object: metrics, pairs, levels. Each invalid member becomes another error.
 MAX_KEYS = 2_000
-# What our own zips are dated, so that the same run gives the same bytes.
+# The date of all entries, so that the same run gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -68,7 +68,7 @@ class SuiteRecord(Record):
 
 
 class Document(Record):
-    """All of bundle.json. There, each record and each trip carries its `digest` as well."""
+    """The content of bundle.json, where each record and trip also has its `digest`."""
 
     format: Literal[2]
     pictures: bool
@@ -89,14 +89,14 @@ def standing_name(metric: str, level: float, scope: str) -> str:
 
 
 def digest(row: Mapping[str, Any]) -> str:
-    """SHA-256 of a line, without its own digest and without the lines inside it."""
-    own = {key: value for key, value in row.items() if key not in ("digest", "trips")}
-    text = json.dumps(own, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    """Return the SHA-256 of a line, without its digest and its inner lines."""
+    content = {key: value for key, value in row.items() if key not in ("digest", "trips")}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every line of bundle.json with its name, in order."""
+    """Yield every line of bundle.json with its name, in order."""
     for section in ("suite", "model", "run"):
         yield section, document[section]
     for row in document["sources"]:
@@ -117,13 +117,13 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def whole(document: Mapping[str, Any]) -> str:
-    """The digest of all lines: what tells one bundle from another, and a line left out."""
+    """Return the digest of all lines, which identifies a bundle."""
     text = "\n".join(f"{name} {digest(row)}" for name, row in lines(document))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the digest of every line and of the whole."""
+    """Return the document with the digest of every line and of the whole."""
     copy: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
     for _, row in lines(copy):
         row["digest"] = digest(row)
@@ -153,7 +153,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, method: int) -> None:
 
 
 class Bundle:
-    """A checked bundle. Pictures are read one at a time, when they are asked for."""
+    """A checked bundle. Images are read one at a time, on request."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Bundle:
             if (match := NAME.fullmatch(info.filename))
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
-        #: As it was written, for digests: a number in other digits than ours is a text here.
+        #: The document as written, for digests: a number that we would write otherwise is a text here.
         self.raw = _parsed(data, max_document, _as_written)
         try:
             records = _without_digests(_parsed(data, max_document, _as_number))
@@ -190,21 +190,21 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """What this bundle says, as one number; computed, whatever it states."""
+        """The digest of all lines, computed here, not the stated one."""
         return whole(self.raw)
 
     @property
     def scored_metrics(self) -> list[str]:
-        """The metrics that the run was scored by; those that were not run are not among them."""
+        """The metrics that the run was scored by, without those that were not run."""
         return scored_metrics(self.document.run.metrics)
 
     @property
     def held(self) -> frozenset[str]:
-        """The SHA-256 in the names of the pictures that are here."""
+        """The SHA-256 of the images in the bundle, by their names."""
         return frozenset(self._entries)
 
     def picture(self, sha256: str) -> bytes | None:
-        """The bytes under this name; None where they are not in the bundle."""
+        """Return the bytes of an image; None if it is not in the bundle."""
         info = self._entries.get(sha256)
         return None if info is None else _content(self._archive, info, MAX_BYTES)
 
@@ -216,9 +216,9 @@ def read(
     max_document: int = MAX_DOCUMENT,
     max_pixels: int = MAX_PIXELS,
 ) -> Bundle:
-    """The bundle in this file; BundleError says what is wrong with it.
+    """Open the bundle in this file. Raises BundleError naming the problem.
 
-    Of a stranger's less is read: `max_document` bytes of JSON, pictures of `max_pixels`.
+    Lower limits are for untrusted uploads: `max_document` bytes of JSON, images of `max_pixels`.
     """
     name = file.name if isinstance(file, Path) else "the file"
     try:
@@ -238,7 +238,7 @@ def read(
 
 
 def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse whatever a bundle does not hold: odd names, links, bombs, secrets."""
+    """Refuse entries that no bundle has: odd names, links, bombs, secrets."""
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
         raise BundleError(f"the bundle has {len(entries):,} entries; the limit is {MAX_ENTRIES:,}")
@@ -268,16 +268,16 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> byt
 
 def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        found = _parse_object(data, max_document // BYTES_PER_ITEM, number)
+        data_object = _parse_object(data, max_document // BYTES_PER_ITEM, number)
     except ValueError as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
-    if found.get("format") != FORMAT:
+    if data_object.get("format") != FORMAT:
         raise BundleError(f"this is not a run bundle of format {FORMAT}")
-    return found
+    return data_object
 
 
 def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
-    """Remove the digest of every line; whether they are right is checked on the raw lines."""
+    """Remove the digest of every line; digests are checked on the raw lines."""
     for section in document.values():
         for row in section if isinstance(section, list) else [section]:
             if isinstance(row, dict):
@@ -298,17 +298,17 @@ def _parse_object(data: bytes, max_items: int, number: Callable[[str], Any]) -> 
         raise ValueError(f"{word} is not a number")
 
     try:
-        found = json.loads(
+        value = json.loads(
             data.decode(), object_pairs_hook=_once, parse_constant=refuse, parse_float=number
         )
-        fits = can_be_stored(found)
+        fits = can_be_stored(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not fits:
         raise ValueError("a text in it holds a zero byte or half of a character")
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError("it is not an object")
-    return found
+    return value
 
 
 def _as_number(digits: str) -> float:
@@ -328,16 +328,16 @@ def _as_written(digits: str) -> float | str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MAX_KEYS:
         raise ValueError(f"an object in it has {len(pairs):,} keys; the limit is {MAX_KEYS:,}")
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
-    return found
+    return members
 
 
 def _suite(definition: Mapping[str, Any]) -> Suite:
-    """The suite as it is here; whether its hash is the stated one is for `verify` to say."""
+    """Return the suite as computed here; `verify` compares it with the stated hash."""
     try:
         return Suite.from_dict({k: v for k, v in definition.items() if k != "content_hash"})
     except (SuiteError, AttributeError) as error:
@@ -345,7 +345,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
 
 
 def invalid(error: ValidationError) -> str:
-    """Name the first invalid field and its place."""
+    """Return a message with the first invalid field and its place."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

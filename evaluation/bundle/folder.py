@@ -57,7 +57,7 @@ def write_bundle(
     findings: Mapping[tuple[str, int], Finding] | None = None,
     pictures: bool = True,
 ) -> dict[str, Any]:
-    """Write the bundle of a run that was played to its end and scored; return its document.
+    """Write the bundle of a complete, scored run; return its document.
 
     `findings` are those of its audits, by chain and trip. Raises BundleError naming what is
     missing.
@@ -220,14 +220,14 @@ class FolderSource:
                 self._half(chain, both.pop(BACKWARD, None)),
                 scored.trips[index] if whole else TripMeasures(),
                 {n: d[index] for n, d in scored.distances.items() if d is not None and whole},
-                [{"name": name, **(self._half(chain, one) or {})} for name, one in both.items()],
+                [{"name": name, **(self._half(chain, half) or {})} for name, half in both.items()],
             )
 
     def _half(self, chain: PlayedChain, half: PlayedHalf | None) -> dict[str, Any] | None:
         if half is None:
             return None
-        asked = self.folder.pair(chain).trip(half.number).steps
-        prompts = {step.name: step.prompt for step in asked}
+        steps = self.folder.pair(chain).trip(half.number).steps
+        prompts = {step.name: step.prompt for step in steps}
         cost, attempts = self.calls[chain.slug, half.number, half.direction]
         return {
             "prompt": prompts[half.direction],
@@ -241,7 +241,7 @@ class FolderSource:
         }
 
     def audits(self) -> list[AuditRecord]:
-        """Return every audit that was drawn; none if the run was not audited."""
+        """Return every audit that was drawn; empty if the run was not audited."""
         made = {
             (chain.case, chain.repeat, audit.number): (chain, audit)
             for chain in self.folder.chains.values()
@@ -311,23 +311,23 @@ class _Measured(NamedTuple):
 
 
 def _scoring_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Split the versions of scoring from the imported score files, as a site's run has them."""
+    """Separate the versions of scoring from the imported score files."""
     scoring = {name: value for name, value in provenance.items() if name != "score_files"}
     files = provenance.get("score_files")
     return {"scoring": scoring} | ({"score_files": files} if files else {})
 
 
 def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | None, int]]:
-    """What each half cost, and in how many attempts."""
-    found: defaultdict[tuple[str, int, str], tuple[str | None, int]]
-    found = defaultdict(lambda: (None, 0))
+    """Return the cost and the number of attempts of each edit."""
+    by_edit: defaultdict[tuple[str, int, str], tuple[str | None, int]]
+    by_edit = defaultdict(lambda: (None, 0))
     for call in folder.calls():
         key = (str(call["chain"]), int(call["number"]), str(call["direction"]))
-        cost, attempts = found[key]
+        cost, attempts = by_edit[key]
         if call.get("cost") is not None:
             cost = str(Decimal(cost or "0") + Decimal(str(call["cost"])))
-        found[key] = (cost, attempts + 1)
-    return found
+        by_edit[key] = (cost, attempts + 1)
+    return by_edit
 
 
 def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
@@ -342,7 +342,7 @@ def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str,
 
 
 def _counted(chain: PlayedChain) -> tuple[PlayedHalf, ...]:
-    """The answers that a bundle tells; the blank one that ended a chain is none."""
+    """Return the answers that belong in a bundle, without a final blank one."""
     return chain.halves[:-1] if chain.outcome == "blank" else chain.halves
 
 
@@ -357,5 +357,5 @@ def _file(picture: Picture) -> dict[str, Any]:
 
 
 def _slug(name: str) -> str:
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
-    return kept.strip("-").lower()[:80] or "own"
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+    return letters.strip("-").lower()[:80] or "own"

@@ -1,7 +1,7 @@
-"""Verify a bundle: compute every number that it allows and compare it with the stated one.
+"""Verify a bundle: compute each number and compare it with the stated one.
 
-Nothing is taken on trust but what cannot be checked, and that says why. Scores of networks may
-differ in the last digits between machines; everything else may not.
+A value that cannot be checked is reported with the reason. Scores of networks may differ in
+the last digits between machines; all other numbers must be equal.
 """
 
 from __future__ import annotations
@@ -63,37 +63,37 @@ NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 #: A side of an image.
 MOST_PIXELS = 65_536
-#: What a trip did to the picture, whether or not its edit was seen.
+#: The measures of a trip that do not depend on whether its edit was seen.
 DONE = ("reframed", "step", "from_source")
 
 
 class Scored(NamedTuple):
-    """A trip whose scores can be made again."""
+    """A trip whose scores can be computed again."""
 
     trip: TripRecord
     restored: Picture
     subject: Subject
 
 
-#: Operators of ours are made of sums that round otherwise elsewhere: so far two may be apart.
+#: The tolerance of our operators in RMSE: their sums round differently on other machines.
 OPERATED = 0.004
 
 
 def _made_by_us(line: str, pair: EditPair, number: int, before: Picture, stated: Picture) -> Check:
-    """Whether our operator makes the same picture again."""
+    """Check that our operator makes the same image again."""
     apart = distance(degraded(pair.degradation, before, number), stated)
     state = EQUAL if apart <= OPERATED else DIFFERENT
     return Check(line, f"operator {pair.degradation}", state, f"RMSE {apart:.5f}")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
-    """Every check of this bundle, in the order of its lines."""
+    """Yield every check of this bundle, in the order of its lines."""
     yield from Verification(bundle).checks()
 
 
 class Verification:
     def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
-        """`finished` names chains whose pictures and scores were checked before."""
+        """Prepare; `finished` names chains that were checked before."""
         self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
@@ -104,15 +104,15 @@ class Verification:
         ]
         self.scorer = Scorer(name for name in (*pinned, *no_reference) if name in METRICS)
         self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
-        #: By no-reference metric of the run: why it cannot run here, or nothing.
+        #: By no-reference metric of the run: the reason why it cannot run here, or "".
         self.no_reference = {name: self._unable(name) for name in no_reference}
         self.able = [name for name in pinned if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
-        #: What the sources give here, by picture and metric, once they are checked.
+        #: The calibrations computed here, by picture and metric, once the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.deaf = self._deaf()
-        #: Witnesses that look here and whose word ends chains, but who were not asked.
+        #: Witnesses that can run here and end chains, but did not judge the run.
         self.unheard = [
             name
             for name, witness in self.scorer.panel.witnesses.items()
@@ -122,7 +122,7 @@ class Verification:
 
     @property
     def steps(self) -> int:
-        """How many lines there are to check."""
+        """The number of lines to check."""
         return len(self.names)
 
     def checks(self) -> Iterator[Check]:
@@ -142,16 +142,16 @@ class Verification:
 
     def _head(self) -> Iterator[Check]:
         raw, stated = self.bundle.raw, self.document.suite.definition.get("content_hash")
-        found = self.suite.content_hash
+        content_hash = self.suite.content_hash
         for line in ("suite", "model", "run"):
             yield digest_check(line, raw[line])
-        yield compared("suite", "content hash", stated, found)
+        yield compared("suite", "content hash", stated, content_hash)
         if (method := self.document.run.method_version) != METHOD_VERSION:
             why = f"made by method {method[:20]}, here is {METHOD_VERSION}: play and score it anew"
             yield Check("run", "method version", DIFFERENT, why)
-        if told := self.document.run.commitments:
+        if commitments := self.document.run.commitments:
             drawn = [commitment(secret) for secret in reversed(self.secrets)]
-            yield compared("run", "secret", told, drawn)
+            yield compared("run", "secret", commitments, drawn)
         yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
             (case.slug, repeat)
@@ -182,7 +182,7 @@ class Verification:
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
-    # Pictures and what is measured on them.
+    # Pictures and the measures taken on them.
 
     def _sources(self) -> Iterator[Check]:
         rows = {row.slug: row for row in self.document.sources}
@@ -194,30 +194,30 @@ class Verification:
         used = {case.picture for case in self.suite.cases}
         for picture in self.suite.pictures:
             if picture.slug not in used and picture.slug not in rows:
-                continue  # of a part of a suite: nothing rests on it
+                continue  # an unused picture of a partial suite
             line = f"source {picture.slug}"
             source, checks = self._picture(line, rows.get(picture.slug))
             yield from checks
             if source is not None:
                 pixels = pixel_sha256(source.image)
                 yield compared(line, "pixels", picture.sha256, pixels)
-            own = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
+            rows_here = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
             made = (
                 self.scorer.only(self.able).calibrate(source, chain_subject(picture))
-                if source and own
+                if source and rows_here
                 else {}
             )
             self.calibrations[picture.slug] = made
-            for raw, row in own:
+            for raw, row in rows_here:
                 line = f"calibration {row.picture} by {row.metric}"
                 yield digest_check(line, raw)
-                found = made.get(row.metric)
+                calibration = made.get(row.metric)
                 stated = {"blank": row.blank, "ladder": row.ladder}
-                if found is None:
+                if calibration is None:
                     yield Check(line, "numbers", NOT_CHECKED, self._why(row.metric, source))
                     continue
-                ladder = {str(q): d for q, d in found.ladder.items()}
-                here = {"blank": found.blank, "ladder": ladder}
+                ladder = {str(q): d for q, d in calibration.ladder.items()}
+                here = {"blank": calibration.blank, "ladder": ladder}
                 yield compared(line, "numbers", stated, here, self._tolerance(row.metric))
         for _, row in calibrations:
             if row.picture not in self.suite.picture_by_slug:
@@ -233,8 +233,8 @@ class Verification:
             if chain.name in self.finished:
                 continue
             yield digest_check(f"chain {chain.name}", raw)
-            for own, trip in zip(raw["trips"], chain.trips, strict=True):
-                yield digest_check(f"{chain.name}, trip {trip.number}", own)
+            for raw_trip, trip in zip(raw["trips"], chain.trips, strict=True):
+                yield digest_check(f"{chain.name}, trip {trip.number}", raw_trip)
             case = cases.get(chain.case)
             if case is None:
                 continue
@@ -246,36 +246,36 @@ class Verification:
             self.finished.append(chain.name)
 
     def _seeds(self, chain: ChainRecord, pair: EditPair) -> Iterator[Check]:
-        """Whether a secret of the run drew the seeds that were sent."""
+        """Check that a secret of the run drew the seeds that were sent."""
         mode, ours = self.arm.seeds, {FORWARD} if pair.degradation else set()
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, half in trip.edits:
                 if name in ours:
-                    continue  # nobody was asked: `_made_by_us` makes it again
+                    continue  # made without a call: `_made_by_us` makes it again
                 if half and half.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
                 elif half:
                     seeds = [seed(trip.number, name) for seed in drawn]
-                    found = half.seed if half.seed in seeds else seeds[0]
-                    yield compared(line, f"{name} seed", half.seed, found, (0.0, 0.0))
+                    seed_here = half.seed if half.seed in seeds else seeds[0]
+                    yield compared(line, f"{name} seed", half.seed, seed_here, (0.0, 0.0))
 
     def _trips(
         self, chain: ChainRecord, source: Picture | None, pair: EditPair, about: SourcePicture
     ) -> Iterator[Check]:
         before, whole = source, source is not None
-        known = None if source is None else ChainSubject(about, source, pair)
+        chain_view = None if source is None else ChainSubject(about, source, pair)
         scored: list[Scored] = []
-        said = self.arm.worded(pair)
+        worded = self.arm.worded(pair)
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            asked = said.trip(trip.number).steps
+            steps = worded.trip(trip.number).steps
             made = trip.edits
-            if trip.backward:  # the trip is whole, so it has every step that was asked for
+            if trip.backward:  # the trip is whole, so it has every step
                 names = [name for name, _ in made]
-                yield compared(line, "steps", names, [step.name for step in asked])
-            prompts = {step.name: step.prompt for step in asked}
+                yield compared(line, "steps", names, [step.name for step in steps])
+            prompts = {step.name: step.prompt for step in steps}
             pictures: list[Picture | None] = []
             for name, half in made:
                 if half is None:
@@ -290,9 +290,9 @@ class Verification:
             restored = pictures[-1]
             there = [p for p in (before, *pictures) if p]
             subject = Subject()
-            if known and len(pictures) == len(asked):
-                subject = known.see(trip.number, (before, *pictures))
-            if source and trip.step is not None and len(there) == len(asked) + 1:
+            if chain_view and len(pictures) == len(steps):
+                subject = chain_view.see(trip.number, (before, *pictures))
+            if source and trip.step is not None and len(there) == len(steps) + 1:
                 yield from self._measures(line, trip, source, there, pair, subject)
             elif trip.step is not None:
                 yield Check(line, "change seen", NOT_CHECKED, self._why(None, None))
@@ -318,21 +318,21 @@ class Verification:
             number=trip.number,
             between=between,
         )
-        stated, found = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
-        yield compared(line, "what the trip did", stated, found, CLASSICAL)
-        own = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
+        stated, computed = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
+        yield compared(line, "what the trip did", stated, computed, CLASSICAL)
+        stated_change = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
         tolerance = REGISTERED if pair.change == "local" else CLASSICAL
-        yield compared(line, "change measure", own, made.change_measure, tolerance)
+        yield compared(line, "change measure", stated_change, made.change_measure, tolerance)
         if pair.change != "global":  # those are judged by the whole run, see below
             yield compared(line, "change seen", trip.change_seen, made.change_seen)
         if trip.steps or made.steps:
-            # Whoever cannot hear the detector counts nothing.
-            unheard = () if "detector" in self.scorer.panel.witnesses else ("wanted", "counted")
-            said, here = (
-                [{k: v for k, v in row.items() if k not in unheard} for row in rows]
+            # Without the detector nothing is counted here.
+            not_counted = () if "detector" in self.scorer.panel.witnesses else ("wanted", "counted")
+            stated_steps, here = (
+                [{k: v for k, v in row.items() if k not in not_counted} for row in rows]
                 for rows in (trip.steps, made.steps)
             )
-            yield compared(line, "what each step did", said, here, WITNESSED)
+            yield compared(line, "what each step did", stated_steps, here, WITNESSED)
         if trip.damage:
             yield compared(line, "kind of damage", trip.damage, dict(made.damage), REGISTERED)
         for name in {str(row.get("witness")) for row in trip.evidence} & self.deaf.keys():
@@ -347,28 +347,32 @@ class Verification:
         source: Picture | None,
         scored: list[Scored],
     ) -> Iterator[Check]:
-        """Each score of each trip; those without their pictures say so."""
+        """Check each score of each trip; report those without images."""
         made: dict[str, list[float] | None] = {}
         quality: dict[str, list[float | None]] = {}
-        if source and not scored and chain.quality:  # nothing came back, but the source was asked
+        if (
+            source and not scored and chain.quality
+        ):  # no trip was restored, but the source was scored
             quality = self.scorer.only(self.able).score(source, []).quality
         if source and scored:
             scores = self.scorer.only(self.able).score(
                 source,
-                [one.restored for one in scored],
+                [entry.restored for entry in scored],
                 scored[-1].subject,
-                footprints=[one.subject.footprint for one in scored],
+                footprints=[entry.subject.footprint for entry in scored],
             )
             made, quality = scores.distances, scores.quality
-            for index, trip in enumerate(one.trip for one in scored):
+            for index, trip in enumerate(entry.trip for entry in scored):
                 least = found_by_scoring(scores, index)
-                said = {name: getattr(trip, name) for name in least}
-                if self._of_networks is HALF:  # of two that keep as little, either may be named
-                    said, least = (without_names(one) for one in (said, least))
+                stated_least = {name: getattr(trip, name) for name in least}
+                if self._of_networks is HALF:  # in a near tie either metric may be named
+                    stated_least, least = (
+                        without_names(fields) for fields in (stated_least, least)
+                    )
                 line = f"{chain.name}, trip {trip.number}"
-                yield compared(line, "what is kept least", said, least, self._of_networks)
+                yield compared(line, "what is kept least", stated_least, least, self._of_networks)
         yield from quality_checks(chain, quality, self.no_reference, self._why(None, None))
-        place = {one.trip.number: index for index, one in enumerate(scored)}
+        place = {entry.trip.number: index for index, entry in enumerate(scored)}
         for trip in chain.trips:
             for metric, stated in sorted(trip.scores.items()):
                 line = f"{chain.name}, trip {trip.number}"
@@ -377,11 +381,11 @@ class Verification:
                     here = source if trip.number in place else None
                     yield Check(line, metric, NOT_CHECKED, self._why(metric, here))
                     continue
-                found = distances[place[trip.number]]
-                yield compared(line, metric, stated, found, self._tolerance(metric))
+                computed = distances[place[trip.number]]
+                yield compared(line, metric, stated, computed, self._tolerance(metric))
 
     def _orders(self) -> Iterator[Check]:
-        """How far the pictures of two shapes are apart where both should show the same."""
+        """Check the comparison of the images of two chain shapes."""
         stated = self.document.run.orders
         if not stated and not any(pair.against for pair in self.suite.pairs):
             return
@@ -398,8 +402,8 @@ class Verification:
                 return None
             return self._picture("", trip.edits[place - 1][1])[0]
 
-        found = compare_orders(self.suite, read)
-        yield compared("run", "orders", stated, found, CLASSICAL)
+        rows = compare_orders(self.suite, read)
+        yield compared("run", "orders", stated, rows, CLASSICAL)
 
     # From scores to standings.
 
@@ -419,13 +423,13 @@ class Verification:
                     continue
                 for line, chain in chains:
                     what = f"retention and events by {metric}"
-                    found = as_json(chain_numbers(chain, trips))
-                    yield compared(f"chain {line.name}", what, line.results.get(metric), found)
+                    numbers = as_json(chain_numbers(chain, trips))
+                    yield compared(f"chain {line.name}", what, line.results.get(metric), numbers)
                 for standing in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    found = as_json(standing.numbers)
-                    yield self._standing(key, stated.get(key), found)
+                    numbers = as_json(standing.numbers)
+                    yield self._standing(key, stated.get(key), numbers)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
         for key in stated.keys() - expected:
@@ -441,13 +445,13 @@ class Verification:
         line = bundles.standing_name(*key)
         if row is None:
             return Check(line, "numbers", DIFFERENT, "it is not in the bundle")
-        own = {name: getattr(row, name) for name in found}
-        return compared(line, "numbers", own, found)
+        stated = {name: getattr(row, name) for name in found}
+        return compared(line, "numbers", stated, found)
 
     # What can be checked here.
 
     def _unable(self, name: str) -> str:
-        """Why this metric's scores cannot be made again here; empty when they can."""
+        """Return why this metric's scores cannot be computed here; "" if they can."""
         pinned = self.document.run.metrics[name]
         if name not in METRICS:
             return "this metric is not known here"
@@ -462,18 +466,18 @@ class Verification:
 
     @property
     def _witnesses(self) -> dict[str, Any]:
-        """Those that judged the run, with their versions."""
+        """The witnesses that judged the run, with their versions."""
         scoring = self.document.run.provenance.get("scoring")
-        found = scoring.get("witnesses") if isinstance(scoring, dict) else None
-        return found if isinstance(found, dict) else {}
+        witnesses = scoring.get("witnesses") if isinstance(scoring, dict) else None
+        return witnesses if isinstance(witnesses, dict) else {}
 
     def _deaf(self) -> dict[str, str]:
-        """Why each witness of the run that cannot look here cannot."""
+        """Return the reason for each witness of the run that cannot run here."""
         panel, here = self.scorer.panel, self.scorer.panel.provenance()
         return {
             name: panel.not_run.get(name, "it is another version here")
-            for name, told in self._witnesses.items()
-            if here.get(name) != told
+            for name, version in self._witnesses.items()
+            if here.get(name) != version
         } | {"judge": "a judge is not asked again: its answers are kept where it was asked"}
 
     def _why(self, metric: str | None, source: Picture | None) -> str:
@@ -488,21 +492,21 @@ class Verification:
 
     @cached_property
     def _of_networks(self) -> tuple[float, float]:
-        """More where either side worked in half precision."""
+        """The tolerance of networks, larger if one side used half precision."""
         scoring = self.document.run.provenance.get("scoring")
-        told = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
+        devices = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
         here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
-        return HALF if "float16" in told or "float16" in here else NETWORK
+        return HALF if "float16" in devices or "float16" in here else NETWORK
 
 
 # The whole run: stops, votes, drift.
 
 
 def stop_checks(bundle: Bundle) -> Iterator[Check]:
-    """Every chain that was stopped: one that is said to repeat itself must have done so.
+    """Check every stopped chain: one that is stated to repeat itself must do so.
 
-    That the end of the others is known needs no check here: a standing that rests on an end
-    that is not there is not made again.
+    The end of the other chains needs no check here: a standing that rests on a wrong end is not
+    reproduced.
     """
     stop_after = bundle.document.run.stop_after
     for chain in bundle.document.chains:
@@ -517,12 +521,12 @@ def stop_checks(bundle: Bundle) -> Iterator[Check]:
                 if trip.forward and trip.backward
             ]
             whole = len(pictures) == len(chain.trips)
-            found = whole and has_converged(pictures, stop_after)
-            yield compared(line, "nothing changed any more", True, found)
+            repeats = whole and has_converged(pictures, stop_after)
+            yield compared(line, "nothing changed any more", True, repeats)
 
 
 def vote_checks(bundle: Bundle) -> Iterator[Check]:
-    """Every vote: that its return is in the bundle, and that its answer is one of its kind."""
+    """Check that each vote's image is in the bundle and its answer is valid."""
     returned = {
         (chain.case, chain.repeat, trip.number)
         for chain in bundle.document.chains
@@ -536,12 +540,12 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
         yield digest_check(line, raw)
         there = (vote.case, vote.repeat, vote.trip) in returned
         yield compared(line, "its return is here", True, there)
-        known = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
-        yield compared(line, "an answer of its kind", True, known)
+        valid = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
+        yield compared(line, "an answer of its kind", True, valid)
 
 
 def drift_checks(bundle: Bundle) -> Iterator[Check]:
-    """Global edits are seen where they move more than the model's own drift."""
+    """Check that global edits count as seen if they exceed the model's drift."""
     suite = bundle.suite
     measured = {slug: bundle.arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
     pairs = {case.slug: measured[case.pair] for case in suite.cases}
@@ -568,10 +572,10 @@ def quality_checks(
     pinned: Mapping[str, str],
     without: str,
 ) -> Iterator[Check]:
-    """Yield a check for each metric.
+    """Yield a check for each no-reference metric of a chain.
 
-    `pinned` are those that scoring ran, each with why it cannot run here, or nothing; `without`
-    says why there are no pictures to look at.
+    `pinned` are those that scoring ran, each with the reason why it cannot run here, or "";
+    `without` is the reason why there are no images.
     """
     returned = sum(trip.step is not None for trip in chain.trips)
     for name in sorted(chain.quality.keys() | made.keys()):
@@ -589,11 +593,11 @@ def quality_checks(
 
 
 def without_names(found: Mapping[str, Any]) -> dict[str, Any]:
-    """How much is kept, without which metric and which place keep least, but that these are some."""
-    kept = dict(found)
-    if "because" in kept:
-        kept["because"] = kept["because"] in ("", *METRICS)
-    if place := kept.get("worst_place"):
+    """Return the retention fields without the names of metric and place."""
+    fields = dict(found)
+    if "because" in fields:
+        fields["because"] = fields["because"] in ("", *METRICS)
+    if place := fields.get("worst_place"):
         inside = all(0 <= side <= MOST_PIXELS for side in place[:-1])
-        kept["worst_place"] = [len(place), inside, place[-1]]
-    return kept
+        fields["worst_place"] = [len(place), inside, place[-1]]
+    return fields

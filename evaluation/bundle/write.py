@@ -1,4 +1,4 @@
-"""Write the bundle of a finished run, whichever store yields its records."""
+"""Write the bundle of a finished run, from the records of any store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunSource(Protocol):
 def write(source: RunSource, file: Path | IO[bytes], *, pictures: bool) -> dict[str, Any]:
     """Write the bundle and return its sealed document; same run, same bytes.
 
-    Raises BundleError if a record is not what `read` takes.
+    Raises BundleError if a record is invalid.
     """
     try:
         sealed = bundles.sealed(_document(source, pictures=pictures))
@@ -103,7 +103,7 @@ def _named(source: RunSource) -> Iterator[tuple[str, bytes]]:
         yield bundles.picture_name(sha256, mime), data
 
 
-# What every store shares.
+# Shared by every store.
 
 
 def file_fields(picture: Any) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def text(value: Any) -> str | None:
 
 def as_json(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers as JSON gives them back: with lists instead of tuples."""
-    found: dict[str, Any] = json.loads(json.dumps(numbers))
-    return found
+    data: dict[str, Any] = json.loads(json.dumps(numbers))
+    return data
 
 
 def measured(
@@ -152,19 +152,19 @@ def measured(
     calibrations: Mapping[str, CalibrationRecord],
     chains: Sequence[ChainRecord],
 ) -> list[tuple[ChainRecord, MeasuredChain]] | None:
-    """Return every chain that this metric measures; None if it does not cover what was scored.
+    """Return every chain that this metric measures; None if it lacks scored chains.
 
-    `calibrations` are the metric's, by picture. Raises KeyError for a case that is not in the suite.
+    `calibrations` are the metric's, by picture. Raises KeyError for a case outside the suite.
     """
     cases = {case.slug: case for case in suite.cases}
     selective = metric in METRICS and metric_class(metric).selective
-    found = []
+    pairs = []
     for line in chains:
         case = cases[line.case]
         pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
         calibration = calibrations.get(case.picture)
         if calibration is None and selective:
-            continue  # such as identity, where there is no face
+            continue  # such as identity without a face
         chain = measured_chain(
             metric,
             Case(case.picture, case.pair, pair.category, kind),
@@ -180,5 +180,5 @@ def measured(
         )
         if chain is None:
             return None
-        found.append((line, chain))
-    return found or None
+        pairs.append((line, chain))
+    return pairs or None
