@@ -1,6 +1,6 @@
 """An arm of an experiment: the same suite, played another way.
 
-The default arm is how a suite is played for the board. Any other is a result of its own: its
+The default arm plays a suite as for the board. Any other arm gives a separate result: its
 settings belong to the run, go into its record and its bundle, and keep it out of the ranks.
 """
 
@@ -31,7 +31,7 @@ ALONE, CONVERSATION = "alone", "conversation"
 SESSIONS = {ALONE: "each edit alone", CONVERSATION: "one conversation with all its history"}
 CLEANUPS = {"denoise": "denoised between trips"}
 SEED_WORDS = {"per-edit": "a seed for each edit", "fixed": "one seed", "none": "no seed"}
-#: Strength of the filter, the same for light and colour, as OpenCV's own example has it for grain.
+#: Strength of the filter, the same for light and colour, as in OpenCV's example for grain.
 DENOISE_STRENGTH = 5
 MAX_TEMPERATURE = 2.0
 MAX_REPEATS = 20
@@ -44,11 +44,11 @@ class ArmError(UserFacingError):
 
 
 class Arm(BaseModel):
-    """The settings of a run that differ from the suite's; the default is to play as it says.
+    """The settings of a run that differ from the suite's; none by default.
 
-    `prompts` (pair: forward, backward) and `cleanup_version` are what the settings meant when
-    the run began: see `settled`. Written by hand, a wording may be one of CODES, and `size` one
-    size, several, or "interleaved".
+    `prompts` (pair: forward, backward) and `cleanup_version` record the meaning of the settings
+    when the run began: see `settled`. Written by hand, a wording may be one of CODES, and `size`
+    one size, several, or "interleaved".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -157,13 +157,13 @@ class Arm(BaseModel):
 
     @property
     def rewords(self) -> bool:
-        """True if it words any prompt otherwise than the suite."""
+        """Return True if it words any prompt differently from the suite."""
         return self.wording != PLAIN or self.fidelity or bool(self.also)
 
     def settled(
         self, pairs: Iterable[EditPair], variants: Mapping[str, Sequence[Variant]] | None = None
     ) -> Self:
-        """Return the arm with every prompt and version that it means here and now.
+        """Return the arm with its prompts and versions as of now.
 
         `variants` are the other wordings of the suite's pairs, by slug. Raises ArmError if a pair
         lacks the wording, or the clean-up cannot run here.
@@ -182,7 +182,7 @@ class Arm(BaseModel):
         if pair.shape:
             raise ArmError(f"the pair {pair.slug} is a chain shape, which has one wording")
         wordings = [Variant(PLAIN, pair.forward, pair.backward), *variants]
-        chosen = next((one for one in wordings if one.name == self.wording), None)
+        chosen = next((variant for variant in wordings if variant.name == self.wording), None)
         if chosen is None:
             raise ArmError(f"the pair {pair.slug} has no {self.wording} wording: give it one first")
         after = " ".join(filter(None, (FIDELITY if self.fidelity else "", self.also.strip())))
@@ -190,10 +190,10 @@ class Arm(BaseModel):
 
     def unable(self, editor: Editor) -> list[str]:
         """Describe the settings that the editor cannot follow; empty if it can play the arm."""
-        asked = [self.settings(number) for number in range(1, max(1, len(self.sizes)) + 1)]
+        needed = [self.settings(number) for number in range(1, max(1, len(self.sizes)) + 1)]
         if self.session == CONVERSATION:
-            asked.append(EditSettings(history=()))
-        return list(dict.fromkeys(word for one in asked for word in editor.unable(one)))
+            needed.append(EditSettings(history=()))
+        return list(dict.fromkeys(word for each in needed for word in editor.unable(each)))
 
     # While it is played.
 
@@ -202,11 +202,11 @@ class Arm(BaseModel):
         return self.prompts.get(pair, (forward, backward))
 
     def measured(self, pair: EditPair) -> EditPair:
-        """Return the pair as its images are measured: a floor has no edit to look for."""
+        """Return the pair as its images are measured: without an edit for a floor."""
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
     def worded(self, pair: EditPair) -> EditPair:
-        """Return the pair in the words of this arm; a chain shape has one wording."""
+        """Return the pair in the wording of this arm; a chain shape has one wording."""
         pair = self.measured(pair)
         if pair.shape or pair.slug not in self.prompts:
             return pair
@@ -214,16 +214,19 @@ class Arm(BaseModel):
         return replace(pair, forward=forward, backward=backward)
 
     def settings(self, number: int) -> EditSettings:
-        """Return what the edits of trip `number` are asked with."""
+        """Return the settings of the edits of trip `number`."""
         size = self.sizes[(number - 1) % len(self.sizes)] if self.sizes else ""
         return EditSettings(self.temperature, size, floor=self.floor)
 
     def repeats_of(self, usual: int) -> int:
-        """Return how often a case is played, given how often the suite plays it."""
+        """Return the number of repeats of a case, given that of the suite."""
         return self.repeats or usual
 
     def cleaned(self, picture: Picture) -> Picture:
-        """Clean up a return before the next trip. Raises ArmError if the filter has changed."""
+        """Clean up a restored image before the next trip.
+
+        Raises ArmError if the filter has changed.
+        """
         if not self.cleanup:
             return picture
         here = cleanup_version()

@@ -1,4 +1,4 @@
-"""Errors whose message people read, and how an edit can fail."""
+"""Errors with a message for people, and the faults of an edit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class UserFacingError(Exception):
-    """Something that people can do something about: the message says what, without a traceback."""
+    """An error that people can act on; shown as a message without a traceback."""
 
 
 def first_error(error: ValidationError) -> str:
-    """Return the first problem that pydantic found, after the field that it is in."""
+    """Return the first problem that pydantic reports, after its field."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     message = first["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
     place = ".".join(str(part)[:60] for part in first["loc"])
@@ -22,7 +22,7 @@ def first_error(error: ValidationError) -> str:
 
 
 class Fault(StrEnum):
-    """Why an edit gave no picture. The value is stored; `label` is what people read."""
+    """The reason why an edit gave no image. The value is stored; `label` is shown."""
 
     label: str
     breaks_chain: bool

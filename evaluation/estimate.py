@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: What an edit takes where nothing was measured yet.
+#: The time of an edit before anything is measured.
 USUAL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`usd` is None when the price is not known; `seconds` is wall time.
+    """An estimate; `usd` is None if the price is unknown, `seconds` is wall time.
 
-    With `stop_after` it is the most that it can be: a chain ends so many trips after its end
-    is known.
+    With `stop_after` it is an upper bound: a chain ends so many trips after its end is known.
     """
 
     edits: int
@@ -44,8 +43,11 @@ def estimate(
     chains: int | None = None,
     stop_after: int = 0,
 ) -> Estimate:
-    """Estimate what `edits` edits take. A chain's edits wait for each other: more in flight than
-    `chains` does not help, and nothing is faster than the provider's rate."""
+    """Estimate the cost and time of `edits` edits.
+
+    The edits of a chain wait for each other: more in flight than `chains` does not help, and
+    nothing is faster than the provider's rate.
+    """
     if edits < 0 or in_flight < 1 or (price is not None and price < 0):
         raise ValueError("edits and price cannot be negative, and one edit at least is in flight")
     each = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
@@ -60,7 +62,7 @@ def estimate(
 
 
 def duration(seconds: float) -> str:
-    """Wall time in the two largest units that matter: "45 s", "12 min", "5 h 36 min"."""
+    """Format wall time in its two largest units: "45 s", "12 min", "5 h 36 min"."""
     if seconds < 90:
         return f"{math.ceil(seconds)} s"
     minutes = math.ceil(seconds / 60)

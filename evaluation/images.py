@@ -1,7 +1,7 @@
-"""Pictures: decoded safely and brought to one canonical form.
+"""Images, decoded safely and converted to one canonical form.
 
-Everything that enters, from a file, an upload or an endpoint's answer, passes
-here; so does every resize, and every picture that is sent to an editor.
+Every image from a file, an upload or an endpoint's answer is decoded here; every resize and
+every image that is sent to an editor is made here.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MAX_SCANS = 500
 STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
-# The lightest and darkest value of a channel in a picture of one colour, even after a JPEG save.
+# The largest range of a channel in an image of one colour, even after a JPEG save.
 BLANK_SPREAD = 6
 
 # The thresholds 0..3 of a 4 x 4 Bayer pattern, by which the wire is dithered.
 _BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.uint8) // 4
 
-# What a decoder raises on broken bytes. Not Exception: that would also swallow the
+# The exceptions of decoders on broken bytes. Not Exception: that would also swallow the
 # time-out of the job that decodes.
 BROKEN = (
     ArithmeticError,
@@ -60,7 +60,7 @@ BROKEN = (
 )
 
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-_UP = 2  # PNG's filter by which a row is told as its difference to the one above
+_UP = 2  # PNG's filter that stores a row as its difference from the row above
 
 _SRGB = ImageCms.createProfile("sRGB")
 # Every combination of four levels per channel.
@@ -78,12 +78,12 @@ _TURNS = {
 
 
 class ImageError(UserFacingError):
-    """A picture that cannot be used."""
+    """An image that cannot be used."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An encoded picture exactly as it arrived, and what its bytes say of it."""
+    """An encoded image exactly as it arrived, with its type and size."""
 
     data: bytes = field(repr=False)
     mime: str
@@ -95,7 +95,7 @@ class Picture:
     def from_bytes(
         cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
     ) -> Picture:
-        """The checked and fully decoded picture; ImageError says what is wrong with it."""
+        """Check and fully decode an image. Raises ImageError naming the problem."""
         image, mime, notes = _decode(data, max_bytes, max_pixels)
         picture = cls(data, mime, image.width, image.height, notes)
         picture.__dict__["image"] = image
@@ -105,7 +105,7 @@ class Picture:
     def from_head(
         cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
     ) -> Picture:
-        """The picture by what its first bytes say, without decoding a pixel.
+        """Return the picture by its header, without decoding a pixel.
 
         Its `image` may still fail, and be turned by its EXIF orientation.
         """
@@ -114,7 +114,7 @@ class Picture:
 
     @classmethod
     def from_image(cls, image: Image.Image) -> Self:
-        """The picture of an image made by our own code, as PNG."""
+        """Return an image of our own code as a PNG picture."""
         picture = cls(encode_png(image), "image/png", image.width, image.height)
         if image.mode == "RGB":
             picture.__dict__["image"] = image
@@ -134,25 +134,25 @@ class Picture:
         return self.width, self.height
 
     def png(self) -> bytes:
-        """The picture as PNG: its own bytes where it is one."""
+        """Return the picture as PNG; a PNG is returned unchanged."""
         return self.data if self.mime == "image/png" else encode_png(self.image)
 
 
 def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.ImageFile, str]:
-    """The picture with its head read, and its MIME type by magic bytes."""
+    """Open an image by its header; return it and its MIME type by magic bytes."""
     if not data:
         raise ImageError("the picture is empty (0 bytes)")
     if len(data) > max_bytes:
         raise ImageError(f"the picture has {len(data):,} bytes; the limit is {max_bytes:,}")
     with _readable():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        # The header alone tells the size: a bomb is refused before a pixel is decoded.
+        # The header holds the size: a bomb is refused before a pixel is decoded.
         if image.width * image.height > max_pixels:
             raise ImageError(
                 f"the picture is {image.width} x {image.height} pixels; "
                 f"the limit is {max_pixels / 1e6:g} megapixels"
             )
-        # A phone's JPEG with a second picture behind it (MPO) is the first one to everybody.
+        # Viewers show only the first image of a phone's JPEG with two (MPO).
         kind = "JPEG" if image.format == "MPO" else image.format
         if kind != "JPEG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError("animated pictures are not accepted; send a single frame")
@@ -164,14 +164,14 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
 def _decode(
     data: bytes, max_bytes: int, max_pixels: int
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
-    """The canonical image, its MIME type, and what was converted on the way."""
+    """Return the canonical image, its MIME type, and notes on conversions."""
     with _readable():
         return _canonical(_opened(data, max_bytes, max_pixels), data)
 
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Whatever a decoder raises inside is an ImageError."""
+    """Turn every exception of a decoder into an ImageError."""
     try:
         yield
     except ImageError:
@@ -185,7 +185,7 @@ def _readable() -> Iterator[None]:
 def _canonical(
     opened: tuple[ImageFile.ImageFile, str], data: bytes
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
-    """Upright, sRGB, 8 bit, without alpha; its MIME type and notes of what it took."""
+    """Return the image upright, sRGB, 8 bit, without alpha; its MIME type and notes."""
     image, mime = opened
     notes: list[str] = []
     profile, mode = image.info.get("icc_profile"), image.mode
@@ -193,7 +193,7 @@ def _canonical(
     image.load()  # open() does not notice a truncated file
     turn = _TURNS.get(_orientation(image, notes))
     colour, alpha = _without_alpha(_eight_bit(image, data) if deep else image)
-    del image, opened  # a large picture is in memory several times as it is
+    del image, opened  # a large image is in memory several times already
     if deep:
         notes.append("16 bit scaled to 8 bit")
     if profile:
@@ -213,9 +213,9 @@ def _canonical(
 
 
 def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
-    """A 16-bit PNG divided by 257, which maps 65535 to 255 exactly.
+    """Divide a 16-bit PNG by 257, which maps 65535 to 255 exactly.
 
-    Pillow keeps grey as it is but cuts colours to their high byte. Asked for
+    Pillow leaves grey unchanged but cuts colours to their high byte. Read in
     the other byte order it gives the low byte, and the two make the whole.
     """
     other = Image.open(io.BytesIO(data), formats=("PNG",))
@@ -252,7 +252,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
 
 
 def _without_alpha(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
-    """The colours, those under transparency too, and the alpha channel where there is one."""
+    """Return the colours, also under transparency, and the alpha channel or None."""
     if image.mode == "LA":
         return image.getchannel("L"), image.getchannel("A")
     if image.mode in ("RGBA", "PA") or "transparency" in image.info:
@@ -265,7 +265,7 @@ def _to_srgb(image: Image.Image, profile: bytes, notes: list[str]) -> Image.Imag
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         transform = ImageCms.buildTransform(source, _SRGB, image.mode, "RGB")
-        # Many a profile only says "sRGB" in its own words: those pixels stay as they are.
+        # Many profiles are equivalent to sRGB: then the pixels stay unchanged.
         if image.mode != "CMYK":
             probe = Image.fromarray(_PROBE).convert(image.mode)
             moved = np.asarray(ImageCms.applyTransform(probe, transform), dtype=np.int16)
@@ -292,12 +292,12 @@ class CleanPicture(Picture):
 
 
 def clean_wire(picture: Picture) -> CleanPicture:
-    """The picture as an editor is sent it: pixels alone, without their two low bits.
+    """Return the image as it is sent to an editor: pixels without their two low bits.
 
-    Each channel is brought to a multiple of 4 by ordered dither, which is unbiased, bands no
-    sky and leaves a pixel alone that has been through it, wherever it has moved since. The PNG
-    has no chunk but IHDR, IDAT and IEND. So nothing that an answer hides in its file or in its
-    low bits reaches the next edit. What is clean already stays as it is.
+    Each channel is rounded to a multiple of 4 by ordered dither, which is unbiased, causes no
+    banding and does not change a pixel a second time, even after the image has moved. The PNG
+    has no chunk but IHDR, IDAT and IEND. So data that an answer hides in its file or in its
+    low bits cannot reach the next edit. A clean image is returned unchanged.
     """
     if isinstance(picture, CleanPicture):
         return picture
@@ -305,49 +305,49 @@ def clean_wire(picture: Picture) -> CleanPicture:
 
 
 def without_low_bits(image: Image.Image) -> Image.Image:
-    """The pixels that `clean_wire` sends."""
+    """Return the pixels that `clean_wire` sends."""
     pixels = np.asarray(image)
-    kept = np.minimum(pixels, 252)
+    rounded = np.minimum(pixels, 252)
     for first, row in enumerate(_thresholds(image.width)):
-        kept[first::4] += row
-    kept &= 252
-    return Image.fromarray(kept)
+        rounded[first::4] += row
+    rounded &= 252
+    return Image.fromarray(rounded)
 
 
 @lru_cache(maxsize=16)
 def _thresholds(width: int) -> NDArray[np.uint8]:
-    """Return the dither of four rows of so many pixels, which repeats down a picture."""
+    """Return the dither of four rows of `width` pixels, which repeats downwards."""
     return np.repeat(np.tile(_BAYER, -(-width // 4))[:, :width, None], 3, axis=2)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The image at the source's size, by the one frozen filter (method: Pillow LANCZOS)."""
+    """Return the image at the source's size, by the fixed filter (Pillow LANCZOS)."""
     return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def is_reframed(answered: tuple[int, int], source: tuple[int, int]) -> bool:
-    """True when the answer's aspect ratio is more than 2 % off the source's."""
+    """Return True if the answer's aspect ratio is more than 2 % off the source's."""
     ratio = (answered[0] / answered[1]) / (source[0] / source[1])
     return max(ratio, 1 / ratio) > REFRAMED_RATIO
 
 
 def is_blank(image: Image.Image) -> bool:
-    """True for a canonical picture of one colour: what a safety filter answers instead of an error."""
+    """Return True for an image of one colour, the answer of some safety filters."""
     channels: Any = image.getextrema()
     return all(lightest - darkest <= BLANK_SPREAD for darkest, lightest in channels)
 
 
 def blank_card(image: Image.Image) -> Image.Image:
-    """The source's mean colour everywhere: the picture with everything lost."""
+    """Return an image of the source's mean colour, in which everything is lost."""
     mean = np.asarray(image, dtype=np.float64).reshape(-1, 3).mean(axis=0)
     red, green, blue = (int(v) for v in np.rint(mean))
     return Image.new("RGB", image.size, (red, green, blue))
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """PNG bytes without any chunk but those that a picture needs.
+    """Return PNG bytes with the required chunks only.
 
-    Colour pictures, which are sent with every edit, are written here: Pillow takes more than
+    Colour images, which are sent with every edit, are written here: Pillow takes more than
     twice as long, since it tries five filters on each row, which saves two or three percent.
     """
     if image.mode != "RGB" or not all(image.size):
@@ -368,21 +368,21 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def encode_webp(image: Image.Image, *, lossless: bool = True, quality: int = 80) -> bytes:
-    """WebP bytes; lossless with method 0 encodes several times faster than PNG."""
+    """Return WebP bytes; lossless with method 0 encodes much faster than PNG."""
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", lossless=lossless, quality=quality, method=0 if lossless else 2)
     return buffer.getvalue()
 
 
 def encode_jpeg(image: Image.Image, quality: int) -> bytes:
-    """JPEG bytes with Pillow's default chroma subsampling, the common 'save as'."""
+    """Return JPEG bytes with Pillow's default chroma subsampling."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
 def thumbnail(image: Image.Image, side: int = 256) -> bytes:
-    """A small lossy WebP, the longer side at most `side` pixels."""
+    """Return a small lossy WebP, the longer side at most `side` pixels."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return encode_webp(small, lossless=False)

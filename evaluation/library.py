@@ -1,4 +1,4 @@
-"""The benchmark as a library: an editor, a suite, and what comes of them.
+"""The benchmark as a library: evaluate an editor on a suite.
 
 from convergebench import evaluate
 
@@ -98,7 +98,7 @@ class Results:
         return {name: result.summary.curve for name, result in self.metrics.items()}
 
     def chains(self) -> Iterator[dict[str, Any]]:
-        """Yield a row per chain: how it ended, after how many usable trips, and by what."""
+        """Yield a row per chain: its outcome, usable trips and cause."""
         events = self.standing.events
         for slug, chain in self.scores.chains.items():
             event = events.get(slug)
@@ -112,9 +112,9 @@ class Results:
             }
 
     def trips(self) -> Iterator[dict[str, Any]]:
-        """Yield a row per trip: distance and retention by every metric, and what was seen."""
+        """Yield a row per trip: distance and retention by every metric, and verdicts."""
         for slug, chain in self.scores.chains.items():
-            kept = {name: self.scores.retention(chain, name) for name in self.scores.metrics}
+            by_metric = {name: self.scores.retention(chain, name) for name in self.scores.metrics}
             for index, trip in enumerate(chain.trips):
                 row = self._case(slug) | {
                     "trip": index + 1,
@@ -123,13 +123,16 @@ class Results:
                     "because": trip.because,
                 }
                 for name in self.scores.metrics:
-                    distances, retention = chain.distances.get(name), kept[name]
+                    distances, retention = chain.distances.get(name), by_metric[name]
                     row[name] = distances[index] if distances else None
                     row[f"{name}_retention"] = retention[index] if retention else None
                 yield row
 
     def trips_frame(self, package: str | None = None) -> Any:
-        """Return `trips()` as a data frame of pandas or polars, as installed or named."""
+        """Return `trips()` as a data frame of pandas or polars.
+
+        `package` names one of them; by default the installed one is used.
+        """
         return _frame(self.trips(), package)
 
     def chains_frame(self, package: str | None = None) -> Any:
@@ -141,7 +144,7 @@ class Results:
         return _frame(self.run.calls(), package)
 
     def save(self, folder: str | Path) -> Path:
-        """Copy the run with its scores; `convergebench report` and `Results.open` take it."""
+        """Copy the run with its scores; `Results.open` and `report` read the copy."""
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserFacingError(f"{target} is there already; choose another folder")
@@ -149,7 +152,7 @@ class Results:
         return target
 
     def report(self, folder: str | Path | None = None) -> Path:
-        """Write the report as one HTML page; into the run's folder unless another is named."""
+        """Write the report as one HTML page, by default into the run's folder."""
         out = Path(folder) if folder else self.folder / "report"
         return Report(self.suite, [reported(self.run, self.scores)]).write(out)
 
@@ -174,10 +177,10 @@ class Results:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Settings of scoring: by all metrics that can run here, or by these.
+    """Settings of scoring: all metrics that can run here, or those named.
 
-    `judge` is a vision-language model that is asked about the trips people read: its name, or
-    its settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
+    `judge` is a vision-language model that judges the trips shown to people: its name, or its
+    settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
     environment.
     """
 
@@ -200,13 +203,13 @@ def evaluate(
     `editor` is a name of `convergebench list editors`, a place (my.module:MyEditor), an Editor,
     or a function of (image, prompt, seed) that returns a PIL image; `options` are for those that
     are made here. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
-    one. With the same `out` an interrupted evaluation goes on; without, the run lasts as long as
-    the results. A paid model is played without asking: give a budget in `play`.
+    one. With the same `out` an interrupted evaluation continues; without, the run lasts as long
+    as the results. A paid model is played without a confirmation: give a budget in `play`.
 
     `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions
-    that are called after every trip with its chain, number, seconds and cost (from a thread of
-    its own if chains are played in parallel). One that fails is dropped, and the evaluation
-    goes on.
+    that are called after every trip with its chain, number, seconds and cost (from several
+    threads if chains are played in parallel). A hook that fails is dropped, and the evaluation
+    continues.
     """
     play, score = play or PlayOptions(), score or ScoreOptions()
     hooks = Hooks.of(log)

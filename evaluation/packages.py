@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @lru_cache
 def package_version(name: str) -> str:
-    """The version of an installed package; empty where it is not there."""
+    """Return the version of an installed package, or ""."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -17,5 +17,5 @@ def package_version(name: str) -> str:
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+    """Return the versions of those packages that are installed."""
     return {name: package_version(name) for name in names if package_version(name)}

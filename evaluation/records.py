@@ -25,7 +25,7 @@ Repeat = Annotated[int, Field(ge=0, le=1000)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it: nothing but an address of the web.
+#: Pages link to it: only web addresses are allowed.
 Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
 
 
@@ -58,7 +58,7 @@ class Record(BaseModel):
 
 
 class TripMeasures(Record):
-    """What one trip did to the image, beside the metrics; nothing of a trip that was not measured."""
+    """The measures of one trip beside the metrics; defaults if it was not measured."""
 
     reframed: bool = False
     step: Number | None = Field(default=None, description="RMSE to the image before the trip.")
@@ -88,7 +88,7 @@ class TripMeasures(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was measured of the trip."""
+        """Return True if the trip was not measured."""
         fields = TripMeasures.model_fields
         return all(getattr(self, name) == field.default for name, field in fields.items())
 
@@ -113,7 +113,7 @@ class SourceRecord(FileRecord):
 
 
 class EditRecord(FileRecord):
-    """One edit: what was asked, and the picture that came back."""
+    """One edit: the request, and the image that came back."""
 
     prompt: str
     seed: SeedNumber | None
@@ -130,7 +130,7 @@ class StepRecord(EditRecord):
 
 
 class TripRecord(TripMeasures):
-    """`forward` is the first edit of the trip, `backward` the last; a shape has more between."""
+    """One trip: `forward` is its first edit, `backward` the last, a shape has more."""
 
     number: TripNumber
     forward: EditRecord | None
@@ -162,12 +162,15 @@ class ChainRecord(Record):
 
     @property
     def name(self) -> str:
-        """The chain as people read it: its case, and which repeat."""
+        """The display name of the chain: its case and repeat."""
         return chain_name(self.case, self.repeat)
 
 
 class AuditRecord(Record):
-    """One extra backward call on a touched answer; `outcome` is empty where its trip never came."""
+    """One extra backward call on a touched answer.
+
+    `outcome` is empty if the trip was not played.
+    """
 
     case: Slug
     repeat: Repeat
@@ -196,7 +199,7 @@ class CalibrationRecord(Record):
 
 
 class ModelRecord(Record):
-    """Who was measured; no key and no address of a private endpoint."""
+    """The model that was measured, without keys and private addresses."""
 
     slug: Slug
     name: Annotated[str, StringConstraints(min_length=1, max_length=120)]
@@ -215,11 +218,11 @@ class ModelRecord(Record):
 
 
 class RunRecord(Record):
-    """How it was measured: the secret that drew the seeds, versions, and which metrics were pinned or missing.
+    """The settings and facts of a run: secret, versions, metrics.
 
-    `earlier_secrets` were public before some chains were played again, the latest first;
-    `stop_after` = trips that chains are played on after their end is known, 0: to the end; `arm`
-    = how it was played where that is not the suite's own way.
+    `metrics` names those that were pinned or missing. `earlier_secrets` were public before some
+    chains were played again, the latest first; `stop_after` is the number of trips played after
+    a chain's end is known, 0: all; `arm` holds the settings that differ from the suite's.
     """
 
     secret: Sha256
@@ -245,20 +248,20 @@ class RunRecord(Record):
 
     @property
     def secrets(self) -> list[str]:
-        """All that something of the run was drawn by, the latest first."""
+        """All secrets that drew parts of the run, the latest first."""
         return [self.secret, *self.earlier_secrets]
 
     @property
     def commitments(self) -> list[str]:
-        """What was told of its secrets beforehand, in the order of time."""
+        """The published commitments to its secrets, in the order of time."""
         later = self.provenance.get("later")
         entries = [self.provenance, *(later if isinstance(later, list) else ())]
-        told = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
-        return [sha256 for sha256 in told if sha256]
+        published = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
+        return [sha256 for sha256 in published if sha256]
 
 
 class StandingRecord(Record):
-    """What the board shows of the run, but its rank: that is a matter of the other runs."""
+    """One standing of the run without its rank, which depends on the other runs."""
 
     metric: Slug
     level: Number
@@ -283,7 +286,7 @@ class StandingRecord(Record):
 
 
 class OtherImage(Record):
-    """What a return was compared with: often of a model that is not in the bundle."""
+    """The other image of a comparison, often of a model outside the bundle."""
 
     model: Slug
     trip: TripNumber
@@ -291,11 +294,11 @@ class OtherImage(Record):
 
 
 class VoteRecord(Record):
-    """What one person said who did not know the models.
+    """The answer of one person who did not know the models.
 
-    `answer` of a pair: 1 for this run's return, -1 for the other, 0 for "cannot say"; of one
-    return alone 1 for "still usable" and 0 for not. `voter` is the same for all votes of one
-    person, and tells nobody who that is.
+    `answer` of a pair: 1 for this run's image, -1 for the other, 0 for "cannot say"; of a single
+    image 1 for "still usable" and 0 for not. `voter` is the same for all votes of one person and
+    does not identify that person.
     """
 
     kind: Literal["pair", "usable"]
@@ -313,7 +316,7 @@ class VoteRecord(Record):
 
 
 class ScoreRecord(Record):
-    """One score with what it belongs to: a row of the exported tables."""
+    """One score with its run, case and trip: a row of the exported tables."""
 
     run: int
     model: str

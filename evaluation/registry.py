@@ -1,4 +1,4 @@
-"""Classes by name, as dotted paths: nothing heavy is imported before it is used."""
+"""Classes by name, as dotted paths that are imported on first use."""
 
 from __future__ import annotations
 

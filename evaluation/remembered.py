@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Remembered(Generic[Value]):
-    """The values of the last `size` keys; the one asked for longest ago is let go first."""
+    """A cache of the last `size` keys; the least recently used is dropped first."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -19,7 +19,7 @@ class Remembered(Generic[Value]):
         self._lock = Lock()
 
     def of(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of the key, made where it is not known; two threads may both make it."""
+        """Return the value of the key, made if missing; two threads may both make it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -34,10 +34,10 @@ class Remembered(Generic[Value]):
 
 
 class computed_once(Generic[Value]):  # noqa: N801 -- a decorator
-    """A property that is kept in the instance; two threads may both compute it.
+    """A property cached in the instance; two threads may both compute it.
 
     `functools.cached_property` of Python 3.11 holds one lock for all instances while it computes
-    one of them: threads that decode or hash pictures would wait for each other.
+    one of them: threads that decode or hash images would wait for each other.
     """
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:

@@ -1,9 +1,9 @@
-"""Torch on this machine: torchvision beside a torch it was not built for, and one thread.
+"""Torch on this machine: torchvision with a mismatched torch, and one thread.
 
-The registry's torchvision is linked against CUDA. Beside a CPU build of torch
+The registry's torchvision is linked against CUDA. With a CPU build of torch
 its library does not load, and then even `import torchvision` fails: "operator
 torchvision::nms does not exist". lpips, open_clip and timm import torchvision
-but use none of its compiled operators, so naming them is enough.
+but use none of its compiled operators, so declaring them is enough.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-# A torch Library takes its operators with it when it is collected.
-_kept: list[Any] = []
+# A torch Library removes its operators when it is garbage-collected.
+_libraries: list[Any] = []
 
 
 @cache
@@ -38,16 +38,16 @@ def ready_torchvision() -> None:
     for operator in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, operator):
             library.define(operator + _SCHEMA)
-    _kept.append(library)
+    _libraries.append(library)
     importlib.import_module("torchvision")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, torch computes in one thread, where it is loaded.
+    """Make torch, if it is loaded, compute in one thread.
 
-    Small networks are fastest so: two threads wait for each other. And the same input gives the
-    same bits: two share a sum in another order.
+    This is fastest for small networks, whose threads would wait for each other. And the same
+    input gives the same bits: several threads add up a sum in another order.
     """
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 1

@@ -1,4 +1,4 @@
-"""Untrusted JSON and numbers: bounded before they cost anything."""
+"""Untrusted JSON and numbers: bounded before they cost memory or time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 #: Objects, lists and members in one text; each takes up to a few hundred bytes of memory.
-#: A picture is one long string, and has none.
+#: An image is one long string without any.
 MAX_ITEMS = 100_000
 #: Beyond this a text must be ASCII, as base64 is: Python takes four bytes for every letter of a
 #: text with one rare letter in it.
 MAX_WIDE = 2**20
-#: NUL bytes and lone surrogates: JSON can write them, no file and no database takes them.
+#: NUL bytes and lone surrogates: valid in JSON, but not storable in a file or a database.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-#: Of an untrusted file; the record of our largest run has a tenth of it.
+#: The limit of an untrusted file, ten times the record of our largest run.
 MAX_FILE_BYTES = 64 * 2**20
 #: Objects, lists and members in such a file: ours have 20 bytes of text for each.
 BYTES_PER_ITEM = 8
-#: No number of ours is larger: what is kept of an answer is JSON, and numbers in it are floats.
+#: Larger than any valid number: answers are stored as JSON, where numbers are floats.
 LARGEST = 1e300
-#: No number of ours is longer; no float holds those that are much longer.
+#: Longer than any valid number; a float cannot hold much longer ones.
 MAX_DIGITS = 20
 
 
@@ -85,10 +85,10 @@ def bounded(value: Any, most: float) -> float | None:
 
 
 def can_be_stored(value: Any) -> bool:
-    """Return True if every database takes the value.
+    """Return True if every database can store the value.
 
-    No NUL byte or lone surrogate in any text, no number that JSON does not have (1e999 becomes
-    one).
+    It must have no NUL byte or lone surrogate in any text, and no number that is not finite
+    (1e999 becomes infinite).
     """
     if isinstance(value, str):
         return not UNSTORABLE.search(value)
@@ -100,12 +100,12 @@ def can_be_stored(value: Any) -> bool:
 
 
 def storable(text: str) -> str:
-    """Remove NUL bytes and lone surrogates, which no database takes."""
+    """Remove NUL bytes and lone surrogates, which databases refuse."""
     return UNSTORABLE.sub("", text)
 
 
 def storable_value(value: Any) -> Any:
-    """Make a whole value storable; numbers that no JSON has, or no float holds, become None."""
+    """Make a value storable; numbers that are not finite or too large become None."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):
