@@ -1,8 +1,8 @@
-"""Rows in, drawings out: plotly figures as plain dicts, and small inline SVG.
+"""Charts as plotly figures in plain dicts, and small inline SVG drawings.
 
 Colours are written as `var(--name)` or `var(--name / 0.2)`; static/js/chart.js
 fills them in from the stylesheet, so that one figure serves both themes. Names
-come from strangers: `plain` makes them text, never mark-up.
+are untrusted: `plain` escapes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Figure = dict[str, Any]
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 YARDSTICK_DASHES = ("dot", "longdash", "dashdot", "dash")
-#: In narrow charts chart.js moves these into the plot, where there is room.
+#: Name of annotations that chart.js moves into the plot in narrow charts.
 END_NAME = "end name"
 NAME_HEIGHT = 0.05
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
@@ -34,7 +34,7 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "
 
 @dataclass(frozen=True)
 class Table:
-    """The numbers of a chart, for people who read them or cannot see it."""
+    """The numbers of a chart, also for people who cannot see it."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -50,24 +50,24 @@ class Source:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with the finding as its title and its numbers as a table; see _chart.html."""
+    """A figure with its finding as title and its numbers as table; see _chart.html."""
 
     id: str
     title: str
     figure: Figure
     table: Table
     subtitle: str = ""
-    height: str = field(default="tall")  # "tall" or "short": the room kept before it loads
+    height: str = field(default="tall")  # "tall" or "short": the space reserved before it loads
     sources: Sequence[Source] = ()
-    #: What a downloaded picture says below: suite, metric and date.
+    #: Caption of a downloaded image: suite, metric and date.
     about: str = ""
-    #: What a downloaded picture is called; the id where it is empty.
+    #: File name of a downloaded image; the id if empty.
     file_name: str = ""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean retention of one model at n = 0..N, with its band."""
+    """Mean retention of a model at n = 0..N, with its band."""
 
     name: str
     mean: Sequence[float | None]
@@ -78,7 +78,7 @@ class Curve:
 
     @classmethod
     def of(cls, name: str, curve: dict[str, Any], **how: bool) -> Curve:
-        """From `Standing.curve`."""
+        """Return the curve of a `Standing.curve`."""
         return cls(name, curve.get("mean", ()), curve.get("low", ()), curve.get("high", ()), **how)
 
     def bounds(self, number: int) -> tuple[float | None, float | None]:
@@ -86,12 +86,12 @@ class Curve:
 
 
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
-    """Picture kept by round trip: a line with a band per model, yardsticks thin and grey."""
+    """Return retention by trip: a line and band per model, reference editors grey."""
     traces: list[Figure] = []
     series = yardsticks = 0
     for curve in curves:
         if curve.yardstick:
-            # All in grey, so the dashes tell them apart.
+            # All are grey, so the dashes distinguish them.
             dash = YARDSTICK_DASHES[yardsticks % len(YARDSTICK_DASHES)]
             traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
             yardsticks += 1
@@ -110,13 +110,13 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             xaxis={
                 "title": {"text": "round trips"},
                 "tickvals": axis_numbers(trips),
-                # Room at the right for the names of the yardsticks.
+                # Space at the right for the names of the reference editors.
                 "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
             },
             yaxis={
                 "title": {"text": "picture kept (higher is better)"},
                 "tickformat": ".0%",
-                # A model may fall below a blank card; show that it does, not how far.
+                # A model may fall below a blank card; the chart shows that, but not how far.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
@@ -131,7 +131,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
 
 
 def retention_finding(curves: Sequence[Curve], trips: int) -> str:
-    """The title: what the best and the worst keep at the trip where they differ most."""
+    """Return the title: best and worst retention at the trip of widest gap."""
     drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
     if not drawn:
         return "How much of the picture is kept, trip by trip"
@@ -153,7 +153,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
 
 
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:
-    """The same numbers at the trips people read."""
+    """Return the same numbers at the usual trips."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return Table(["Model", *(formatting.after(number) for number in numbers)], rows)
@@ -161,7 +161,7 @@ def retention_table(curves: Sequence[Curve], trips: int) -> Table:
 
 @dataclass(frozen=True)
 class LegendItem:
-    """A button that shows or hides the traces of one group, and what they look like."""
+    """A button that shows or hides the traces of a group, with their style."""
 
     group: str
     name: str
@@ -172,12 +172,12 @@ class LegendItem:
 
 
 def axis_numbers(trips: int) -> list[int]:
-    """The trips that an axis names: every one up to ten, else those people read."""
+    """Return the trips labelled on an axis: all up to ten, else the usual ones."""
     return list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
 
 
 def legend(figure: Figure) -> list[LegendItem]:
-    """The named traces of a figure; empty where there is nothing to choose."""
+    """Return the named traces of a figure; empty if there is only one."""
     items = [
         LegendItem(
             group=trace["legendgroup"],
@@ -194,7 +194,7 @@ def legend(figure: Figure) -> list[LegendItem]:
 
 
 def layout(**parts: Any) -> Figure:
-    """The look every figure shares, with its own parts laid over it."""
+    """Return the shared layout of every figure, updated by these parts."""
     axis = {
         "fixedrange": True,
         "zeroline": False,
@@ -215,7 +215,7 @@ def layout(**parts: Any) -> Figure:
             "font": {"color": "var(--ink)"},
             "align": "left",
         },
-        # The page has its own legend, with buttons; a downloaded picture has plotly's.
+        # The page has its own legend, with buttons; a downloaded image has plotly's.
         "showlegend": False,
     }
     for name, value in parts.items():
@@ -229,12 +229,12 @@ def layout(**parts: Any) -> Figure:
 
 
 def plain(text: str) -> str:
-    """Text as plotly shows it verbatim: it reads a few tags, and only these entities."""
+    """Return text escaped for plotly, which interprets a few tags."""
     return escape(text, quote=False)
 
 
 def rounded(values: Iterable[float | None]) -> list[float | None]:
-    """Four decimals: more is noise, and bytes."""
+    """Return the values with four decimals, to save bytes."""
     return [None if value is None else round(value, 4) for value in values]
 
 
@@ -258,7 +258,7 @@ def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Fi
 
 
 def _band(curve: Curve, colour: str) -> Figure | None:
-    """The band as one outline: there along the upper bound, back along the lower."""
+    """Return the band as one outline: forth on the upper bound, back on the lower."""
     ends = [(n, *curve.bounds(n)) for n in range(len(curve.mean))]
     there = [(n, low, high) for n, low, high in ends if low is not None and high is not None]
     if not there:
@@ -322,7 +322,7 @@ def _remark(y: float, text: str) -> Figure:
 
 
 def _names(yardsticks: Sequence[Curve], trips: int) -> list[Figure]:
-    """Each yardstick's name where its line ends; those that would overlap move up."""
+    """Return the name of each reference editor at its line's end, not overlapping."""
     ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in yardsticks)
     names, free = [], -1.0
     for y, name in ends:
@@ -337,7 +337,10 @@ WIDTH, HEIGHT = 64, 22
 
 
 def half_life_bar(standing: Standing, trips: int) -> SafeString:
-    """The half-life on an axis of 0..N, with its interval; unreached runs to the end."""
+    """Return the half-life and its interval as a bar on 0..N.
+
+    A half-life that was not reached extends to the end.
+    """
 
     def place(value: float | None) -> str:
         return _number(100 if value is None else 100 * min(value, trips) / trips)
@@ -358,7 +361,7 @@ def half_life_bar(standing: Standing, trips: int) -> SafeString:
 
 
 def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeString:
-    """Retention over the trips with its band, sampled where people read it."""
+    """Return retention over the trips with its band, at the usual trips."""
     numbers = [0, *ticks(trips)]
 
     def points(values: Sequence[float | None]) -> list[str]:
@@ -380,7 +383,7 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
 
 
 def difference_bar(difference: Difference, span: float) -> SafeString:
-    """A difference with its interval on an axis of -span..span, zero in the middle."""
+    """Return a difference and its interval on an axis of -span..span."""
     bounds = difference.interval
     low, high = (bounds.low, bounds.high) if bounds else (None, None)
 
@@ -397,7 +400,7 @@ def difference_bar(difference: Difference, span: float) -> SafeString:
 
 
 def axis_ticks(trips: int) -> list[int]:
-    """A few round numbers from 0 to N, for the head of a column of bars."""
+    """Return a few round numbers from 0 to N, for the head of a column of bars."""
     step = next(s for s in (1, 2, 5, 10, 20, 25, 50) if trips / s <= 5)
     return list(range(0, trips + 1, step))
 

@@ -1,4 +1,4 @@
-"""The charts of a model's page: one function each, drawn by one line of a template.
+"""Charts of a model's page: one function each, called by one template tag.
 
 `{% chart "endings_chart" results %}` calls `endings_chart(results)`; None draws nothing.
 """
@@ -41,7 +41,7 @@ from leaderboard.text import skeleton
 
 
 def curves_chart(results: RunResults) -> Chart | None:
-    """Retention by every metric on one scale; only the chosen one has its band."""
+    """Return retention by every metric; only the chosen metric has its band."""
     if not results.names:
         return None
     trips, standings = results.trips, results.standings
@@ -64,7 +64,7 @@ def curves_chart(results: RunResults) -> Chart | None:
 
 
 def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
-    """Say what wears out first and what lasts, at the last trip."""
+    """Return the most and the least kept part at the last trip, as a title."""
     left = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
@@ -76,15 +76,15 @@ def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
     start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
     if formatting.percent(left[most]) == formatting.percent(left[least]):
         return f"{start} the picture, by every metric"
-    kept, gone = (formatting.looks_at(name) or name for name in (most, least))
-    return f"{start} {kept}, {formatting.percent(left[least])} of {gone}"
+    lasting, gone = (formatting.looks_at(name) or name for name in (most, least))
+    return f"{start} {lasting}, {formatting.percent(left[least])} of {gone}"
 
 
 # How chains end
 
 
 def endings_chart(results: RunResults) -> Chart | None:
-    """The share of cases ended by each cause up to each trip; None if nothing ended."""
+    """Return the share of cases ended by each cause; None if nothing ended."""
     standing, trips = results.standing, results.trips
     incidence: dict[str, Sequence[float | None]] = {
         name: shares for name in CAUSES if any(shares := standing.incidence.get(name) or ())
@@ -151,7 +151,7 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
 
 
 def past_chart(results: RunResults) -> Chart | None:
-    """Half-life and rank since the model came onto the board; None before any change."""
+    """Return half-life and rank over time; None before any change."""
     model, suite = results.run.editing_model, results.run.suite
     rows = BoardRecord.objects.public().filter(run__editing_model=model, run__suite=suite)
     records = [row for row in rows.order_by("at", "pk") if row.kind != BoardRecord.Kind.LEFT]
@@ -223,7 +223,7 @@ HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 @dataclass(frozen=True)
 class Floor:
-    """A finished run of the autoencoder alone, by the metric that is shown."""
+    """A finished run of the autoencoder alone, by the shown metric."""
 
     run: Run
     standing: Standing
@@ -266,7 +266,7 @@ def _floor_words(standing: Standing, floor: Standing, trips: int) -> str:
 
 
 def floor_chart(results: RunResults, floor: Floor) -> Chart:
-    """The model's retention beside that of its autoencoder alone."""
+    """Return the model's retention beside that of its autoencoder alone."""
     run, standing, trips = results.run, results.standing, results.trips
     name = run.editing_model.name
     curves = [
@@ -314,7 +314,7 @@ OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open"
 
 @dataclass(frozen=True)
 class PublishedLine:
-    """The values of one model from one source, by trip."""
+    """Published values of a model from one source, by trip."""
 
     model: str
     source: str
@@ -324,7 +324,7 @@ class PublishedLine:
 
     @property
     def citation(self) -> str:
-        """ "A paper, 1 February 2026"."""
+        """Source and date: "A paper, 1 February 2026"."""
         day = self.published_on
         return f"{self.source}, {day.day} {day:%B %Y}" if day else self.source
 
@@ -334,9 +334,9 @@ class PublishedLine:
 
 
 def published_chart(results: RunResults) -> Chart | None:
-    """The model's values on a metric's own scale beside published ones; None without any.
+    """Return the model's values beside published ones; None without any.
 
-    By the chosen metric, or if that is our own headline, by the first that others published.
+    By the chosen metric. If that is our own headline, by the first metric that others published.
     """
     if results.run.suite.published_elsewhere:  # their values come as a suite, too
         return None
@@ -371,7 +371,7 @@ def published_chart(results: RunResults) -> Chart | None:
 
 
 def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[PublishedLine]:
-    """Return the lines of one metric; those of `model` first, then the longest."""
+    """Return the lines of a metric; those of `model` first, then the longest."""
     by_source: dict[tuple[str, str], list[PublishedFigure]] = {}
     for value in values:
         by_source.setdefault((value.model_name, value.source), []).append(value)
@@ -454,7 +454,7 @@ def _published_table(
     trips: int,
     metric: str,
 ) -> Table:
-    """The same values; ours at the trips people read, theirs wherever they have one."""
+    """Return the values as a table: ours at the usual trips, theirs at all."""
     numbers = sorted({*ticks(trips), *(n for line in theirs for n in line.values)})
     lines: list[tuple[str, Mapping[int, float | None], str]] = [
         (name, dict(enumerate(values)), "measured here")

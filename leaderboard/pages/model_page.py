@@ -1,4 +1,4 @@
-"""A model's page: standings of one run in, what is said of them out."""
+"""Content of a model's page, from the standings of one run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from leaderboard.models import (
 from leaderboard.models.suites import Category
 from leaderboard.pages.strips import like_jpeg
 
-#: What each regime of a chain looks like, for people who never heard of a contraction.
+#: Plain descriptions of the regimes of a chain.
 REGIMES = {
     "idempotent": ("settles at once", "the first trip does nearly all of the damage"),
     "contracting": ("settles", "each trip changes less than the one before"),
@@ -68,7 +68,10 @@ class RunResults:
     def of(
         cls, run: Run, standings: Mapping[str, Standing] | None = None, metric: str = ""
     ) -> Self | None:
-        """Return the results by this metric, else by the first there is; None before any."""
+        """Return the results by this metric, else by the first metric with a standing.
+
+        Returns None if there is no standing yet.
+        """
         if standings is None:
             rows = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
             standings = {standing.metric.name: standing for standing in rows}
@@ -97,7 +100,7 @@ class RunResults:
         return f"{self.run.editing_model.name} on {self.run.suite}{dated}"
 
 
-#: The share of chains from which on a cause is part of how long a model lasts.
+#: Smallest share of chains ended by a cause for the page to name it.
 TELLING = 0.2
 
 
@@ -115,7 +118,7 @@ def telling(standing: Standing) -> str:
 
 
 def answer(standing: Standing, trips: int) -> str:
-    """Say how long an image lasts in one sentence, true at both ends of the scale."""
+    """Return a sentence on how long an image lasts."""
     usable, cause = standing.usable_trips, telling(standing)
     broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
@@ -130,18 +133,18 @@ def answer(standing: Standing, trips: int) -> str:
 
 @dataclass(frozen=True)
 class MetricLine:
-    """One metric on the page: its standing, or none where it was not run."""
+    """A metric on the page; `standing` is None if it was not run."""
 
     name: str
     label: str
     looks_at: str
     standing: Standing | None
-    #: On the metric's own scale, at the trips people read.
+    #: Values on the metric's own scale, at the usual trips.
     values: Sequence[str]
 
 
 def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLine]:
-    """Every metric we know, run or not; then those we no longer know."""
+    """Return a line for every known metric, run or not, then for unknown ones."""
     names = in_order({*full_reference_metrics(), *standings})
     return [
         MetricLine(
@@ -156,7 +159,7 @@ def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLi
 
 
 def own_values(standing: Standing, trips: int) -> list[str]:
-    """The metric's own value at the trips people read, with its unit."""
+    """Return the metric's own value with its unit, at the usual trips."""
     shown, name = standing.curve.get("shown") or [], standing.metric.name
     values = [shown[n] if n < len(shown) else None for n in ticks(trips)]
     return ["–" if value is None else formatting.own_value(value, name) for value in values]
@@ -164,7 +167,7 @@ def own_values(standing: Standing, trips: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Damage:
-    """One line of "damage over trips"."""
+    """A line of the table "damage over trips"."""
 
     number: int
     kept: float | None
@@ -174,22 +177,24 @@ class Damage:
 
 
 def damage(standing: Standing, lines: Sequence[MetricLine], trips: int) -> list[Damage]:
-    """After each trip people read: what is kept, the JPEG of equal loss, every metric's value."""
+    """Return retention, equivalent JPEG and every metric's value at the usual trips."""
     curve, jpeg = standing.curve, standing.details.get("jpeg", {})
-    found = []
+    rows = []
     for place, number in enumerate(ticks(trips)):
         mean, low, high = (
             values[number] if number < len(values := curve.get(name) or ()) else None
             for name in ("mean", "low", "high")
         )
         words = like_jpeg(jpeg[str(number)]) if str(number) in jpeg else "–"
-        own = [line.values[place] for line in lines if line.standing]
-        found.append(Damage(number, mean, formatting.interval(low, high, 100, 0), words, own))
-    return found
+        values_here = [line.values[place] for line in lines if line.standing]
+        rows.append(
+            Damage(number, mean, formatting.interval(low, high, 100, 0), words, values_here)
+        )
+    return rows
 
 
 def jpeg_sentence(standing: Standing, trips: int) -> str:
-    """ "After 5 round trips: like one JPEG save at quality 8."; empty where it is not known."""
+    """Return "After 5 round trips: like one JPEG save at quality 8."; may be empty."""
     jpeg = standing.details.get("jpeg", {})
     numbers = [n for n in ticks(trips) if str(n) in jpeg]
     if not numbers:
@@ -213,7 +218,7 @@ class Ending:
 
     @property
     def picture(self) -> StoredImage | None:
-        """The last picture there is of that trip."""
+        """Last image of that trip."""
         return (self.trip.restored or self.trip.edited) if self.trip else None
 
     @property
@@ -222,7 +227,7 @@ class Ending:
 
     @property
     def place(self) -> Sequence[float]:
-        """x, y, width and height of the worst region as shares; empty if there is none."""
+        """x, y, width and height of the worst region as shares; empty without one."""
         box = self.trip.worst_place if self.trip else None
         if not box:
             return ()
@@ -232,7 +237,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that ended some of the chains, with a few of them."""
+    """A cause that ended some of the chains, with a few of its endings."""
 
     name: str
     count: int
@@ -253,7 +258,7 @@ def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]
 def causes(
     standing: Standing, chains: Mapping[int, Chain], trips: Mapping[int, Mapping[int, Trip]]
 ) -> list[Cause]:
-    """Return what ended the run's chains, the most frequent first, each with a few endings.
+    """Return the causes that ended the run's chains, the most frequent first.
 
     `chains` are by case, `trips` by chain and number.
     """
@@ -277,7 +282,7 @@ def causes(
 
 @dataclass(frozen=True)
 class Label:
-    """One way to fail, and how many chains failed so."""
+    """A failure label and its number of chains."""
 
     name: str
     count: int
@@ -289,7 +294,7 @@ class Label:
 
 
 def labels(standing: Standing) -> dict[str, list[Label]]:
-    """Return how the chains fail, under the heads of the page's two cards."""
+    """Return the failure labels of the chains, under the heads of the page's cards."""
     counts, chains = standing.details.get("labels") or {}, standing.counts["chains"]
     rows = [Label(name, counts[name], counts[name] / chains) for name in LABELS if name in counts]
     cards = {
@@ -301,7 +306,7 @@ def labels(standing: Standing) -> dict[str, list[Label]]:
 
 @dataclass(frozen=True)
 class Witnessed:
-    """One witness on one category: "98 % of 42", or a dash if it could not tell."""
+    """Counts of a witness on a category: "98 % of 42", or a dash without any."""
 
     category: str
     witness: str
@@ -311,7 +316,7 @@ class Witnessed:
 
 
 def witnessed(standing: Standing) -> list[Witnessed]:
-    """Return by category and witness how often the edit was made and undone, the rest kept."""
+    """Return by category and witness the shares made, undone and kept."""
     by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
     by_category = standing.details.get("witnesses") or {}
     order = list(WITNESSES)
@@ -341,7 +346,7 @@ def _of_judged(counts: list[int] | None) -> str:
 
 @dataclass(frozen=True)
 class PartLine:
-    """A part of the suite: its standing by the chosen metric, and a heat cell per metric."""
+    """A part of the suite: its standing by the chosen metric, and its heat cells."""
 
     part: breakdowns.Part
     standing: Standing | None
@@ -355,8 +360,8 @@ def part_lines(
     titles: dict[str, str],
     trips: int,
 ) -> list[PartLine]:
-    """Categories, kinds and pairs of this run; pairs by the chosen metric alone."""
-    found = {(s.scope, s.metric.name): s for s in standings}
+    """Return categories, kinds and pairs; pairs only by the chosen metric."""
+    by_part = {(s.scope, s.metric.name): s for s in standings}
     by_scope: dict[str, dict[int, Standing]] = {}
     for standing in standings:
         by_scope.setdefault(standing.scope, {})[standing.metric_id] = standing
@@ -364,33 +369,33 @@ def part_lines(
     lines = []
     for part in breakdowns.parts(by_scope, titles):
         shown = [chosen] if part.group == "Edit pair" else names
-        # One at a time: no metric is the best of a line, they measure different things.
+        # Each metric is its own line: metrics measure different things, so none is the best.
         cells = [
-            breakdowns.heat_line([found.get((part.scope, name))], longest, trips)[0]
+            breakdowns.heat_line([by_part.get((part.scope, name))], longest, trips)[0]
             for name in shown
         ]
-        lines.append(PartLine(part, found.get((part.scope, chosen)), cells))
+        lines.append(PartLine(part, by_part.get((part.scope, chosen)), cells))
     return lines
 
 
 @dataclass(frozen=True)
 class Motion:
-    """The dynamics card."""
+    """Content of the dynamics card."""
 
     contraction: float | None
     path_efficiency: float | None
     limit_retention: float | None
     chains: int
-    #: Name, number of chains, and what it means.
+    #: Name, number of chains and description.
     regimes: Sequence[tuple[str, int, str]]
     sentence: str
 
 
 def motion(details: Mapping[str, Any]) -> Motion | None:
-    """Summarise the dynamics of the chains; None if they were not measured."""
-    known = details.get("dynamics") or {}
-    counts = known.get("regimes") or {}
-    chains = known.get("chains") or sum(counts.values())
+    """Return the dynamics of the chains; None if they were not measured."""
+    dynamics = details.get("dynamics") or {}
+    counts = dynamics.get("regimes") or {}
+    chains = dynamics.get("chains") or sum(counts.values())
     if not chains:
         return None
     regimes = [
@@ -400,12 +405,12 @@ def motion(details: Mapping[str, Any]) -> Motion | None:
     ]
     regimes.sort(key=lambda regime: (regime[0] == "undetermined", -regime[1]))
     return Motion(
-        known.get("contraction"),
-        known.get("path_efficiency"),
-        known.get("limit_retention"),
+        dynamics.get("contraction"),
+        dynamics.get("path_efficiency"),
+        dynamics.get("limit_retention"),
         chains,
         regimes,
-        _motion_sentence(known, regimes, chains),
+        _motion_sentence(dynamics, regimes, chains),
     )
 
 
@@ -428,7 +433,7 @@ def _motion_sentence(
 
 
 def shape_sentence(details: Mapping[str, Any]) -> str:
-    """Describe how the curve falls; empty if its shape is undetermined."""
+    """Return a sentence on how the curve falls; empty if undetermined."""
     shape = details.get("shape") or {}
     rate, floor = shape.get("rate"), shape.get("floor")
     if shape.get("shape") == "linear" and rate is not None:
@@ -446,32 +451,32 @@ def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
 
 
 def repeats_sentence(details: Mapping[str, Any]) -> str:
-    """Compare rerun spread with case spread; empty if cases are played once."""
+    """Return a comparison of rerun and case spread; empty without repeats."""
     spread = details.get("repeats") or {}
     rerun, case = spread.get("rerun"), spread.get("case")
     if rerun is None or case is None:
         return ""
-    told = (
+    text = (
         f"Played again, the same case ends {rerun:.1f} trips sooner or later (one standard "
         f"deviation); from case to case it is {case:.1f}."
     )
     if whole := rerun**2 + case**2:
         share = formatting.percent(case**2 / whole)
-        told += f" So {share} of how chains differ is the case, not luck (intraclass correlation)."
-    return told
+        text += f" So {share} of how chains differ is the case, not luck (intraclass correlation)."
+    return text
 
 
 def reproduce(run: Run) -> str:
-    """The line to type in a shell to play this run again; empty where nobody else can."""
+    """Return the shell command that plays this run again; empty if impossible."""
     model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
-    if run.arm_digest:  # its experiment's page has the file that plays it
+    if run.arm_digest:  # its experiment's page has the file to play it
         return ""
     play = ["convergebench", "run", "--editor", model.slug, "--suite", shell_name(suite)]
     secret = (
         None if run.earlier_secrets else run.published_secret
-    )  # one draws no more than its part
+    )  # one secret plays only a part of the run
     return shlex.join([*play, "--secret", secret] if secret else play)
 
 
@@ -483,16 +488,16 @@ def shell_name(suite: Suite) -> str:
 
 @cache
 def _shipped() -> frozenset[str]:
-    """Hashes of the suites that come with the package."""
+    """Return the hashes of the suites in the package."""
     return frozenset(suite.content_hash for suite in catalog.suites())
 
 
-# How often it was tried, and how it does on sealed suites
+# Number of attempts, and results on sealed suites
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Counts for this model, all at its address, all of its organisation."""
+    """Counts for this model, for its address and for its organisation."""
 
     model: int
     address: int
@@ -500,10 +505,10 @@ class Tried:
 
     @classmethod
     def count(cls, rows: Iterable[tuple[bool, str, str]], host: str, organisation: str) -> Self:
-        """Of rows that say whether it was this model, at which host and whose."""
+        """Count rows of (is this model, host, organisation)."""
         rows = list(rows)
         return cls(
-            model=sum(own for own, _, _ in rows),
+            model=sum(is_model for is_model, _, _ in rows),
             address=sum(bool(host) and other == host for _, other, _ in rows),
             organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
         )
@@ -511,23 +516,23 @@ class Tried:
 
 @dataclass(frozen=True)
 class Tries:
-    """Tries of a model on a suite: the best of many looks better than it is."""
+    """Attempts of a model on a suite: the best of many looks better than it is."""
 
     runs: Tried
     submissions: Tried
 
 
 def tries(model: EditingModel, suite: Suite) -> Tries:
-    """Runs on the suite, and submissions for it, whatever became of them."""
+    """Count all runs on the suite and all submissions for it."""
     ours = Run.objects.as_the_suite_says().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
     runs = [
         (pk == model.pk, host_of(url or ""), who.casefold())
         for pk, url, who in ours.values_list(*names)
     ]
-    host, who = next((about for own, *about in runs if own), ("", ""))
+    host, who = next((about for is_model, *about in runs if is_model), ("", ""))
     submitted = Submission.objects.none()
-    if host:  # models of providers are submitted by nobody
+    if host:  # models of providers are not submitted
         submitted = Submission.objects.filter(suite=suite)
     named = model.name.casefold()
     submissions = [
@@ -551,27 +556,36 @@ class OpenAgainstSealed:
 
     @property
     def known(self) -> bool:
-        """True if the open suite is surely easier: the model may know its images."""
+        """Return True if the open suite is surely easier for the model.
+
+        The model may then have been trained on its images.
+        """
         return self.low > 0
 
 
 def open_against_sealed(
     runs: Iterable[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> OpenAgainstSealed | None:
-    """The difference on the most important suites of both kinds; None where one is lacking.
+    """Return the difference on the most important open and sealed suite.
 
-    The two have no picture in common, so the widths of their intervals add as squares.
+    Returns None if one of them has no standing. The two suites share no image, so the widths of
+    their intervals add as squares.
     """
-    found: dict[bool, tuple[Suite, Standing]] = {}
+    by_sealed: dict[bool, tuple[Suite, Standing]] = {}
     for run in runs:
         standing = standings.get(run.pk, {}).get(HEADLINE)
         if run.current and standing and standing.usable_trips_low is not None:
-            found.setdefault(run.suite.sealed, (run.suite, standing))
-    if len(found) < 2:
+            by_sealed.setdefault(run.suite.sealed, (run.suite, standing))
+    if len(by_sealed) < 2:
         return None
-    (open_suite, one), (sealed_suite, other) = found[False], found[True]
-    difference = one.usable_trips / open_suite.trips - other.usable_trips / sealed_suite.trips
-    width = math.hypot(_half_width(one, open_suite), _half_width(other, sealed_suite))
+    (open_suite, open_standing), (sealed_suite, sealed_standing) = by_sealed[False], by_sealed[True]
+    difference = (
+        open_standing.usable_trips / open_suite.trips
+        - sealed_standing.usable_trips / sealed_suite.trips
+    )
+    width = math.hypot(
+        _half_width(open_standing, open_suite), _half_width(sealed_standing, sealed_suite)
+    )
     return OpenAgainstSealed(
         open_suite, sealed_suite, difference, difference - width, difference + width
     )

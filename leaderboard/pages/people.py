@@ -1,4 +1,4 @@
-"""Pages of people's votes: agreement with metrics, and what a session's images were."""
+"""Content of the pages on people's votes: agreement, and a session's results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leaderboard.people.vote_rows import headline, is_right, metric_says, return
 
 @dataclass(frozen=True)
 class Line:
-    """One metric or witness, and how often it says what people say."""
+    """A metric or witness, and how often it agrees with people."""
 
     name: str
     label: str
@@ -44,12 +44,12 @@ class Line:
 
     @property
     def dot(self) -> Mapping[str, float] | None:
-        """The share and its interval on a scale from a coin (0) to always (100)."""
+        """Share and interval on a scale from chance (0) to always (100)."""
         return dot(self.everywhere)
 
     @property
     def at(self) -> str:
-        """The level at which half of the people say no: "47 % (41–52)"."""
+        """Threshold at which half of the people say no: "47 % (41–52)"."""
         if not self.level:
             return ""
         around = formatting.interval(self.level["low"], self.level["high"], 100, 0)
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def holds_ours(self) -> bool | None:
-        """Tell if our threshold lies in the interval."""
+        """Return True if our threshold lies in the interval."""
         return (
             bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]) if self.level else None
         )
@@ -83,7 +83,7 @@ def _with_interval(share: Mapping[str, Any] | None) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """One return with its model's name, as its page shows it."""
+    """A return with its model's name."""
 
     trip: Trip
     chosen: bool = False
@@ -121,34 +121,34 @@ class Difference:
 
 
 def lines(numbers: Mapping[str, Any]) -> list[Line]:
-    """Every metric and witness that was laid beside the votes."""
+    """Return every metric and witness that was compared with the votes."""
     return [
         Line(
-            one["name"],
-            _label(one["name"], one["kind"]),
-            one["kind"] == "metric",
-            one["everywhere"],
-            one["shared"],
-            one.get("level"),
+            row["name"],
+            _label(row["name"], row["kind"]),
+            row["kind"] == "metric",
+            row["everywhere"],
+            row["shared"],
+            row.get("level"),
         )
-        for one in numbers.get("lines", ())
+        for row in numbers.get("lines", ())
     ]
 
 
 def agreement(report: PeopleReport) -> dict[str, Any]:
-    """All that the page says."""
+    """Return the context of the page."""
     numbers = report.numbers
-    found = lines(numbers)
-    first = next((line for line in found if line.is_headline), None)
+    compared = lines(numbers)
+    first = next((line for line in compared if line.is_headline), None)
     ceiling = numbers.get("ceiling")
-    agreeing = [line for line in found if line.everywhere]
+    agreeing = [line for line in compared if line.everywhere]
     agreeing.sort(key=lambda line: -line.everywhere["share"] if line.everywhere else 0)
     return {
         "report": report,
         "numbers": numbers,
         "finding": finding(first, ceiling),
         "lines": agreeing,
-        "levels": [line for line in found if line.level],
+        "levels": [line for line in compared if line.level],
         "level_words": level_words(first),
         "ceiling": _with_interval(ceiling) if ceiling else "",
         "ceiling_dot": dot(ceiling),
@@ -159,7 +159,7 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
 
 
 def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
-    """The page in one sentence."""
+    """Return the page's finding in one sentence."""
     if first is None or not first.everywhere:
         return ""
     text = f"The headline agrees with people in {formatting.percent(first.everywhere['share'])} of pairs"
@@ -169,7 +169,7 @@ def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
 
 
 def level_words(first: Line | None) -> str:
-    """Is the headline's level where people put it?"""
+    """Compare our threshold with that of people, by the headline."""
     if first is None or not first.level:
         return ""
     ours = formatting.percent(DEFAULT_LEVEL)
@@ -186,23 +186,23 @@ def level_words(first: Line | None) -> str:
 
 
 def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
-    """The share of people who would still use a picture, over what is kept of it."""
-    found = [one for one in lines if one.get("curve")]
-    found.sort(key=lambda one: one["name"] != HEADLINE)
-    if not found:
+    """Return the share of people who would use an image, over its retention."""
+    shown = [row for row in lines if row.get("curve")]
+    shown.sort(key=lambda row: row["name"] != HEADLINE)
+    if not shown:
         return None
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": _label(one["name"], "metric"),
-            "x": [round(100 * point["kept"], 1) for point in one["curve"]],
-            "y": [round(100 * point["yes"], 1) for point in one["curve"]],
+            "name": _label(row["name"], "metric"),
+            "x": [round(100 * point["kept"], 1) for point in row["curve"]],
+            "y": [round(100 * point["yes"], 1) for point in row["curve"]],
             "line": {"color": f"var(--series-{place % 8 + 1})"},
             "visible": True if place == 0 else "legendonly",
             "hovertemplate": "%{x} % kept: %{y} % would use it",
         }
-        for place, one in enumerate(found[:8])
+        for place, row in enumerate(shown[:8])
     ]
     return Chart(
         id="usable",
@@ -220,13 +220,13 @@ def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
             ("Metric", "Kept", "Would use it", "Votes"),
             [
                 (
-                    _label(one["name"], "metric"),
+                    _label(row["name"], "metric"),
                     formatting.percent(point["kept"]),
                     formatting.percent(point["yes"]),
                     f"{point['votes']:,}",
                 )
-                for one in found
-                for point in one["curve"]
+                for row in shown
+                for point in row["curve"]
             ],
         ),
         height="short",
@@ -236,30 +236,30 @@ def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
 def differences(numbers: Mapping[str, Any]) -> list[Difference]:
     """Return the largest disagreements on public images, with the images."""
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
-    keys = {one[side] for one in (*pairs, *single) for side in ("first", "second") if side in one}
+    keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
     rows = rows.select_related("chain__run__editing_model", "chain__case__picture__stored")
     trips = {trip.pk: trip for trip in rows.defer("loss_map", "evidence", "damage")}
-    found = []
-    for one in pairs:
-        both = [trips.get(one["first"]), trips.get(one["second"])]
+    disagreements = []
+    for row in pairs:
+        both = [trips.get(row["first"]), trips.get(row["second"])]
         if None not in both:
             shown = [Shown(trip) for trip in both if trip]
-            better = shown[0] if one["gap"] > 0 else shown[1]
+            better = shown[0] if row["gap"] > 0 else shown[1]
             words = (
                 f"More is kept of {better.name}’s {better.after}; so say "
-                f"{one['with_it']} of {one['people']} people."
+                f"{row['with_it']} of {row['people']} people."
             )
-            found.append(Difference(shown[0].trip.chain.case.picture.stored, shown, words))
-    for one in single:
-        if trip := trips.get(one["first"]):
-            verdict = "still usable" if one["kept"] > DEFAULT_LEVEL else "lost"
+            disagreements.append(Difference(shown[0].trip.chain.case.picture.stored, shown, words))
+    for row in single:
+        if trip := trips.get(row["first"]):
+            verdict = "still usable" if row["kept"] > DEFAULT_LEVEL else "lost"
             words = (
-                f"{verdict.capitalize()}, by the headline; {one['use_it']} of "
-                f"{one['people']} people could still use it."
+                f"{verdict.capitalize()}, by the headline; {row['use_it']} of "
+                f"{row['people']} people could still use it."
             )
-            found.append(Difference(trip.chain.case.picture.stored, [Shown(trip)], words))
-    return found
+            disagreements.append(Difference(trip.chain.case.picture.stored, [Shown(trip)], words))
+    return disagreements
 
 
 def _label(name: str, kind: str) -> str:
@@ -270,7 +270,7 @@ def _label(name: str, kind: str) -> str:
 
 @dataclass
 class Row:
-    """One question with its answer."""
+    """A question with its answer."""
 
     question: Question
     answer: int
@@ -286,16 +286,16 @@ class Row:
 
     @property
     def said(self) -> str:
-        """The voter's answer in words."""
+        """Answer of the voter in words."""
         if self.question.kind != Kind.PAIR:
             return "You could still use it." if self.answer else "You could no longer use it."
         if not self.answer:
             return "You could not say."
-        return f"You chose {next((one.name for one in self.shown if one.chosen), '')}."
+        return f"You chose {next((side.name for side in self.shown if side.chosen), '')}."
 
     @property
     def remark(self) -> str:
-        """Of checks, what they were."""
+        """Explanation of a check question; empty for others."""
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
             return (
@@ -308,39 +308,42 @@ class Row:
 
 
 def revealed(votes: QuerySet[Vote]) -> list[Row]:
-    """Return the questions of a finished session in their order, with names and answers."""
+    """Return the questions of a finished session, with names and answers."""
     related = ("question__case__picture__stored",)
     trips = [
         f"question__{side}__{what}"
         for side in ("first", "second")
         for what in ("restored", "chain__run__editing_model")
     ]
-    own = list(votes.select_related(*related, *trips).order_by("place"))
-    others = _others(own)
-    known = returns_of(own)
-    found: dict[int, Row] = {}
-    for vote in own:
+    ordered = list(votes.select_related(*related, *trips).order_by("place"))
+    others = _others(ordered)
+    returns = returns_of(ordered)
+    by_question: dict[int, Row] = {}
+    for vote in ordered:
         question = vote.question
-        if question.pk in found:
-            found[question.pk].again = vote.answer
+        if question.pk in by_question:
+            by_question[question.pk].again = vote.answer
             continue
         both = [(question.first, 1)] + ([(question.second, -1)] if question.second else [])
         sides = both if vote.first_left else both[::-1]
         shown = [Shown(trip, vote.answer == sign) for trip, sign in sides]
-        told = [known[one.trip.pk] for one in shown if one.trip.pk in known]
-        metrics = in_order({name for one in told for name in one.kept})
+        sides_scored = [returns[item.trip.pk] for item in shown if item.trip.pk in returns]
+        metrics = in_order({name for item in sides_scored for name in item.kept})
         lines = [
             {
                 "name": formatting.metric_label(metric),
-                "kept": [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in told],
-                "agrees": _agrees(metric, told, vote) if len(told) > 1 else None,
+                "kept": [
+                    formatting.percent(max(0.0, item.kept.get(metric, 0.0)))
+                    for item in sides_scored
+                ],
+                "agrees": _agrees(metric, sides_scored, vote) if len(sides_scored) > 1 else None,
             }
             for metric in metrics
         ]
-        found[question.pk] = Row(
+        by_question[question.pk] = Row(
             question, vote.answer or 0, vote.role, shown, lines, _words(others[question.pk], vote)
         )
-    return list(found.values())
+    return list(by_question.values())
 
 
 def _agrees(metric: str, told: list[Any], vote: Vote) -> bool | None:
@@ -350,14 +353,14 @@ def _agrees(metric: str, told: list[Any], vote: Vote) -> bool | None:
 
 
 def _others(own: Iterable[Vote]) -> Mapping[int, list[int]]:
-    """By question, what others said; ordinary votes of visitors alone."""
+    """Return the answers of other voters by question; ordinary votes only."""
     own = list(own)
-    found: dict[int, list[int]] = defaultdict(list)
+    answers: dict[int, list[int]] = defaultdict(list)
     keys = {vote.question_id for vote in own}
     rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)
     for question, answer in rows.exclude(voter=own[0].voter).values_list("question", "answer"):
-        found[question].append(answer or 0)
-    return found
+        answers[question].append(answer or 0)
+    return answers
 
 
 def _words(answers: list[int], vote: Vote) -> str:

@@ -1,4 +1,4 @@
-"""The page of a run: how far it is, what happens next, and results only a run's page has."""
+"""Content of a run's page: progress, next step, and results of this page only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.models.suites import Category
 from leaderboard.operation import scoring_packages
 
-#: The rate is that of the last minutes; a page asks for workers at most so often (seconds).
+#: Window of the rate, and seconds for which a count of workers is reused.
 WINDOW = timedelta(minutes=2)
 WORKERS_SECONDS = 5.0
 
@@ -32,7 +32,7 @@ _workers: dict[str, tuple[float, int | None]] = {}
 
 
 def progress(run: Run) -> dict[str, Any]:
-    """The progress of a run in numbers, for its page and the API; nothing in it is secret."""
+    """Return the progress of a run, for its page and the API; nothing is secret."""
     queue_name = queue_of(run.editing_model)
     active = run.state in ACTIVE_STATES
     edits_left = _edits_left(run) if active else 0
@@ -72,9 +72,9 @@ def progress(run: Run) -> dict[str, Any]:
 
 
 def workers_alive(queue_name: str) -> int | None:
-    """Workers alive on a queue; None when Redis does not answer."""
-    asked, count = _workers.get(queue_name, (-WORKERS_SECONDS, None))
-    if time.monotonic() - asked >= WORKERS_SECONDS:
+    """Return the number of workers on a queue; None if Redis does not answer."""
+    counted_at, count = _workers.get(queue_name, (-WORKERS_SECONDS, None))
+    if time.monotonic() - counted_at >= WORKERS_SECONDS:
         count = job_queue.workers(queue_name)
         _workers[queue_name] = time.monotonic(), count
     return count
@@ -88,7 +88,7 @@ def _edits_left(run: Run) -> int:
 
 
 def _rate(run: Run) -> float | None:
-    """Edits per minute of late."""
+    """Return the recent edits per minute; None without any."""
     now = timezone.now()
     since = max(now - WINDOW, run.started_at or now - WINDOW)
     answered = Call.objects.filter(run=run, started_at__gte=since, outcome=Call.ANSWERED).count()
@@ -97,7 +97,7 @@ def _rate(run: Run) -> float | None:
 
 
 def _position(run: Run) -> int:
-    """Its place among the queued runs, from 1."""
+    """Return the run's place among the queued runs, from 1."""
     queued = Run.objects.filter(state=RunState.QUEUED)
     return queued.filter(created_at__lt=run.created_at).count() + 1
 
@@ -127,14 +127,14 @@ NEXT = {
 
 
 def live(run: Run) -> dict[str, Any]:
-    """The state polled by a run's page: under 2 KB, nothing secret."""
-    known = progress(run)
+    """Return the state polled by a run's page: under 2 KB, nothing secret."""
+    current = progress(run)
     return {
-        "state": known["state"],
-        "ended": known["ended"],
+        "state": current["state"],
+        "ended": current["ended"],
         # Edits are most of the work, scoring the rest.
         "done": round(_done(run), 4),
-        "lines": _lines(run, known),
+        "lines": _lines(run, current),
         **curve_so_far(run),
     }
 
@@ -143,7 +143,7 @@ def _done(run: Run) -> float:
     if run.state == RunState.FINISHED:
         return 1.0
     edits, trips = run.progress.edits_total, run.progress.chains_total * run.suite.trips
-    if run.state == RunState.SCORING:  # broken chains leave edits that nobody will make
+    if run.state == RunState.SCORING:  # broken chains leave edits that are never made
         return 0.9 + 0.1 * min(
             1.0, run.progress.trips_scored / max(1, min(trips, run.progress.edits_done // 2))
         )
@@ -155,7 +155,7 @@ def _done(run: Run) -> float:
 
 
 def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
-    """One sentence or number for each place in the page; empty ones are not shown."""
+    """Return a sentence or number for each place of the page; some are empty."""
     active = run.state in ACTIVE_STATES
     rate, left = known["edits_per_minute"], known["seconds_left"]
     spent = f", {formatting.usd(run.progress.spent_usd)} spent" if run.progress.spent_usd else ""
@@ -177,7 +177,7 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
 
 
 def now(run: Run) -> str:
-    """Describe the present state in a sentence."""
+    """Return a sentence on the present state."""
     preparation = scoring_packages.read()
     if run.state == RunState.SCORING and preparation and preparation.is_told:
         return "All edits are made. What came back waits until what scores it is installed."
@@ -185,7 +185,7 @@ def now(run: Run) -> str:
 
 
 def what_next(run: Run) -> str:
-    """Describe what comes next in a sentence; empty if nothing does."""
+    """Return a sentence on the next step; empty if there is none."""
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It goes on by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
@@ -196,18 +196,18 @@ def what_next(run: Run) -> str:
 
 
 def _workers_words(counts: dict[str, int | None]) -> str:
-    """ "2 editing, 1 scoring", or why nothing happens."""
+    """Return "2 editing, 1 scoring", or the reason why nothing happens."""
     if any(count is None for count in counts.values()):
         return "the queue does not answer; the run is safe and goes on when it does"
     names = {"edits": "editing", "gpu": "scoring"}
-    said = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
+    words = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
     if not any(counts.values()):
         return "none is alive; it goes on as soon as one is"
-    return ", ".join(said)
+    return ", ".join(words)
 
 
 def duration(seconds: float) -> str:
-    """ "about 7 min", "about 3 h"; nobody needs the seconds."""
+    """Return a rough duration: "about 7 min", "about 3 h"."""
     if seconds < 90:
         return "about a minute"
     if seconds < 5400:
@@ -218,29 +218,28 @@ def duration(seconds: float) -> str:
 
 
 def curve_so_far(run: Run) -> dict[str, Any]:
-    """Mean retention of the trips scored until now; counted anew only when there are more.
+    """Return the mean retention of the trips scored so far, cached by their number.
 
-    A plain mean over what is there, for watching: the numbers of the board come
-    from standings, which weigh the cases.
+    A plain mean, to watch a run: the board's numbers come from standings, which weight the cases.
     """
     name = next(iter(run.scored_metrics), None)
     if name is None or not run.progress.trips_scored or run.state == RunState.FINISHED:
         return {"metric": "", "curve": [], "path": ""}
     key = f"curve-so-far/{run.pk}/{run.progress.trips_scored}"
-    found: dict[str, Any] | None = cache.get(key)
-    if found is None:
+    drawing: dict[str, Any] | None = cache.get(key)
+    if drawing is None:
         curve = _mean_retention(run, name)
-        found = {
+        drawing = {
             "metric": formatting.metric_label(name),
             "curve": curve,
             "path": path([1.0, *(q for q, _ in curve)], run.suite.trips),
         }
-        cache.set(key, found, 3600)
-    return found
+        cache.set(key, drawing, 3600)
+    return drawing
 
 
 def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
-    """Per trip: the mean share kept, and of how many chains."""
+    """Return the mean retention and the number of chains, per trip."""
     pinned = run.metrics[name]
     metric = MetricVersion.objects.filter(
         name=name, version=pinned["version"], weights_sha256=pinned.get("weights_sha256") or ""
@@ -258,10 +257,10 @@ def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
     )
     totals: dict[int, list[float]] = {}
     for number, pixels, distance, chains in rows:
-        kept = retention(distance, blanks.get(pixels))
-        if kept is not None:
+        share = retention(distance, blanks.get(pixels))
+        if share is not None:
             total = totals.setdefault(number, [0.0, 0])
-            total[0] += kept * chains
+            total[0] += share * chains
             total[1] += chains
     return [
         (round(total / chains, 3), int(chains)) for _, (total, chains) in sorted(totals.items())
@@ -269,7 +268,7 @@ def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
 
 
 def path(values: list[float], trips: int) -> str:
-    """The curve as an SVG path on PLANE; what is below a blank card lies on the ground."""
+    """Return the curve as an SVG path on PLANE; negative values are drawn at 0."""
     width, height = PLANE
     points = [
         f"{width * n / trips:.0f} {height * (1 - min(1, max(0, q))):.1f}"
@@ -280,11 +279,11 @@ def path(values: list[float], trips: int) -> str:
 
 @dataclass(frozen=True)
 class ComparedOrder:
-    """One pair against another, over all pictures; distances are RMSE in levels of 255."""
+    """A pair against another, over all images; distances are RMSE in 0..255."""
 
     pair: str
     against: str
-    #: "2 edits made", "all taken back".
+    #: Such as "2 edits made" or "all taken back".
     when: str
     pictures: int
     first: float
@@ -293,7 +292,7 @@ class ComparedOrder:
 
 
 def compared_orders(run: Run, titles: Mapping[str, str]) -> list[ComparedOrder]:
-    """Summarise the run's `orders`; `titles` of pairs are by slug."""
+    """Return a summary of the run's `orders`; `titles` of pairs are by slug."""
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
     pictures: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for row in run.orders:
@@ -322,7 +321,7 @@ def _when(standing: int) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """Retention of one image after one degradation; None if not played."""
+    """Retention of an image after a degradation; None if not played."""
 
     kept: float | None
     case: int | None
@@ -334,7 +333,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class RestorationMatrix:
-    """Scenes down, degradations across, and the mean of each column below."""
+    """Scenes as rows, degradations as columns, and the mean of each column."""
 
     head: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Cell]]]
@@ -342,28 +341,31 @@ class RestorationMatrix:
 
 
 def restoration_matrix(chains: Sequence[Chain], metric: str) -> RestorationMatrix | None:
-    """The last return of every chain, mean over repeats; None where these are no restorations."""
+    """Return the final retention by scene and degradation, mean over repeats.
+
+    Returns None if a chain is not a restoration.
+    """
     if not chains or any(chain.case.category != Category.RESTORATION for chain in chains):
         return None
-    kept: dict[tuple[str, str], list[float]] = defaultdict(list)
+    by_cell: dict[tuple[str, str], list[float]] = defaultdict(list)
     cases: dict[tuple[str, str], int] = {}
     for chain in chains:
         key = chain.case.picture.title, chain.case.pair_slug
         cases[key] = chain.case_id
         if retention := chain.retention(metric):
-            kept[key].append(retention[-1])
-    order = {f"restore-{name}": one.title for name, one in DEGRADATIONS.items()}
+            by_cell[key].append(retention[-1])
+    order = {f"restore-{name}": item.title for name, item in DEGRADATIONS.items()}
     pairs = {chain.case.pair_slug: chain.case.pair_title for chain in chains}
     slugs = [*(s for s in order if s in pairs), *sorted(s for s in pairs if s not in order)]
     scenes = sorted({scene for scene, _ in cases})
 
     def cell(scene: str, pair: str) -> Cell:
-        found = kept.get((scene, pair))
-        return Cell(fmean(found) if found else None, cases.get((scene, pair)))
+        values = by_cell.get((scene, pair))
+        return Cell(fmean(values) if values else None, cases.get((scene, pair)))
 
     rows = [(scene, [cell(scene, slug) for slug in slugs]) for scene in scenes]
     columns = zip(*(cells for _, cells in rows), strict=True)
-    means = [_mean([one.kept for one in column if one.kept is not None]) for column in columns]
+    means = [_mean([item.kept for item in column if item.kept is not None]) for column in columns]
     return RestorationMatrix([order.get(slug, pairs[slug]) for slug in slugs], rows, means)
 
 
@@ -372,9 +374,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def audits(run: Run) -> list[Audit]:
-    """The audits of a finished run with their pictures; before, nobody may know the plan.
+    """Return the audits of a finished run with their images.
 
-    Of a sealed suite only numbers are shown.
+    Empty before the end, because the plan is secret, and for sealed suites, which show only
+    numbers.
     """
     if run.state != RunState.FINISHED or run.suite.sealed:
         return []

@@ -1,8 +1,7 @@
-"""Strips: what a chain looks like trip by trip, ready for a page.
+"""Strips: the images of a chain trip by trip, with their scores.
 
-A strip shows X0, Y1, X1, Y2, X2, ... with the scores under each picture.
-Numbers come from `Chain.results`; here they are put beside their pictures and
-into words.
+A strip shows X0, Y1, X1, Y2, X2, ... with the scores under each image.
+The numbers are read from `Chain.results`.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.text import plain_text
 
-#: The longer side of a thumbnail as the strips show it; the files have twice that.
+#: The longer side of a thumbnail in strips; the files have twice that.
 SHOWN_SIDE = 128
-#: A short strip shows the source and so many returns.
+#: Returns in a short strip, beside the source.
 SHORT = 5
-#: Of a model's own account of an edit so many characters are shown.
+#: Characters shown of a model's reasoning on an edit.
 LONGEST_REASONING = 1200
-#: The qualities at which a source may be asked for as JPEG.
+#: Qualities at which a source is served as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
 
 @dataclass(frozen=True)
 class Jpeg:
-    """The JPEG save that loses as much; `equivalent` is 0 where more is lost than by any."""
+    """The JPEG save of equal loss; `equivalent` is 0 if every JPEG loses less."""
 
     equivalent: float
 
     @property
     def quality(self) -> int:
-        """The quality to show: the nearest there is."""
+        """Nearest quality that can be shown."""
         return min(max(round(self.equivalent), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
 
     @property
@@ -52,7 +51,7 @@ class Jpeg:
 
     @property
     def short(self) -> str:
-        """ "quality 18", for a table whose head says the rest."""
+        """Short text for a table: "quality 18"."""
         if self.equivalent < JPEG_QUALITIES[0]:
             return "worse than 1"
         if self.equivalent > JPEG_QUALITIES[-1]:
@@ -72,7 +71,7 @@ class Jpeg:
 
 @dataclass(frozen=True)
 class Heard:
-    """One witness's statement on one image."""
+    """A statement of a witness on an image."""
 
     words: str
     good: bool
@@ -80,42 +79,42 @@ class Heard:
 
 @dataclass(frozen=True)
 class StepFrame:
-    """One step of a trip that has more than two, but its last: the picture, and what it made."""
+    """A step of a trip with more than two, except its last step."""
 
     label: str
     words: str
     prompt: str
     picture: StoredImage | None
     seen: bool | None
-    #: "2 of 3 things found"; empty where they are not counted.
+    #: "2 of 3 things found"; empty if they are not counted.
     counted: str
     made: list[Heard]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One trip: its pictures, and what is said of them."""
+    """A trip: its images, scores and statements."""
 
     trip: Trip
-    #: Share of the picture kept by the metric in question; None while it is not scored.
+    #: Retention by the chosen metric; None if not scored yet.
     kept: float | None
-    #: The metric's own value, as "0.214".
+    #: The metric's own value, such as "0.214".
     own: str
     jpeg: Jpeg | None
-    #: What is asked in a trip of more than two steps (name, letter, prompt), and the answers
-    #: between its first and its last.
+    #: Steps of a trip with more than two (name, letter, prompt), and the answers between its
+    #: first and its last.
     asked: Sequence[tuple[str, str, str]] = ()
     between: Sequence[TripStep] = ()
 
     @property
     def steps(self) -> list[StepFrame]:
-        """Every step but the last, in order; none of a round trip."""
+        """Every step except the last, in order; empty for a plain round trip."""
         answers = {step.place: step.picture for step in self.between} | {1: self.trip.edited}
         rows = self.trip.steps or [{}] * len(self.asked)
-        found = []
+        frames = []
         for place, (_, letter, prompt) in enumerate(self.asked[:-1], start=1):
             row = rows[place - 1]
-            found.append(
+            frames.append(
                 StepFrame(
                     letter,
                     f"Trip {self.number}, step {place} ({letter}): {prompt}",
@@ -126,11 +125,11 @@ class Frame:
                     self._heard("made", ("yes", "no"), place),
                 )
             )
-        return found
+        return frames
 
     @property
     def counted(self) -> str:
-        """Count of things still detected when all should be gone."""
+        """Count of things still detected after the last step."""
         return _counted(self.trip.steps[-1]) if self.trip.steps else ""
 
     @property
@@ -139,11 +138,11 @@ class Frame:
 
     @property
     def words(self) -> str:
-        """The return's retention, for screen readers and the viewer."""
+        """Retention of the return, for screen readers and the viewer."""
         if self.kept is None:
             return "not scored yet"
         place = self.trip.worst_place
-        # The headline is the least of its parts: what it says of one place is not of the whole.
+        # The headline is the lowest of its parts; a value of one region is not of the whole.
         if self.trip.because == "place" and place and abs(self.kept - place[4]) < 0.001:
             return formatting.kept_in_place(self.kept)
         return formatting.kept(self.kept)
@@ -158,12 +157,12 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """ "left top right bottom" of the worst place, for the viewer."""
+        """Box of the worst region as "left top right bottom", for the viewer."""
         return " ".join(f"{share:g}" for share in (self.trip.worst_place or ())[:4])
 
     @property
     def place_words(self) -> str:
-        """ "the worst place: 14 % kept"; empty where it was not measured."""
+        """Text such as "the worst place: 14 % kept"; empty if not measured."""
         place = self.trip.worst_place
         return f"the worst place: {formatting.share_kept(place[4])}" if place else ""
 
@@ -177,7 +176,7 @@ class Frame:
 
     @property
     def change(self) -> str:
-        """ "change seen" or "no change seen"; empty if that is not judged."""
+        """Text "change seen" or "no change seen"; empty if not judged."""
         if self.trip.change_seen is None:
             return ""
         return "change seen" if self.trip.change_seen else "no change seen"
@@ -194,25 +193,29 @@ class Frame:
 
     @property
     def beside(self) -> list[Heard]:
-        """Statements on what the edit should not have changed."""
-        found = []
-        for said in self.trip.evidence:
-            kept, words, by = said.get("kept"), said.get("said"), witness_label(said["witness"])
-            if said["thing"] == "the same person" and kept is not None:
+        """Statements on content that the edit should not have changed."""
+        statements = []
+        for evidence in self.trip.evidence:
+            kept, words, by = (
+                evidence.get("kept"),
+                evidence.get("said"),
+                witness_label(evidence["witness"]),
+            )
+            if evidence["thing"] == "the same person" and kept is not None:
                 words = f"{'the same' if kept else 'another'} person ({words})"
             elif not words:
                 continue
-            found.append(Heard(f"{words}, by {by}", good=kept is not False))
-        return found
+            statements.append(Heard(f"{words}, by {by}", good=kept is not False))
+        return statements
 
     def _heard(self, half: str, answers: tuple[str, str], step: int | None = None) -> list[Heard]:
         return [
             Heard(
-                f"{said['thing']}: {answers[not said[half]]}, by {witness_label(said['witness'])}",
-                good=said[half],
+                f"{evidence['thing']}: {answers[not evidence[half]]}, by {witness_label(evidence['witness'])}",
+                good=evidence[half],
             )
-            for said in self.trip.evidence
-            if said[half] is not None and (step is None or said.get("step") == step)
+            for evidence in self.trip.evidence
+            if evidence[half] is not None and (step is None or evidence.get("step") == step)
         ]
 
     @property
@@ -223,10 +226,10 @@ class Frame:
             *((f"Trip {self.number}, step {step.place}", step.notes) for step in self.between),
             (f"X{self.number}", self.trip.restored_notes),
         ]
-        told = ((name, notes.get("reasoning")) for name, notes in named)
+        reasons = ((name, notes.get("reasoning")) for name, notes in named)
         return [
             (name, Truncator(plain_text(" ".join(text.split()))).chars(LONGEST_REASONING))
-            for name, text in told
+            for name, text in reasons
             if isinstance(text, str) and text.strip()
         ]
 
@@ -234,12 +237,12 @@ class Frame:
     def notes(self) -> list[str]:
         """Conversions of the answers, each once."""
         both = (self.trip.edited_notes, self.trip.restored_notes)
-        said = [str(note) for notes in both for note in notes.get("converted", ())]
-        return list(dict.fromkeys(said))
+        converted = [str(note) for notes in both for note in notes.get("converted", ())]
+        return list(dict.fromkeys(converted))
 
 
 def _counted(row: Mapping[str, Any]) -> str:
-    """The detector's count after a step, in words."""
+    """Return the detector's count after a step, in words."""
     if "wanted" not in row:
         return ""
     return f"{row['counted']} of {formatting.count(row['wanted'], 'thing')} found"
@@ -253,9 +256,10 @@ def frames(
     ladder: Mapping[str, float] | None = None,
     case: Case | None = None,
 ) -> list[Frame]:
-    """Every trip of a chain, scored by `metric`; with its `case`, every step of a shape.
+    """Return every trip of a chain, scored by `metric`.
 
-    `distances` are the metric's, by trip.
+    With `case`, trips of more than two steps have every step. `distances` are the metric's, by
+    trip.
     """
     between: dict[int, list[TripStep]] = defaultdict(list)
     shaped = case is not None and bool(case.steps)
@@ -263,19 +267,19 @@ def frames(
         between[step.number].append(step)
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
     scale = metric_class(metric)()
-    found = []
+    rows = []
     for trip in trips:
         distance = distances.get(trip.number)
-        kept = chain.retention_after(metric, trip.number)
-        own = scale.text(distance) if distance is not None else ""
-        asked = case.asked(trip.number) if case and shaped else ()
+        retention = chain.retention_after(metric, trip.number)
+        value = scale.text(distance) if distance is not None else ""
+        prompts = case.asked(trip.number) if case and shaped else ()
         saved = jpeg(distance, steps)
-        found.append(Frame(trip, kept, own, saved, asked, between[trip.number]))
-    return found
+        rows.append(Frame(trip, retention, value, saved, prompts, between[trip.number]))
+    return rows
 
 
 def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
-    """The JPEG of equal loss; None where nothing was lost or nothing is known."""
+    """Return the JPEG of equal loss; None if nothing was lost or measured."""
     quality = jpeg_equivalent(distance, ladder)
     if quality is None or distance == 0:
         return None
@@ -283,7 +287,7 @@ def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
 
 
 def like_jpeg(quality: float | None) -> str:
-    """ "like one JPEG save at quality 8"; None and 0 are worse than any."""
+    """Return "like one JPEG save at quality 8"; None and 0 are worse than any."""
     if quality is None or quality < 1:
         return "worse than one JPEG save at the lowest quality"
     if quality >= LOSSLESS:
@@ -302,16 +306,19 @@ def table(
     names: Sequence[str],
     distances: Mapping[str, Mapping[int, float]],
 ) -> list[tuple[int, list[Cell], Frame]]:
-    """Per trip: the own value and the share kept by every metric, and the trip itself."""
+    """Return a row per trip: its number, a cell for every metric, and the trip.
+
+    A cell holds the metric's own value and the retention.
+    """
     scales = {name: metric_class(name)() for name in names}
 
     def cell(name: str, trip: int) -> Cell:
-        kept = chain.retention_after(name, trip)
-        if kept is None:
+        retention = chain.retention_after(name, trip)
+        if retention is None:
             return formatting.NOT_RUN, ""
         distance = distances.get(name, {}).get(trip)
-        own = "" if distance is None else scales[name].text(distance)
-        return own, formatting.percent(kept)
+        value = "" if distance is None else scales[name].text(distance)
+        return value, formatting.percent(retention)
 
     return [
         (frame.number, [cell(name, frame.number) for name in names], frame)
@@ -329,18 +336,18 @@ class Lived:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """For sorting, the longest last: what was never lost is the longest."""
+        """Sort key, the longest last: a chain that never ended is the longest."""
         return self.cause == "censored", self.time
 
 
 def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | None:
-    """When the chain stopped being usable; None while it is not scored."""
+    """Return the trips until the chain stopped being usable; None if not scored."""
     event = chain.numbers(metric).get("events", {}).get(f"{level:g}")
     return Lived(event["time"], event["cause"]) if event else None
 
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
-    """A key to sort chains by, the best last: scored, how long it lived, what it kept."""
+    """Return a key to sort chains by, the best last: scored, trips, retention."""
     life = lived(chain, metric)
     if life is None:
         return False, (False, 0.0), 0.0
@@ -348,7 +355,7 @@ def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
 
 
 def verdict(chain: Chain, metric: str, trips: int) -> str:
-    """The chain in one sentence."""
+    """Describe the chain in one sentence."""
     if chain.state == ChainState.WAITING and not chain.trips_played:
         return "Not played yet."
     if chain.state != ChainState.PLAYED:
@@ -368,7 +375,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     return f"{EVENTS[life.cause]} on trip {int(life.time) + 1}: it counts as over {over}."
 
 
-#: What a chain that fell below the level has lost, as the beginning of a sentence.
+#: Loss of a chain that fell below the threshold, as the start of a sentence.
 CROSSED = {words.cause: words.crossed for words in LOST.values()}
 EVENTS = {
     "not_made": "The edit was not made",
@@ -389,11 +396,11 @@ ENDED: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ShortStrip:
-    """A chain in a few images: its source, first edit and some returns with their retention."""
+    """A chain in a few images: its source, first edit and some returns."""
 
     chain: Chain
     edited: StoredImage | None
-    #: The trip, the image that came back, and the share of it that is kept.
+    #: The trip, the restored image and its retention.
     cells: Sequence[tuple[int, StoredImage | None, float | None]]
     verdict: str
 
@@ -424,10 +431,10 @@ def short_strips(
     every: bool = False,
     played: Mapping[int, Mapping[int, Trip]] | None = None,
 ) -> list[ShortStrip]:
-    """Return these chains as short strips; one query unless their trips are `played`.
+    """Return these chains as short strips; one query unless `played` is given.
 
-    By each chain's headline unless a `metric` is given; after the usual trips unless `numbers`
-    are; with `every` also trips that were not played, so that strips line up.
+    Scored by `metric` or each chain's headline, at `numbers` or the usual trips. With `every`,
+    trips that were not played are included, so that strips line up.
     """
     numbers = numbers or short_numbers(trips)
     if played is None:
@@ -460,7 +467,7 @@ def _short_strip(
 
 
 def short_numbers(trips: int) -> list[int]:
-    """The trips of a short strip: the first, the last, and those between that people read."""
+    """Return the trips of a short strip: the first, the last, some between."""
     numbers = ticks(trips)
     if len(numbers) <= SHORT:
         return numbers
@@ -469,7 +476,7 @@ def short_numbers(trips: int) -> list[int]:
 
 
 def shown_size(stored: StoredImage | None, side: int = SHOWN_SIDE) -> tuple[int, int]:
-    """Width and height of a thumbnail as shown; square where the picture is not here."""
+    """Return width and height of a thumbnail; square if there is no image."""
     if stored is None:
         return side, side
     scale = side / max(stored.width, stored.height)

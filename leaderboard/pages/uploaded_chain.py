@@ -1,4 +1,4 @@
-"""Bring your own chain: which upload is which picture, and what came out."""
+"""Uploaded chains: unpacking, order of the files, and storage."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MAX_PICTURE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-#: A zip's list of entries: room for as many as are taken, and a few more to be told of.
+#: Size of a zip's directory: enough for slightly more entries than are accepted.
 MAX_DIRECTORY = 2**18
 
 
 class Unusable(ValueError):
-    """An upload that is not a chain; written for people."""
+    """An upload that is not a chain; the message is shown to the visitor."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file by the name its sender gave it; the name is never used on disk.
+    """A file by its uploaded name, which is never used on disk.
 
-    Its bytes are read when they are needed: a web process has one picture at a time in memory.
+    Its bytes are read when needed: a web process holds one image in memory at a time.
     """
 
     name: str
@@ -45,7 +45,10 @@ class Upload:
 
 
 def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Upload]:
-    """The files of a zip, `room` bytes in all, none larger than a picture may be."""
+    """Return the files of a zip, without reading them.
+
+    Raises Unusable if they exceed `room` bytes in all, or one exceeds the limit of an image.
+    """
     try:
         archive = archives.open_archive(file, max_directory=MAX_DIRECTORY)
     except ArchiveError as error:
@@ -75,7 +78,10 @@ def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Uplo
 
 
 def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
-    """(trip, is it a forward picture, file): by names like I1_forward.png, else in sorted order."""
+    """Return (trip, is forward, file), by names like I1_forward.png or sorted.
+
+    Raises Unusable if the files are no chain.
+    """
     files = list(files)
     if len(files) > MAX_PICTURES:
         raise Unusable(f"{len(files)} pictures; at most {MAX_PICTURES} are taken.")
@@ -83,16 +89,16 @@ def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
         chain = arranged(files, lambda file: file.name)
     except ChainFilesError as error:
         raise Unusable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
-    found = [(0, False, chain.source)]
+    rows = [(0, False, chain.source)]
     for number, (forward, backward) in enumerate(chain.trips, start=1):
         if forward:
-            found.append((number, True, forward))
-        found.append((number, False, backward))
-    return found
+            rows.append((number, True, forward))
+        rows.append((number, False, backward))
+    return rows
 
 
 def take(address: str | None) -> str | None:
-    """Count a chain of this address; that its day is used up, in words, when there is no room."""
+    """Count a chain of this address; return a message if its limit is reached."""
     limit = settings.UPLOADED_CHAINS_PER_DAY
     network = network_of(address) if address else "unknown"
     if not Use.objects.take("uploaded chain", {"your network address": network}, limit):
@@ -104,9 +110,10 @@ def take(address: str | None) -> str | None:
 
 
 def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
-    """Look at the head of every picture, then store the chain: all or nothing.
+    """Check the header of every image, then store the chain: all or nothing.
 
-    No pixel is decoded here: that is for the worker, which can be killed.
+    No pixel is decoded here: the worker does that, because it can be killed. Raises Unusable if
+    an image is refused.
     """
     stored, pixels = [], 0
     for number, forward, file in arrange(files):
@@ -126,7 +133,7 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
                 f"The source is {picture.width} x {picture.height} pixels; both sides need at "
                 "least 64."
             )
-        # Without its row, what is written for a chain that is then refused is garbage.
+        # Only the bytes are written here; those of a refused chain are deleted later.
         stored.append((number, forward, StoredImage.objects.write_bytes(picture)))
     with transaction.atomic():
         StoredImage.objects.upsert(row for *_, row in stored)

@@ -1,1 +1,1 @@
-"""What the ways to look around show: charts of price and time, strips, cards."""
+"""Content of the explore pages."""

@@ -1,4 +1,4 @@
-"""What no-reference metrics say while pictures wear out, as a page tells it: from stored rows."""
+"""Content of the page on no-reference metrics, from stored rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHADES = 7
 
 @dataclass(frozen=True)
 class Line:
-    """One model's run, and what each metric says of it."""
+    """A model's run, with the numbers of each metric."""
 
     run: Run
     numbers: Mapping[str, Any]
@@ -37,14 +37,14 @@ class Line:
 
     @property
     def lost(self) -> float:
-        """What is lost of its pictures at the end, by the metric that could look last."""
-        ends = (told["lost"][-1] for told in self.numbers.values())
+        """Loss at the last trip, the largest over the metrics."""
+        ends = (numbers["lost"][-1] for numbers in self.numbers.values())
         return max((end for end in ends if end is not None), default=0.0)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """How often a metric calls one model's returns worse; None: it was not run."""
+    """How often a metric calls a model's returns worse; `counted` is None if not run."""
 
     metric: str
     line: Line | None
@@ -60,7 +60,7 @@ class Cell:
 
     @property
     def shade(self) -> int:
-        """The more returns it calls better, the stronger."""
+        """Shade of the cell: stronger if more returns are called better."""
         return min(SHADES - 1, int((self.better or 0.0) * SHADES))
 
     @property
@@ -75,21 +75,21 @@ class Cell:
 
 
 def stamp() -> str:
-    """Changes whenever anything that this page shows changes."""
+    """Return a string that changes whenever the page's content changes."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT max(computed_at), count(*) FROM leaderboard_noreferenceresult")
-        own = "|".join(str(value) for value in cursor.fetchone())
-    return f"{board_stamp()}|{own}"
+        results_stamp = "|".join(str(value) for value in cursor.fetchone())
+    return f"{board_stamp()}|{results_stamp}"
 
 
 def lines_of(suite: Suite) -> list[Line]:
-    """The models of a suite's board that such metrics were asked about, the best kept first."""
+    """Return the models of a suite's board with such metrics, the least lost first."""
     rows = NoReferenceResult.objects.filter(run__in=Run.objects.on_the_board().filter(suite=suite))
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
     )
     return sorted(
-        (Line(row.run, row.numbers) for row in rows), key=lambda one: (one.lost, one.name)
+        (Line(row.run, row.numbers) for row in rows), key=lambda line: (line.lost, line.name)
     )
 
 
@@ -107,31 +107,31 @@ def heat(
 
 
 def totals(lines: Sequence[Line], metrics: Sequence[str], trip: int, since: str) -> list[Cell]:
-    """All models together, by metric."""
-    found = []
+    """Return the sum over all models, by metric."""
+    cells = []
     for name in metrics:
-        told = [c for line in lines if (c := _counted(line, name, trip, since))]
-        added = {key: sum(c[key] for c in told) for key in ("returns", "worse", "better")}
-        found.append(Cell(name, None, added if told else None))
-    return found
+        counts = [c for line in lines if (c := _counted(line, name, trip, since))]
+        added = {key: sum(c[key] for c in counts) for key in ("returns", "worse", "better")}
+        cells.append(Cell(name, None, added if counts else None))
+    return cells
 
 
 def _counted(line: Line, metric: str, trip: int, since: str) -> Mapping[str, Any] | None:
     numbers = line.numbers.get(metric)
-    found: Mapping[str, Any] | None = (
+    counted: Mapping[str, Any] | None = (
         numbers["trips"].get(str(trip), {}).get(since) if numbers else None
     )
-    return found
+    return counted
 
 
 def label(metric: str, lines: Sequence[Line]) -> str:
-    """A metric's name as people know it."""
-    told = (line.numbers[metric] for line in lines if metric in line.numbers)
-    return str(next((one["label"] for one in told), metric))
+    """Return a metric's label."""
+    numbers = (line.numbers[metric] for line in lines if metric in line.numbers)
+    return str(next((row["label"] for row in numbers), metric))
 
 
 def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
-    """The page in one sentence: the metric that praises most, of pictures that lost most."""
+    """Return the page's finding: the metric that calls most worn images better."""
     worn = [line for line in lines if line.lost >= 0.1]
     cells = [cell for cell in totals(worn, metrics, trip, SOURCE) if cell.better is not None]
     if not cells:
@@ -153,7 +153,7 @@ def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
 
 
 def plane(lines: Sequence[Line], metric: str, suite: Suite) -> Chart | None:
-    """What is lost of the picture against what the metric says it gained, trip by trip."""
+    """Return the chart of loss against the metric's gain, trip by trip."""
     shown = lines_with(metric, lines)
     if not shown:
         return None
@@ -189,10 +189,10 @@ def _plane_finding(shown: Sequence[Line], metric: str, name: str) -> str:
 def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
     traces = []
     for place, line in enumerate(shown):
-        told = line.numbers[metric]
+        numbers = line.numbers[metric]
         points = [
             (n, lost, gained)
-            for n, (lost, gained) in enumerate(zip(told["lost"], told["gained"], strict=True))
+            for n, (lost, gained) in enumerate(zip(numbers["lost"], numbers["gained"], strict=True))
             if lost is not None and gained is not None
         ]
         reference = line.run.editing_model.is_reference
@@ -233,25 +233,25 @@ def _plane_table(shown: Sequence[Line], metric: str, trips: int) -> Table:
     def number(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form).replace("-", "−")
 
-    asked = asked_trips(trips)
+    columns = asked_trips(trips)
     rows = []
     for line in shown:
-        told = line.numbers[metric]
+        numbers = line.numbers[metric]
         rows.append(
             [
                 line.name,
                 *(
-                    f"{number(told['lost'][n], '.0%')} lost, {number(told['gained'][n], '+.1f')}"
-                    for n in asked
+                    f"{number(numbers['lost'][n], '.0%')} lost, {number(numbers['gained'][n], '+.1f')}"
+                    for n in columns
                 ),
             ]
         )
-    return Table(["Model", *(f"Trip {n}" for n in asked)], rows)
+    return Table(["Model", *(f"Trip {n}" for n in columns)], rows)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One case that a metric was asked about: its source and its return, each with its value."""
+    """A case that a metric scored: its source and its return, with their values."""
 
     chain: Chain
     source: StoredImage | None
@@ -265,7 +265,7 @@ class Judged:
 def opened(
     lines: Sequence[Line], metrics: Sequence[str], trip: int, model: str, metric: str
 ) -> tuple[Line, str] | None:
-    """The cell whose pictures are shown: the one asked for, else where most is called better."""
+    """Return the requested cell, else the one with most returns called better."""
     if not lines or not metrics:
         return None
     cells = [
@@ -274,9 +274,9 @@ def opened(
         for cell in row
         if cell.line and cell.counted
     ]
-    own = [cell for cell in cells if cell.line and cell.line.run.editing_model.slug == model]
+    of_model = [cell for cell in cells if cell.line and cell.line.run.editing_model.slug == model]
     chosen = max(
-        own or [c for c in cells if c.line and c.line.lost >= 0.1] or cells,
+        of_model or [c for c in cells if c.line and c.line.lost >= 0.1] or cells,
         key=lambda cell: cell.better or 0.0,
         default=None,
     )
@@ -284,15 +284,15 @@ def opened(
 
 
 def judged(line: Line, metric: str, trip: int) -> list[Judged]:
-    """The returns that the metric praises most, then those it is right about."""
-    told = line.numbers[metric]["trips"].get(str(trip), {})
-    praised, seen = told.get("better_cases", []), told.get("worse_cases", [])
+    """Return the returns that the metric calls better, then those it calls worse."""
+    cases = line.numbers[metric]["trips"].get(str(trip), {})
+    praised, seen = cases.get("better_cases", []), cases.get("worse_cases", [])
     order = {case: place for place, case in enumerate([*praised, *seen])}
     chains = Chain.objects.filter(run=line.run, case__in=order, repeat=0)
     chains = chains.select_related("case__picture__stored")
-    found = sorted(chains, key=lambda chain: order[chain.case_id])
-    trips = Trip.objects.filter(chain__in=found, number=trip).select_related("restored")
-    returned = {one.chain_id: one.restored for one in trips}
+    ordered = sorted(chains, key=lambda chain: order[chain.case_id])
+    trips = Trip.objects.filter(chain__in=ordered, number=trip).select_related("restored")
+    returned = {row.chain_id: row.restored for row in trips}
     return [
         Judged(
             chain,
@@ -303,7 +303,7 @@ def judged(line: Line, metric: str, trip: int) -> list[Judged]:
             chain.retention_after(chain.headline, trip),
             chain.case_id in praised,
         )
-        for chain in found
+        for chain in ordered
     ]
 
 
@@ -312,17 +312,17 @@ def _at(values: Sequence[float | None] | None, place: int) -> float | None:
 
 
 def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """Which metrics these are, in which versions; and those that run here and were not run."""
+    """Return the metrics with their versions, then known metrics that were not run."""
     rows = []
     for name in metrics:
-        told = [line.numbers[name] for line in lines if name in line.numbers]
+        numbers = [line.numbers[name] for line in lines if name in line.numbers]
         rows.append(
             {
-                "label": told[0]["label"],
-                "better": "higher" if told[0]["higher_is_better"] else "lower",
-                "versions": ", ".join(sorted({one["version"] for one in told})),
-                "where": _where(name, told[0]),
-                "models": len(told),
+                "label": numbers[0]["label"],
+                "better": "higher" if numbers[0]["higher_is_better"] else "lower",
+                "versions": ", ".join(sorted({row["version"] for row in numbers})),
+                "where": _where(name, numbers[0]),
+                "models": len(numbers),
             }
         )
     absent = [metric_class(n).label for n in no_reference_metrics() if n not in metrics]
@@ -331,34 +331,34 @@ def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[st
 
 @dataclass(frozen=True)
 class Asked:
-    """One model's returns, as a judge answered who was asked whether they are worn."""
+    """A model's returns as a judge called them: worn or not."""
 
     line: Line
-    #: The share of the sources, which nobody edited, that it calls worn.
+    #: Share of the unedited sources that the judge calls worn.
     alarms: float
     judge: str
-    #: Of returns by what was kept: the share called worn, and of how many.
+    #: Share of returns called worn, and their number, by band of retention.
     cells: list[tuple[float | None, int]]
 
 
 def asked_outright(lines: Sequence[Line]) -> dict[str, Any]:
-    """What a model says that is asked yes or no, against what was measured; {} where none was."""
+    """Return the judge's answers by measured retention; {} if there are none."""
     rows = []
     for line in lines:
-        told = line.numbers.get(WORN)
-        if told is None or told["value"][0] is None:
+        numbers = line.numbers.get(WORN)
+        if numbers is None or numbers["value"][0] is None:
             continue
         cells = [
-            (one["worn"] / one["asked"] if one["asked"] else None, one["asked"])
-            for one in told["by_kept"]
+            (band["worn"] / band["asked"] if band["asked"] else None, band["asked"])
+            for band in numbers["by_kept"]
         ]
-        rows.append(Asked(line, told["value"][0], told["version"], cells))
+        rows.append(Asked(line, numbers["value"][0], numbers["version"], cells))
     if not rows:
         return {}
     bands = lines_with(WORN, lines)[0].numbers[WORN]["by_kept"]
     return {
         "rows": rows,
-        "bands": [(one["least"], one["most"]) for one in bands],
+        "bands": [(band["least"], band["most"]) for band in bands],
         "finding": _asked_finding([line.numbers[WORN] for line in lines_with(WORN, lines)]),
         "judges": sorted({row.judge for row in rows}),
     }
@@ -369,13 +369,13 @@ def lines_with(metric: str, lines: Sequence[Line]) -> list[Line]:
 
 
 def _asked_finding(told: Sequence[Mapping[str, Any]]) -> str:
-    """How many of the returns that lost more than half it notices."""
-    worst = [one for each in told for one in each["by_kept"] if one["most"] <= 0.5]
-    asked, worn = (sum(one[name] for one in worst) for name in ("asked", "worn"))
-    if not asked:
+    """Return a sentence on the share of worn returns that the judge notices."""
+    worst = [band for each in told for band in each["by_kept"] if band["most"] <= 0.5]
+    judged_count, worn = (sum(band[name] for band in worst) for name in ("asked", "worn"))
+    if not judged_count:
         return "Asked outright, a model says yes or no; no return has lost half of its picture yet"
     return (
-        f"Asked outright, a model calls {formatting.percent(worn / asked)} of the returns worn that "
+        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the returns worn that "
         "lost more than half of the picture"
     )
 
@@ -393,17 +393,17 @@ COLUMNS = (
 
 
 def table_rows(suite: Suite, lines: Sequence[Line]) -> Iterator[list[Any]]:
-    """A row for each model, metric, trip and comparison."""
+    """Yield a row for each model, metric, trip and comparison."""
     for line in lines:
-        for metric, told in line.numbers.items():
-            for trip, both in told["trips"].items():
+        for metric, numbers in line.numbers.items():
+            for trip, both in numbers["trips"].items():
                 for since in SINCE:
                     if counted := both.get(since):
                         yield [
                             *(suite.key, line.run.editing_model.slug, line.run.pk, metric),
-                            *(told["version"], told["higher_is_better"], told["imported"]),
+                            *(numbers["version"], numbers["higher_is_better"], numbers["imported"]),
                             *(trip, since, *(counted[name] for name in COLUMNS[9:13])),
-                            *(told[name][int(trip)] for name in ("value", "gained", "lost")),
+                            *(numbers[name][int(trip)] for name in ("value", "gained", "lost")),
                         ]
 
 
