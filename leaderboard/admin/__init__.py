@@ -1,4 +1,4 @@
-"""The admin: where people tend the benchmark and its runs."""
+"""The admin: curation of the benchmark and control of its runs."""
 
 from django.contrib import admin
 
@@ -28,5 +28,5 @@ __all__ = [
     "votes",
 ]
 
-# Lists fit a small screen without it; the first page and the crumbs lead everywhere.
+# Without the sidebar lists fit a small screen; the index and breadcrumbs lead everywhere.
 admin.site.enable_nav_sidebar = False

@@ -30,12 +30,12 @@ from leaderboard.models import StoredImage
 from leaderboard.models.suites import Curation
 from leaderboard.text import safe_cell
 
-#: How long a bulk change can be taken back by its button.
+#: Time during which a bulk change can be undone by its button.
 UNDO_SECONDS = 3600
 
 
 def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
-    """A thumbnail that does not move the row when it arrives; one in a link needs `alt`."""
+    """Return a thumbnail with its size, so that rows do not move; links need `alt`."""
     if stored is None:
         return "–"
     scale = side / max(stored.width, stored.height)
@@ -49,13 +49,13 @@ def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeSt
 
 
 def start_budget(estimate: Estimate) -> dict[str, Any]:
-    """Limits to begin with: what a run should take, and a tenth for calls that fail."""
+    """Return the default limits of a run: its estimate plus a tenth for failed calls."""
     usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
     return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
 
 
 class ReadOnly(admin.ModelAdmin):
-    """Rows that come from visitors and workers alone."""
+    """An admin of rows that only visitors and workers write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -68,7 +68,7 @@ class ReadOnly(admin.ModelAdmin):
 
 
 class HistoryAdmin(SimpleHistoryAdmin):
-    """Rows with a history; the slug of a new one is filled in from its title."""
+    """An admin with history; the slug of a new row is filled in from its title."""
 
     prepopulated_fields = {"slug": ("title",)}
 
@@ -77,14 +77,14 @@ class HistoryAdmin(SimpleHistoryAdmin):
 
 
 class SafeResource(ModelResource):
-    """Rows as files for spreadsheets, in which no text of ours is run as a formula."""
+    """Rows as files for spreadsheets, with cells safe from being run as formulas."""
 
     def export_field(self, field: Any, instance: Any, **options: Any) -> Any:
         return safe_cell(super().export_field(field, instance, **options))
 
 
 class NoticesConflicts(forms.ModelForm):
-    """Refuses to overwrite what somebody else saved since this form was opened."""
+    """A form that refuses to overwrite changes saved since it was opened."""
 
     seen_at = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -110,10 +110,10 @@ class NoticesConflicts(forms.ModelForm):
 
 
 class CurationActions:
-    """Bulk activate and retire, each to be undone as long as nobody changed the rows since."""
+    """Bulk activate and retire, with undo while the rows are unchanged."""
 
     actions = ("activate", "retire")
-    # All fields: the form that lets one choose needs inline script, which the CSP forbids.
+    # All fields: the form for choosing them needs inline script, which the CSP forbids.
     export_form_class = ExportForm
     opts: Any
     admin_site: Any
@@ -128,22 +128,22 @@ class CurationActions:
 
     def get_urls(self) -> list[Any]:
         undo = self.admin_site.admin_view(require_POST(self.undo_view))
-        own = path("undo/", undo, name=f"leaderboard_{self.opts.model_name}_undo")
-        return [own, *super().get_urls()]  # type: ignore[misc]
+        address = path("undo/", undo, name=f"leaderboard_{self.opts.model_name}_undo")
+        return [address, *super().get_urls()]  # type: ignore[misc]
 
     def _set(self, request: HttpRequest, queryset: QuerySet[Any], status: Curation) -> None:
         rows = list(queryset.exclude(status=status))
         before = [(row.pk, row.status) for row in rows]
         for row in rows:
             row.status = status
-            row.save()  # one by one, so that each change is in the history
+            row.save()  # saved singly, so that each change is in the history
         done = f"{len(rows)} row(s) are now {status.label.lower()}."
         messages.success(request, self._undoable(request, done, before, status) if rows else done)
 
     def _undoable(
         self, request: HttpRequest, done: str, before: list[tuple[int, str]], status: Curation
     ) -> SafeString:
-        """Return a message with a button that takes the change back."""
+        """Return a message with a button that undoes the change."""
         return format_html(
             '{} <form method="post" action="{}">'
             '<input type="hidden" name="csrfmiddlewaretoken" value="{}">'
@@ -156,7 +156,7 @@ class CurationActions:
         )
 
     def undo_view(self, request: HttpRequest) -> HttpResponse:
-        """Give the rows of a bulk change the status that each had before."""
+        """Restore the former status of each row of a bulk change."""
         if not self.has_change_permission(request):  # type: ignore[attr-defined]
             raise PermissionDenied
         back = redirect(f"admin:leaderboard_{self.opts.model_name}_changelist")
@@ -184,7 +184,7 @@ WORDING = ("name", "forward", "backward")
 
 
 class WordsField(forms.CharField):
-    """A list of words, written one after another with commas between."""
+    """A list of words, separated by commas."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("widget", forms.TextInput(attrs={"class": "vTextField"}))
@@ -204,7 +204,7 @@ class WordsField(forms.CharField):
 
 
 class _Rendered:
-    """A widget that is drawn by a template of the project's own."""
+    """A widget that is drawn by a template of the project."""
 
     template = ""
 
@@ -251,10 +251,10 @@ class WordingsField(forms.Field):
 
 
 class ThumbnailChoices(_Rendered, forms.CheckboxSelectMultiple):
-    """Pictures to tick, each with its thumbnail, folded away until somebody looks."""
+    """Checkboxes of images with thumbnails, folded until opened."""
 
     template = "admin/leaderboard/suite/_choices.html"
-    #: Addresses of thumbnails by choice; where there are none, words stand alone.
+    #: Addresses of thumbnails by choice; a choice without one shows its label alone.
     thumbnails: Mapping[str, str] = {}
 
     def render(

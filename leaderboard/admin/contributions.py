@@ -1,4 +1,4 @@
-"""Contributed runs: their state, and the way to an admin's decision on their rank."""
+"""Admin of contributed runs: their state, and the link to the decision on ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leaderboard.models import ContributedRun
 
 @admin.register(ContributedRun)
 class ContributedRunAdmin(admin.ModelAdmin):
-    """To read; a run is let into the ranks on its own page, with a reason that is public."""
+    """Read-only; the page of a run admits it to the ranks, with a public reason."""
 
     list_display = ("name", "contributed_by", "state", "progress", "decide", "created_at")
     list_filter = ("state",)

@@ -1,4 +1,4 @@
-"""Editing models, and what their endpoints tried that they must not."""
+"""Admin of editing models, and of forbidden actions of their endpoints."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class EditingModelAdmin(HistoryAdmin):
 
     def save_model(self, request: HttpRequest, obj: EditingModel, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        if change and "status" in form.changed_data:  # it joins the board or leaves it
+        if change and "status" in form.changed_data:  # the model joins or leaves the board
             for suite in Suite.objects.filter(runs__editing_model=obj).distinct():
                 refresh_ranks(suite)
 

@@ -1,4 +1,4 @@
-"""Edit pairs: write, try on a picture, make many from a template."""
+"""Admin of edit pairs: write, try on an image, create many from a template."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from leaderboard.models import EditPair, SourceImage
 from leaderboard.models.suites import Category, Curation, Kind
 
 PREVIEW_SIZE = 384
-#: Pictures that a pair is shown on at first; whoever wants to see more asks for all.
+#: Images that a pair is shown on at first; a link shows all.
 FIRST_SHOWN = 10
-#: Enough to see whether a mirrored picture looks like itself.
+#: Large enough to detect an image that equals its mirror image.
 SYMMETRY_SIZE = 128
 
 
@@ -67,7 +67,7 @@ class EditPairForm(NoticesConflicts):
 
 
 class EditPairResource(SafeResource):
-    """All or nothing: one bad row, and no row of the file is saved."""
+    """An import of all rows or none: one invalid row rejects the file."""
 
     class Meta:
         model = EditPair
@@ -130,7 +130,7 @@ class TemplateForm(forms.Form):
         return slugify(cls.bare(line))[:80]
 
     def pairs(self) -> list[EditPair]:
-        """The drafts this template describes, not saved yet."""
+        """Return the drafts that this template describes, unsaved."""
         made = []
         for line in self.cleaned_data["objects"]:
             bare = self.bare(line)
@@ -224,7 +224,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         ]
 
     def template_view(self, request: HttpRequest) -> HttpResponse:
-        """Make pairs in bulk: shown first, saved as drafts when confirmed."""
+        """Create pairs in bulk: show them first, save them as drafts when confirmed."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = TemplateForm(request.POST or None)
@@ -244,16 +244,16 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         return render(request, "admin/leaderboard/editpair/template.html", context)
 
     def fits_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Every active picture with the reasons why this pair does not fit it."""
+        """Show every active image with the reasons why this pair does not fit it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         pair = get_object_or_404(EditPair, pk=pk)
         core = pair.as_core()
         sources = list(SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored"))
-        known = drafts.facts_of(sources, SYMMETRY_SIZE) if pair.operator else {}
+        facts = drafts.facts_of(sources, SYMMETRY_SIZE) if pair.operator else {}
         fitting, others = [], []
         for source in sources:
-            symmetric = known[source.slug].symmetric_under if known else ()
+            symmetric = facts[source.slug].symmetric_under if facts else ()
             reasons = curation.fits(_as_core(source), core, symmetric)
             if reasons:
                 others.append((source, reasons))
@@ -272,7 +272,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         return render(request, "admin/leaderboard/editpair/fits.html", context)
 
     def trial_view(self, request: HttpRequest, pk: int, slug: str, half: str) -> HttpResponse:
-        """The pair played on a picture by the noise-free reference editor, one half."""
+        """Serve the image after one edit of the pair by the noise-free reference editor."""
         if half not in ("forward", "backward") or not self.has_view_permission(request):
             raise Http404
         pair = get_object_or_404(EditPair, pk=pk)

@@ -1,4 +1,4 @@
-"""Source images: upload, check, label, activate."""
+"""Admin of source images: upload, check, label, activate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from leaderboard.models import SourceImage, StoredImage, Suite
 
 
 class AnnotationsWidget(forms.Textarea):
-    """The annotations as JSON, under the picture they are drawn on."""
+    """The annotations as JSON, below the image they are drawn on."""
 
     picture: StoredImage | None = None
 
@@ -72,7 +72,7 @@ class SourceImageForm(NoticesConflicts):
             raise ValidationError(
                 {"file": f"The file has {upload.size:,} bytes; the limit is {MAX_BYTES:,}."}
             )
-        known = dict(
+        hashes = dict(
             SourceImage.objects.exclude(perceptual_hash="").values_list("slug", "perceptual_hash")
         )
         try:
@@ -80,7 +80,7 @@ class SourceImageForm(NoticesConflicts):
                 upload.read(),
                 licence=cleaned.get("licence", ""),
                 attribution=cleaned.get("attribution", ""),
-                known=known,
+                known=hashes,
             )
         except curation.Refused as refused:
             raise ValidationError({"file": refused.reasons}) from None
@@ -94,7 +94,7 @@ class SourceImageForm(NoticesConflicts):
 
 
 class SourceImageResource(SafeResource):
-    """For export: what is known of a picture, without its bytes."""
+    """An export of the fields of images, without their bytes."""
 
     class Meta:
         model = SourceImage
@@ -121,7 +121,7 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
         return super().get_queryset(request).annotate(suites=Count("suite_pictures", distinct=True))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        # The pixels of a picture never change: there is a file only for a new one.
+        # The pixels of an image never change: only a new one takes a file.
         fields = super().get_fields(request, obj)
         return [name for name in fields if not (obj and name == "file")]
 

@@ -1,4 +1,4 @@
-"""Runs: start, watch, pause, score again, publish and review them; what needs a person today."""
+"""Admin of runs: start, watch, pause, rescore, publish, review; tasks of the day."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from leaderboard.models.runs import RunQuerySet, RunState
 from leaderboard.standings import refresh_ranks
 from leaderboard.templatetags.admin_state import queue_state
 
-#: Fields of the form that are kept in the rows beside the run.
+#: Fields of the form that are stored in the progress and review rows.
 IN_PROGRESS = ("budget_calls", "budget_usd")
 IN_REVIEW = ("cleared", "decision")
 BUDGET_HELP = (
@@ -51,7 +51,7 @@ def formfield(model: type[Model], name: str, **options: Any) -> Any:
 
 
 class RunForm(forms.ModelForm):
-    """An admin's word on flags, or on a run played elsewhere, needs a reason, which is public."""
+    """A form that requires a public reason for a decision on flags or outside runs."""
 
     budget_calls = formfield(
         RunProgress, "budget_calls", label="Budget (calls)", help_text=BUDGET_HELP
@@ -145,11 +145,11 @@ class RunAdmin(admin.ModelAdmin):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a run is withdrawn, never unmade
+        return False  # a run is withdrawn, never deleted
 
     def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
         if change:
-            # Only what the form holds: a worker writes the rest of the row meanwhile.
+            # Only the fields of the form: a worker writes the others meanwhile.
             for row, names in ((obj.progress, IN_PROGRESS), (obj.review, IN_REVIEW)):
                 changed = [name for name in names if name in form.changed_data]
                 for name in changed:
@@ -173,7 +173,7 @@ class RunAdmin(admin.ModelAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """The form, then what the run would take with limits filled in, and only then the start."""
+        """Show the form, then the cost with default limits, and start when confirmed."""
         if request.method == "POST" and "confirmed" not in request.POST:
             form = self.get_form(request)(request.POST)
             if self.has_add_permission(request) and form.is_valid():
@@ -182,18 +182,18 @@ class RunAdmin(admin.ModelAdmin):
 
     def _confirm(self, request: HttpRequest, values: Mapping[str, Any]) -> HttpResponse:
         model, suite = values["editing_model"], values["suite"]
-        known = model.estimate_on(suite)
+        estimate = model.estimate_on(suite)
         budget = {
             name: usual if values.get(name) is None else values[name]
-            for name, usual in start_budget(known).items()
+            for name, usual in start_budget(estimate).items()
         }
         context = {
             **self.admin_site.each_context(request),
             **budget,
             "model": model,
             "suite": suite,
-            "estimate": known,
-            "length": duration(known.seconds),
+            "estimate": estimate,
+            "length": duration(estimate.seconds),
             "opts": self.opts,
             "title": "Start this run?",
         }
@@ -212,7 +212,7 @@ class RunAdmin(admin.ModelAdmin):
         ]
 
     def today_view(self, request: HttpRequest) -> HttpResponse:
-        """Show what needs a person today."""
+        """Show the tasks that need a person today."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         context = {
@@ -226,7 +226,7 @@ class RunAdmin(admin.ModelAdmin):
         return render(request, "admin/leaderboard/run/today.html", context)
 
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Have one paused run go on, with what it lacks: a larger budget, today's metrics."""
+        """Resume a paused run after supplying a larger budget or today's metrics."""
         run = get_object_or_404(Run.objects.select_related("editing_model", "suite"), pk=pk)
         if not self.has_change_permission(request, run):
             raise PermissionDenied
@@ -244,23 +244,23 @@ class RunAdmin(admin.ModelAdmin):
             if run.progress.budget_usd is not None and more["budget_usd"] is not None:
                 limits["budget_usd"] = run.progress.spent_usd + more["budget_usd"]
             RunProgress.objects.filter(pk=pk).update(**limits)
-        # With the metrics it was begun with, it would pause again at once.
+        # With its former metrics the run would pause again at once.
         act = jobs.score_again if run.reason == "metric_version" else jobs.resume
         self._each(request, Run.objects.filter(pk=pk), act, "resumed")
         return redirect("admin:leaderboard_run_today")
 
     @admin.display(description="state")
     def where(self, run: Run) -> str:
-        """The same words as on the run's page, the board and its submitter's page."""
+        """Return the state in the same words as on the public pages."""
         if run.state == RunState.PAUSED and run.reason_text:
             return f"Paused: {run.reason_text}"
         return run.public_state
 
     @admin.display(description="last return")
     def last_return(self, run: Run) -> str:
-        """Of the chain that was begun last."""
-        # Plus nothing: by the key alone the database would look for the newest chain among all
-        # chains of the site, from the end, and for the newest trip among millions.
+        """Return the last restored image of the chain begun last."""
+        # `+ 0` hides the index of keys: by it the database would scan all chains of the site from
+        # the end, and millions of trips.
         begun = run.chains.filter(trips_played__gt=0).order_by((F("pk") + 0).desc())
         trips = Trip.objects.filter(chain=begun.values("pk")[:1], restored__isnull=False)
         last = trips.select_related("restored").order_by("-number").first()
@@ -276,7 +276,10 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="answers of another type than stated")
     def wrong_types(self, run: Run) -> int:
-        """Each half is a picture of its own; what was stated is in the trip's notes."""
+        """Count the answers whose stated type is wrong.
+
+        Each edit of a trip counts; the trip's notes have the stated type.
+        """
         trips = Trip.objects.filter(chain__run=run)
         return sum(
             trips.filter(**{f"{half}_notes__has_key": WRONG_TYPE}).count()
@@ -297,10 +300,10 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
-        known = run.editing_model.estimate(
+        estimate = run.editing_model.estimate(
             run.progress.edits_total, run.progress.chains_total, run.stop_after
         )
-        return str(known)
+        return str(estimate)
 
     @admin.display(description="why it is out of the ranks")
     def flag_list(self, run: Run) -> str:
@@ -311,7 +314,7 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.display(description="hints, which touch no rank")
     def hint_list(self, run: Run) -> str:
-        """Every hint in words, with the pictures that gave it."""
+        """Return every hint in words, with the images that gave it."""
         if not run.review.hints:
             return "none"
         items = [
@@ -393,7 +396,7 @@ class RunAdmin(admin.ModelAdmin):
     def _show(
         self, request: HttpRequest, queryset: QuerySet[Run], act: Callable[[RunQuerySet], int]
     ) -> None:
-        """Publish or withdraw, and say of each run where it stands now."""
+        """Publish or withdraw runs, and report the state of each."""
         runs = Run.objects.filter(pk__in=[run.pk for run in queryset])
         act(runs)
         for suite in Suite.objects.filter(runs__in=runs).distinct():
@@ -407,7 +410,7 @@ class RunAdmin(admin.ModelAdmin):
 
 @admin.register(Call)
 class CallAdmin(ReadOnly):
-    """The ledger, to read."""
+    """The ledger, read-only."""
 
     list_display = (
         *("started_at", "run_id", "direction", "number", "attempt", "outcome", "seconds"),
@@ -421,10 +424,10 @@ class CallAdmin(ReadOnly):
 DAY = timedelta(days=1)
 #: Rows of each list; the rest is one click away.
 ROWS = 20
-#: What mends a pause, by its reason: the words of the button, and where it is done if not here.
+#: Label of the button that resolves a pause, by the reason of the pause.
 MENDS = {
     "budget": "Raise the budget and resume",
-    "key_rejected": "",  # only another key helps
+    "key_rejected": "",  # only a new key helps
     "out_of_credit": "Resume: it was topped up",
     "storage": "Resume: there is room again",
     "metric_version": "Score all of it with today's metrics",
@@ -432,7 +435,7 @@ MENDS = {
 
 
 def today() -> dict[str, Any]:
-    """Everything that the page shows, each list in the order of its urgency."""
+    """Return the content of the page, each list in order of urgency."""
     now = timezone.now()
     runs = Run.objects.select_related("editing_model", "suite").defer("suite__definition")
     calls = Call.objects.filter(started_at__gte=now - DAY)
@@ -478,13 +481,13 @@ def today() -> dict[str, Any]:
 
 
 def mend(run: Run) -> str:
-    """The words of the button that has a paused run go on; empty where no button helps."""
+    """Return the label of the button that resumes a paused run; empty if none helps."""
     if run.resume_at:
         return "Resume now"
     return MENDS.get(run.reason, "Resume")
 
 
 def _oldest(runs: QuerySet[Run]) -> datetime | None:
-    """Since when the run that waits longest has waited."""
+    """Return the creation time of the run that has waited longest."""
     waiting = runs.filter(state=RunState.QUEUED)
     return waiting.order_by("created_at").values_list("created_at", flat=True).first()

@@ -1,4 +1,4 @@
-"""Review of submissions: look at the probe and the cost, then approve, ask or reject."""
+"""Review of submissions: show the probe and the cost; approve, ask or reject."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm as SubmitForm
 
-#: What changes by itself, and no reviewer needs to hear of.
+#: Fields that change by themselves and are not listed for reviewers.
 UNTOLD = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
 MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
 
@@ -29,7 +29,7 @@ MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "sk
 class ReviewForm(forms.Form):
     """A reviewer's decision."""
 
-    #: When the submission that the reviewer looks at was last changed.
+    #: Last change of the submission at the time of the reviewer's page.
     seen = forms.DateTimeField(widget=forms.HiddenInput)
     decision = forms.ChoiceField(
         choices=[("approve", "Evaluate it"), ("ask", "Ask a question"), ("reject", "Reject")],
@@ -66,21 +66,21 @@ def _can_be_reviewed(submission: Submission) -> bool:
 
 
 def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
-    """Return the changes since it was sent: time, user, field, old and new value."""
+    """Return the changes since submission: time, user, field, old and new value."""
     records = list(submission.history.select_related("history_user").order_by("history_date"))
-    found = []
+    changes = []
     for before, after in pairwise(records):
         who = str(after.history_user or "the submitter")
         for change in after.diff_against(before).changes:
             if change.field not in UNTOLD:
-                known = Submission._meta.get_field(change.field)
-                field = str(getattr(known, "verbose_name", change.field))
-                found.append((after.history_date, who, field, change.old, change.new))
-    return found[::-1]
+                model_field = Submission._meta.get_field(change.field)
+                field = str(getattr(model_field, "verbose_name", change.field))
+                changes.append((after.history_date, who, field, change.old, change.new))
+    return changes[::-1]
 
 
 class SubmissionForm(forms.ModelForm):
-    """Fields named as the submitter's own form names them."""
+    """A form with the field names of the submitter's form."""
 
     class Meta:
         labels = {
@@ -154,7 +154,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
 
     @admin.display(description="same endpoint or name")
     def others(self, row: Submission) -> str:
-        found = [
+        links = [
             (
                 reverse("admin:leaderboard_submission_change", args=[other.pk]),
                 other.name,
@@ -162,7 +162,7 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             )
             for other in workflow.similar(row)
         ]
-        return format_html_join(", ", '<a href="{}">{} ({})</a>', found) or "none"
+        return format_html_join(", ", '<a href="{}">{} ({})</a>', links) or "none"
 
     @admin.display(description="key")
     def key_state(self, row: Submission) -> str:
@@ -193,20 +193,20 @@ class SubmissionAdmin(SimpleHistoryAdmin):
         ]
 
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """The submission with its probe and cost, and the decision."""
+        """Show the submission with its probe and cost, and take the decision."""
         rows = Submission.objects.select_related(
             "suite", "editing_model", "probe_sent", "probe_edited", "probe_returned"
         )
         submission = get_object_or_404(rows, pk=pk)
         if not self.has_change_permission(request, submission):
             raise PermissionDenied
-        known = status.estimate(submission)
-        budget = start_budget(known)
-        asked = request.GET.get("decision", "approve")
+        estimate = status.estimate(submission)
+        budget = start_budget(estimate)
+        decision = request.GET.get("decision", "approve")
         seen = submission.updated_at.isoformat()
         form = ReviewForm(
             request.POST or None,
-            initial={"seen": seen, "suite": submission.suite, "decision": asked, **budget},
+            initial={"seen": seen, "suite": submission.suite, "decision": decision, **budget},
         )
         if form.is_valid():
             try:
@@ -214,13 +214,13 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 return redirect("admin:leaderboard_submission_change", pk)
             except workflow.NotPossible as error:
                 messages.error(request, str(error))
-                # What is shown below is what the next decision is about.
+                # The next decision is about the version shown now.
                 form.data = {**request.POST.dict(), "seen": submission.updated_at.isoformat()}
         context = {
             **self.admin_site.each_context(request),
             "submission": submission,
             "form": form,
-            "estimate": known,
+            "estimate": estimate,
             "changes": _changes(submission),
             "steps": submission.probe.get("steps", []),
             "others": workflow.similar(submission),
@@ -242,10 +242,10 @@ class SubmissionAdmin(SimpleHistoryAdmin):
             )
             self.log_change(request, submission, f"Approved as run {run.pk}.")
             return f"{submission} is being evaluated as run {run.pk}."
-        asked = values["decision"] == "ask"
-        to = Submission.State.ASKED if asked else Submission.State.REJECTED
+        is_question = values["decision"] == "ask"
+        to = Submission.State.ASKED if is_question else Submission.State.REJECTED
         now = timezone.now()
         reviewed = {"message": message, "reviewed_by": request.user, "reviewed_at": now}
         workflow.move(submission, to, seen=values["seen"], **reviewed)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
-        return "The question is asked." if asked else "The submission is rejected."
+        return "The question is asked." if is_question else "The submission is rejected."

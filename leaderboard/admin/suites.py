@@ -1,4 +1,4 @@
-"""Suites: drafted by filters, looked at, frozen; then only shown."""
+"""Admin of suites: draft by filters, preview, freeze; then read-only."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from leaderboard.models import (
 )
 from leaderboard.models.suites import Category, Curation, Kind
 
-#: Pictures of a suite that a list shows.
+#: Images of a suite that a list shows.
 FEW = 4
 
 
 class SuiteForm(NoticesConflicts):
-    """The filters of a draft as fields, named as a draft names them, instead of JSON."""
+    """A form with the filters of a draft as fields, by their names, instead of JSON."""
 
     cases = forms.IntegerField(
         label="Number of cases", min_value=1, max_value=5000, initial=drafts.USUAL_CASES
@@ -103,11 +103,11 @@ class SuiteForm(NoticesConflicts):
         super().__init__(*args, **kwargs)
         if "must_pictures" in self.fields:  # a draft
             self._offer_content()
-        kept = self.instance.filters or {}
-        self.initial.update({name: kept[name] for name in drafts.FILTERS & kept.keys()})
+        filters = self.instance.filters or {}
+        self.initial.update({name: filters[name] for name in drafts.FILTERS & filters.keys()})
 
     def _offer_content(self) -> None:
-        """The active pictures and pairs as choices."""
+        """Offer the active images and pairs as choices."""
         active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
         sources = list(active.only("slug", "title", "stored"))
         pairs = EditPair.objects.filter(status=Curation.ACTIVE).order_by("title")
@@ -124,8 +124,8 @@ class SuiteForm(NoticesConflicts):
     def save(self, commit: bool = True) -> Suite:
         if not self.instance.is_frozen:
             chosen = drafts.FILTERS & self.cleaned_data.keys()
-            kept = self.instance.filters or {}
-            self.instance.filters = kept | {name: self.cleaned_data[name] for name in chosen}
+            filters = self.instance.filters or {}
+            self.instance.filters = filters | {name: self.cleaned_data[name] for name in chosen}
         return super().save(commit)
 
 
@@ -205,14 +205,14 @@ class SuiteAdmin(HistoryAdmin):
         return not (obj and obj.is_frozen) and super().has_delete_permission(request, obj)
 
     def view_on_site(self, suite: Suite) -> str | None:
-        """A draft has no page on the site yet."""
+        """Return the suite's page; None for a draft or a sealed suite."""
         return suite.get_absolute_url() if suite.is_frozen and not suite.sealed else None
 
     @admin.display(description="pictures")
     def some_pictures(self, row: Suite) -> str:
-        """The first few of a frozen suite; of a sealed one none are shown in lists."""
+        """Return the first images of a frozen suite; none if it is sealed."""
         shown = [] if row.sealed else list(row.pictures.all())[:FEW]
-        return format_html_join("", "{}", ((picture(one.stored, 40),) for one in shown)) or "–"
+        return format_html_join("", "{}", ((picture(image.stored, 40),) for image in shown)) or "–"
 
     @admin.display(description="cases", ordering="n_cases")
     def case_count(self, row: Any) -> int:
@@ -287,7 +287,7 @@ class SuiteAdmin(HistoryAdmin):
         return redirect("admin:leaderboard_suite_change", pk)
 
     def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show diagnostics of the cases, and which ones to leave out next time."""
+        """Show diagnostics of the cases, and the cases to drop in the next version."""
         suite = self._allowed(request, pk)
         context = {
             **self.admin_site.each_context(request),
@@ -298,7 +298,7 @@ class SuiteAdmin(HistoryAdmin):
         return render(request, "admin/leaderboard/suite/diagnostics.html", context)
 
     def next_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """A draft of the next version, without the cases that were ticked."""
+        """Create a draft of the next version, without the selected cases."""
         suite = self._allowed(request, pk)
         without = request.POST.getlist("without")
         changes = f"Without {len(without)} case(s) in quarantine." if without else ""
@@ -309,12 +309,12 @@ class SuiteAdmin(HistoryAdmin):
 
 def _count(of: type[Model]) -> Coalesce:
     """Count rows of a suite by subquery: joins would make half a million rows."""
-    own = of._base_manager.filter(suite=OuterRef("pk")).order_by().values("suite")
-    return Coalesce(Subquery(own.annotate(count=Count("pk")).values("count")), 0)
+    rows = of._base_manager.filter(suite=OuterRef("pk")).order_by().values("suite")
+    return Coalesce(Subquery(rows.annotate(count=Count("pk")).values("count")), 0)
 
 
 def _contact_sheet(core: CoreSuite) -> list[dict[str, Any]]:
-    """Every case with its picture and its pair, as a curator looks at them."""
+    """Return every case with its image and pair, for review by a curator."""
     sources = SourceImage.objects.filter(slug__in=core.picture_by_slug).select_related("stored")
     by_slug = {source.slug: source for source in sources}
     pairs = EditPair.objects.in_bulk(core.pair_by_slug, field_name="slug")

@@ -1,4 +1,4 @@
-"""Access of people who sign in, and API tokens, shown once and revoked."""
+"""Admin of staff accounts, and of API tokens, which are shown once and revoked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ admin.site.unregister(Group)
 
 @admin.register(User)
 class StaffAdmin(UserAdmin):
-    """Django's own form, without what a screen reader cannot say."""
+    """Django's form without the parts that a screen reader cannot read."""
 
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
@@ -34,7 +34,7 @@ class RoleAdmin(GroupAdmin):
 
 
 class LabelledDateTime(AdminSplitDateTime):
-    """Django's two inputs, each with a name of its own."""
+    """Django's two inputs, each with its own label."""
 
     def __init__(self, attrs: Any = None) -> None:
         super().__init__(attrs)
@@ -57,14 +57,14 @@ class ApiTokenAdmin(admin.ModelAdmin):
         return super().get_queryset(request).annotate(n_submissions=Count("submissions"))
 
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
-        known = ("start", "issued_by", "created_at", "last_used_at", "revoked_at")
-        return (*self.fields, *known) if obj else self.fields
+        issued = ("start", "issued_by", "created_at", "last_used_at", "revoked_at")
+        return (*self.fields, *issued) if obj else self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
         return [name for name in self.get_fields(request, obj) if name not in self.fields]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a token is revoked: its submissions still say whose they are
+        return False  # a token is revoked: its submissions still refer to it
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         if not change:
@@ -73,7 +73,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
         super().save_model(request, obj, form, change)
 
     def response_add(self, request: HttpRequest, obj: ApiToken, *args: Any) -> HttpResponse:
-        """The secret, once: not as a message, which would lie in a cookie until it is shown."""
+        """Show the secret once; not as a message, which would stay in a cookie."""
         context = {
             **self.admin_site.each_context(request),
             "token": obj,

@@ -1,4 +1,4 @@
-"""Votes and voters: to be read, never changed. What a vote counts is the rule's to say."""
+"""Admin of votes and voters, read-only: the weight of a vote follows from rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leaderboard.people import vote_rows
 
 
 def votes_file(votes: QuerySet[Vote], name: str) -> StreamingHttpResponse:
-    """Votes as a CSV download."""
+    """Return votes as a CSV download."""
     response = StreamingHttpResponse(
         vote_rows.as_csv(votes, full_reference_metrics()), content_type="text/csv; charset=utf-8"
     )
