@@ -26,14 +26,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = backup(options["folder"], options["pictures"])
+            counted = backup(options["folder"], options["pictures"])
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{options['folder']}: the database, and the hashes of {found.pictures:,} pictures"
-            + (f"; {found.copied:,} copied." if options["pictures"] else ".")
+            f"{options['folder']}: the database, and the hashes of {counted.pictures:,} pictures"
+            + (f"; {counted.copied:,} copied." if options["pictures"] else ".")
         )
-        if found.missing:
+        if counted.missing:
             raise CommandError(
-                f"{found.missing:,} pictures are lost: see `manage.py storage verify`"
+                f"{counted.missing:,} pictures are lost: see `manage.py storage verify`"
             )

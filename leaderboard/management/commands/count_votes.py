@@ -1,4 +1,4 @@
-"""Work out what people's votes say, and choose what to ask next."""
+"""Count people's votes, and choose the next questions."""
 
 from __future__ import annotations
 

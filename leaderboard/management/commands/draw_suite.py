@@ -1,4 +1,4 @@
-"""Draw a contact sheet of a suite, to look at before freezing."""
+"""Draw a contact sheet of a suite, for review before freezing."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Command(BaseCommand):
             self.stdout.write(f"{path}")
 
     def _draw(self, name: str) -> Any:
-        # Before the first `migrate` there are only those that ship.
-        known = Suite._meta.db_table in connection.introspection.table_names()
-        row = find_suite(name, Suite.objects.playable()) if known else None
+        # Before the first `migrate` there are only the shipped suites.
+        migrated = Suite._meta.db_table in connection.introspection.table_names()
+        row = find_suite(name, Suite.objects.playable()) if migrated else None
         if row is None:
             try:
                 return suite_sheet(catalog.suite(name))

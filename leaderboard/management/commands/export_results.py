@@ -64,7 +64,7 @@ class Command(BaseCommand):
         suites = list(Suite.objects.playable().defer("definition"))
         suite = find_suite(name or "", suites)
         if name and suite is None:
-            keys = ", ".join(one.key for one in suites) or "none"
+            keys = ", ".join(row.key for row in suites) or "none"
             raise CommandError(f"There is no suite {name}; there are: {keys}.")
         counts = datasets.export(out, suite)
         self.stdout.write(

@@ -1,4 +1,4 @@
-"""Import results of elsewhere: run bundles, score files, published figures and tables."""
+"""Import outside results: run bundles, score files, published figures, tables."""
 
 from __future__ import annotations
 

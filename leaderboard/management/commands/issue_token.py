@@ -1,4 +1,4 @@
-"""An API token from the shell, for sites whose admin nobody opens."""
+"""Issue an API token from the shell, for sites without use of the admin."""
 
 from __future__ import annotations
 

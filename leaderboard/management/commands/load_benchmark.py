@@ -1,4 +1,4 @@
-"""Load what ships with the project, or a folder of pictures of your own."""
+"""Load the content that ships with the project, or a folder of your own images."""
 
 from __future__ import annotations
 

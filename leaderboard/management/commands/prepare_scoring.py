@@ -1,4 +1,4 @@
-"""Install what scores pictures, fetch its weights, start the yardsticks that waited for it."""
+"""Install the packages for scoring, fetch weights, start waiting reference runs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ WEIGHTS = {
     "brisque": "BRISQUE (0.2 MB)",
     "niqe": "NIQE (2 MB)",
 }
-#: Made with what is only being installed.
+#: Weights that are made with the packages being installed.
 NEEDS_PACKAGES = {"lpips-alex"}
-#: What pip says of each package; all else that it says is worth a line.
+#: pip's lines of progress; every other line is quoted in a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 NOISE = re.compile(
     r"\s*(Collecting|Downloading|Using cached|Requirement already|Obtaining|Installing|Preparing|Getting|"
@@ -59,7 +59,7 @@ class Command(BaseCommand):
             with ThreadPoolExecutor(1) as beside:
                 beside.submit(self._fetch_beside)
                 self._install(options["install"])
-            # A new process finds all that came: this one began without it.
+            # This process began without the packages: a new one can import them.
             again = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
             sys.stdout.flush()
             os.execv(sys.executable, [*again, *suite])  # noqa: S606 -- our own interpreter
@@ -71,12 +71,12 @@ class Command(BaseCommand):
         self.stdout.write("convergebench: scoring is ready")
 
     def _install(self, target: str) -> None:
-        """Have make bring the target, and tell how far it is; what is there already costs nothing."""
+        """Run make for the target and report progress; quick if all is installed."""
         log = settings.DATA_DIR / "scoring_packages.log"
         command = ["make", "--no-print-directory", target, "QUIET=--progress-bar=off"]
         last: deque[str] = deque(maxlen=5)
         collected = 0
-        with log.open("w") as kept:
+        with log.open("w") as log_file:
             try:
                 process = subprocess.Popen(  # noqa: S603 -- the target is `up`'s own
                     command,
@@ -89,13 +89,13 @@ class Command(BaseCommand):
                 )
             except OSError as error:
                 self._fail(f"make cannot be started: {error.strerror}", log)
-            assert process.stdout is not None  # noqa: S101 -- a pipe was asked for
+            assert process.stdout is not None  # noqa: S101 -- a pipe was requested
             for line in process.stdout:
-                kept.write(line)
-                kept.flush()
-                if found := COLLECTING.match(line):
+                log_file.write(line)
+                log_file.flush()
+                if match := COLLECTING.match(line):
                     collected += 1
-                    write(Stage.INSTALLING, f"{collected} packages so far, now {found[1]}")
+                    write(Stage.INSTALLING, f"{collected} packages so far, now {match[1]}")
                 elif line.startswith("Installing collected"):
                     write(Stage.INSTALLING, f"{collected} packages are here and are unpacked")
                 if line.strip() and not NOISE.match(line):
@@ -111,21 +111,21 @@ class Command(BaseCommand):
         )
 
     def _fetch_beside(self) -> None:
-        """Fetch what can be had while packages are installed; what cannot has its turn later."""
+        """Fetch weights while packages are installed; failed ones are fetched later."""
         ready = {status.name for status in weights.status() if status.ready}
         for name in (name for name in WEIGHTS if name not in ready | NEEDS_PACKAGES):
-            with suppress(Exception):  # said when its turn comes, if it still fails then
+            with suppress(Exception):  # reported by `_fetch_weights` if it fails again
                 weights.fetch(name)
 
     def _fetch_weights(self) -> None:
-        """Networks need weights, once; without them they are "not run", and the rest goes on."""
+        """Fetch missing weights, once; a network without weights is not run."""
         ready = {status.name for status in weights.status() if status.ready}
-        for name, told in WEIGHTS.items():
+        for name, label in WEIGHTS.items():
             if name in ready:
                 continue
-            self.stdout.write(f"convergebench: weights of {told}, once ...")
-            write(Stage.FETCHING, told)
+            self.stdout.write(f"convergebench: weights of {label}, once ...")
+            write(Stage.FETCHING, label)
             try:
                 weights.fetch(name)
             except weights.WeightsError as error:
-                self.stderr.write(f"convergebench: {told} will not be run: {error}")
+                self.stderr.write(f"convergebench: {label} will not be run: {error}")

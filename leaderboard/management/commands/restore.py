@@ -1,4 +1,4 @@
-"""Bring a backup back."""
+"""Restore a backup."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = restore(options["folder"], options["pictures"], force=options["force"])
+            counted = restore(options["folder"], options["pictures"], force=options["force"])
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"The database is back; {found.pictures - found.missing:,} of {found.pictures:,} "
-            f"pictures are in storage, {found.copied:,} of them put back now."
+            f"The database is back; {counted.pictures - counted.missing:,} of {counted.pictures:,} "
+            f"pictures are in storage, {counted.copied:,} of them put back now."
         )
-        if found.missing:
+        if counted.missing:
             raise CommandError(
-                f"{found.missing:,} pictures are missing: give --pictures, or put the bucket back "
+                f"{counted.missing:,} pictures are missing: give --pictures, or put the bucket back "
                 "and see `manage.py storage verify`"
             )

@@ -1,4 +1,4 @@
-"""Put every stored secret under the newest key of FIELD_KEYS."""
+"""Encrypt every stored secret with the newest key of FIELD_KEYS."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Command(BaseCommand):
         self._each(runs, _score_again)
 
     def _rebuild(self, numbers: list[int], *, quiet: bool) -> None:
-        """Rebuild the standings of these runs, or of all finished ones; refresh all ranks."""
+        """Rebuild the standings of these runs, or of all finished ones, and all ranks."""
         runs = Run.objects.filter(state=RunState.FINISHED).select_related("suite")
         if numbers:
             runs = runs.filter(pk__in=numbers)
@@ -122,7 +122,7 @@ def _score_again(run: Run) -> str:
 
 
 def _outdated(metrics: dict[str, dict[str, Any]]) -> bool:
-    """Tell if any of a run's metrics has another version by now."""
+    """Return True if any of a run's metrics has another version now."""
     return any(
         pinned.get("version", metric_class(name).version) != metric_class(name).version
         for name, pinned in metrics.items()

@@ -1,4 +1,4 @@
-"""Start an experiment: from a file, or one that is there already."""
+"""Start an experiment: from a file, or an existing one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Command(BaseCommand):
         try:
             experiment = _experiment(options["experiment"])
             planned = experiments.plan(experiment)
-            for one in planned:
-                takes = f"run {one.there.pk} is there" if one.there else str(one.estimate)
-                self.stdout.write(f"{one.model}, {one.arm} ({one.core}): {takes}")
+            for run in planned:
+                takes = f"run {run.there.pk} is there" if run.there else str(run.estimate)
+                self.stdout.write(f"{run.model}, {run.arm} ({run.core}): {takes}")
             self.stdout.write(f"In all: {experiments.whole(planned)}.")
             if options["estimate"]:
                 transaction.set_rollback(True)
@@ -51,7 +51,7 @@ class Command(BaseCommand):
 def _experiment(name: str) -> Experiment:
     if name.endswith((".yaml", ".yml")):
         return experiments.store(ExperimentFile.read(Path(name)))
-    found = Experiment.objects.filter(slug=name).first()
-    if found is None:
+    experiment = Experiment.objects.filter(slug=name).first()
+    if experiment is None:
         raise CommandError(f"There is no experiment {name!r}, nor is it a YAML file.")
-    return found
+    return experiment

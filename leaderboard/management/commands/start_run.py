@@ -62,8 +62,8 @@ class Command(BaseCommand):
             raise CommandError(f"No editing model called {', '.join(sorted(unknown))}.")
         if options["references"]:
             references = EditingModel.objects.filter(is_reference=True)
-            own = [model.pk for model in references if model.is_yardstick_of(suite.slug)]
-            chosen |= EditingModel.objects.filter(pk__in=own)
+            keys = [model.pk for model in references if model.is_yardstick_of(suite.slug)]
+            chosen |= EditingModel.objects.filter(pk__in=keys)
         elif not options["models"]:
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:
@@ -77,7 +77,7 @@ class Command(BaseCommand):
                 raise CommandError(f"{model} has no floor: {'; '.join(unable)}")
             if unable:
                 continue
-            # Whoever names a model hears from its run what it misses; a yardstick can wait.
+            # The run of a named model reports what it lacks; a reference editor is left for later.
             if options["references"] and (lacks := _lacking(model, changes)):
                 self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
                 continue
@@ -93,10 +93,10 @@ class Command(BaseCommand):
             except jobs.CannotMove as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
-                known = model.estimate(
+                estimate = model.estimate(
                     run.progress.edits_total, run.progress.chains_total, run.stop_after
                 )
-                self.stdout.write(f"Run {run.pk}: {run}, {known}.")
+                self.stdout.write(f"Run {run.pk}: {run}, {estimate}.")
 
 
 def _editor(model: EditingModel) -> Editor:
@@ -107,21 +107,21 @@ def _editor(model: EditingModel) -> Editor:
 
 
 def _lacking(model: EditingModel, changes: Collection[str]) -> list[str]:
-    """Name what the model's editor or the suite needs and this machine lacks."""
+    """Name the needs of the model's editor or of the suite that this machine lacks."""
     try:
         editor = load_editor(model.editor, **model.options)
     except (EditorError, TypeError):
-        return []  # not for this command to judge: the run says what is wrong
+        return []  # the run reports the error
     if editor.made_for and editor.made_for not in changes:
         return ["the suite has nothing that it is made for"]
     return editor.missing()
 
 
 def _suite(name: str) -> Suite:
-    """The newest frozen suite of this name, or the version that the name ends with."""
+    """Return the newest frozen suite of this name, or the version in the name."""
     frozen = list(Suite.objects.startable().defer("definition"))
     suite = find_suite(name, frozen)
     if suite is None:
-        known = ", ".join(sorted({suite.slug for suite in frozen})) or "none"
-        raise CommandError(f"There is no frozen suite {name!r}; there are {known}.")
+        slugs = ", ".join(sorted({suite.slug for suite in frozen})) or "none"
+        raise CommandError(f"There is no frozen suite {name!r}; there are {slugs}.")
     return suite

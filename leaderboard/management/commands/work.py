@@ -1,4 +1,4 @@
-"""Serve one queue until told to stop."""
+"""Serve one queue until stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         "probes (tests of submitted endpoints)."
     )
 
-    # They import every page; whoever serves those is checked.
+    # System checks import every page; the web server runs them.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,7 +37,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["when_prepared"]:
             wait_until_ready()
-            # A new process finds all that came: this one began without it.
+            # This process began without the packages: a new one can import them.
             rest = [argument for argument in sys.argv if argument != WHEN_PREPARED]
             os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 -- our own interpreter
         give_memory_back()
