@@ -1,4 +1,4 @@
-"""The submission form: everything checked before anything is queued."""
+"""The submission form: everything is checked before anything is queued."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from leaderboard.text import PlainCharField, secret_names, skeleton
 
 
 class SuiteChoiceField(forms.ModelChoiceField):
-    """Suites, each with how many edits it takes: that is what a submitter pays for."""
+    """Suites, each with its number of edits: the submitter pays for those."""
 
     def label_from_instance(self, obj: Any) -> str:
         edits = intcomma(obj.edit_count)
         return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
 
 
-#: What a request may say of the size it wants.
+#: Ways in which a request may state the size.
 SIZES = (
     ("input", "The size of the picture we send"),
     ("omit", "State no size"),
@@ -82,12 +82,12 @@ class EndpointForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            kept = dict(self.instance.options)
-            extra = kept.pop("extra", None)
-            self.initial.update(kept, extra=json.dumps(extra) if extra else "")
+            options = dict(self.instance.options)
+            extra = options.pop("extra", None)
+            self.initial.update(options, extra=json.dumps(extra) if extra else "")
 
     def mark_errors(self) -> None:
-        """Have the inputs of a bound form say which of them are wrong."""
+        """Mark the invalid inputs of a bound form."""
         for name, field in self.fields.items():
             if self.is_bound and name in self.errors:
                 field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
@@ -137,22 +137,22 @@ class EndpointForm(forms.ModelForm):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The fields of the form that have no column."""
+        """Return the fields of the form that have no column."""
         names = ("extra", "send_seed", "send_response_format", "size")
         return {name: self.cleaned_data[name] for name in names}
 
     def save(self, commit: bool = True) -> Submission:
-        """The submission with another endpoint; whoever corrects it has it tested again."""
+        """Store another endpoint of the submission; the caller has it tested again."""
         submission: Submission = super().save(commit=False)
         submission.options = self.options
         if commit:
-            # Nothing else: what this object believes of its state may be long over.
+            # No other fields: this object's state may be outdated.
             submission.save(update_fields=[*self.Meta.fields, "options"])
         return submission
 
 
 class SubmissionForm(EndpointForm):
-    """A whole submission: who, where and how."""
+    """A whole submission: submitter, endpoint and settings."""
 
     name = PlainCharField(label="Model name", min_length=2, max_length=80)
     organisation = PlainCharField(required=False, max_length=120)
@@ -188,7 +188,7 @@ class SubmissionForm(EndpointForm):
         help_text="Your endpoint gets one request for each edit, and a few more where it fails.",
     )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
-    # People leave it empty because they do not see it.
+    # Hidden from people, who leave it empty.
     website = forms.CharField(
         required=False, widget=forms.TextInput(attrs={"tabindex": "-1", "autocomplete": "off"})
     )
@@ -228,9 +228,9 @@ class SubmissionForm(EndpointForm):
         name = self.cleaned_data["name"]
         if len(skeleton(name)) < 2:
             raise ValidationError("A name needs at least two letters or digits.")
-        if known := taken_name(name):
+        if taken := taken_name(name):
             raise ValidationError(
-                f"“{known}” is on the site already. Choose a name of your own; if it is your "
+                f"“{taken}” is on the site already. Choose a name of your own; if it is your "
                 "model, write to us and we mark it as verified."
             )
         return name
@@ -263,9 +263,9 @@ class SubmissionForm(EndpointForm):
 
 
 def curl_of(submission: Submission) -> str:
-    """The request that a submitted endpoint gets, as a shell line without its key."""
-    asked = endpoints.own_options(submission) | {"endpoint_url": submission.endpoint_url}
-    settings = EndpointForm.settings(asked | {"model_id": submission.model_id})
+    """Return the request to a submitted endpoint as a shell line without its key."""
+    fields = endpoints.own_options(submission) | {"endpoint_url": submission.endpoint_url}
+    settings = EndpointForm.settings(fields | {"model_id": submission.model_id})
     try:
         return as_curl(settings, size=(submission.suite.size,) * 2)
     except EditorError as error:
@@ -273,7 +273,7 @@ def curl_of(submission: Submission) -> str:
 
 
 def _side(suite: Any) -> int:
-    """The longer side of a suite's pictures, by its number as a form sends it."""
+    """Return the longer side of a suite's images; `suite` is its number from a form."""
     rows = Suite.objects.playable()
     if str(suite).isdecimal() and len(str(suite)) < 10:
         rows = rows.filter(pk=suite)
@@ -281,7 +281,7 @@ def _side(suite: Any) -> int:
 
 
 def curl_line(values: Any) -> str:
-    """The exact request for what is in the form so far; in words where there is none yet."""
+    """Return the exact request of the form so far, or a comment why there is none."""
     try:
         extra = json.loads(values.get("extra") or "{}")
         settings = EndpointForm.settings(

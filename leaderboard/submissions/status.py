@@ -19,9 +19,9 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.pages.run_page import progress
 from leaderboard.submissions import workflow
 
-#: Returns that the page of a run under way shows, the newest first.
+#: Restored images that the page of an active run shows, the newest first.
 LATEST = 8
-#: So many reviews say how long one takes.
+#: Reviews that the usual waiting time is estimated from.
 REVIEWS = 10
 TONES = {
     Submission.State.PROBE_FAILED: "bad",
@@ -32,19 +32,19 @@ TONES = {
 
 
 def state(submission: Submission) -> dict[str, Any]:
-    """State, test, queue, run and what comes next; nothing in it is secret to its submitter."""
+    """Return state, test, queue, run and next step, all open to the submitter."""
     run = workflow.run_of(submission)
     label = _label(submission, run)
     return {
         "state": submission.state,
-        # The page is drawn anew when it changes: other things can be done or seen then.
+        # The page reloads when it changes: it offers other actions then.
         "stage": f"{submission.state} {label}",
         "label": label,
         "tone": TONES.get(Submission.State(submission.state), "accent"),
         "next": what_next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
-        "pictures": [_shown(submission, *one) for one in submission.probe_pictures],
+        "pictures": [_shown(submission, *item) for item in submission.probe_pictures],
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
         "returns": _returns(submission, run) if run and run.state in ACTIVE_STATES else [],
@@ -54,20 +54,20 @@ def state(submission: Submission) -> dict[str, Any]:
 
 
 def _label(submission: Submission, run: Run | None) -> str:
-    """The state in a few words: those of the run once it has ended."""
+    """Return the state in a few words; once the run has ended, the run's state."""
     if run and run.is_ended and submission.state == Submission.State.APPROVED:
         return run.public_state.partition(":")[0]
     return submission.get_state_display()
 
 
 def _shown(submission: Submission, label: str, picture: StoredImage) -> dict[str, str]:
-    """A picture as the page shows it: by an address that only the page knows."""
+    """Return an image for the page, by an address that only the page has."""
     address = reverse("submission_picture", args=[submission.token, "thumbnail", picture.pk])
     return {"src": address, "label": label}
 
 
 def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
-    """The newest returns of a run under way."""
+    """Return the newest restored images of an active run."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
     newest = trips.select_related("chain__case__picture", "restored").order_by("-pk")[:LATEST]
     return [
@@ -78,12 +78,12 @@ def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
 
 
 def has_ended(submission: Submission, run: Run | None) -> bool:
-    """Tell if nothing more will happen."""
+    """Return True if nothing more will happen."""
     over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
 
-#: Which of the five steps of the submit page a state is; 0 where it leads no further.
+#: Step of the submit page, 1 to 5, by state; 0 for a state that leads no further.
 STEPS = {
     Submission.State.PROBING: 2,
     Submission.State.PROBE_FAILED: 2,
@@ -94,14 +94,14 @@ STEPS = {
 
 
 def step(submission: Submission, run: Run | None) -> int:
-    """The step that the submission is at, from 1 to 5; 0 where it has ended otherwise."""
+    """Return the step of the submission, from 1 to 5; 0 if it ended otherwise."""
     if run and run.state == RunState.FINISHED and submission.state == Submission.State.APPROVED:
         return 5
     return STEPS.get(Submission.State(submission.state), 0)
 
 
 def what_next(submission: Submission, run: Run | None) -> str:
-    """Say in a sentence what happens next."""
+    """Return the next step as a sentence."""
     if run and submission.state == Submission.State.APPROVED:
         if run.state == RunState.FINISHED:
             next_step = (
@@ -126,27 +126,27 @@ def reviews_before(submission: Submission) -> int | None:
 
 
 def estimate(submission: Submission) -> Estimate:
-    """Edits, price and hours of a run on the suite that was asked for."""
+    """Return edits, price and hours of a run on the requested suite."""
     model = submission.editing_model or EditingModel(
         price_per_edit=submission.price_per_edit, max_in_flight=submission.max_in_flight
     )
     return model.estimate_on(submission.suite)
 
 
-#: What is said where chains are stopped.
+#: Added to the cost if chains may be stopped early.
 FEWER = " Fewer where pictures wear out early: a chain ends soon after its end is known."
 
 
 def cost(submission: Submission) -> str:
-    """Say what a run will cost the submitter: calls, money and time."""
-    known = estimate(submission)
-    money = "" if known.usd is None else f", ${known.usd:,.2f} at your price"
+    """Return the cost of a run for the submitter: calls, money and time."""
+    expected = estimate(submission)
+    money = "" if expected.usd is None else f", ${expected.usd:,.2f} at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
-        f"{'At most ' if known.stop_after else ''}{known.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
-        f"{at_once} at once that takes about {duration(known.seconds)}"
+        f"{'At most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint{money}, and a few more where it fails. With "
+        f"{at_once} at once that takes about {duration(expected.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
-        f"{FEWER if known.stop_after else ''}"
+        f"{FEWER if expected.stop_after else ''}"
     )
 
 
@@ -170,7 +170,7 @@ def _queue(submission: Submission) -> str:
 
 
 def _usual_wait() -> str:
-    """Say how long the last reviews took."""
+    """Return the duration of the last reviews in words."""
     reviewed = Submission.objects.exclude(reviewed_at=None).exclude(probed_at=None)
     times = reviewed.order_by("-reviewed_at").values_list("probed_at", "reviewed_at")[:REVIEWS]
     waits = [(end - begin).total_seconds() for begin, end in times if begin and end]
@@ -195,8 +195,8 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _in_the_queue(run: Run, before: int) -> str:
-    """Its place, and how much work the runs before it still have."""
-    own = duration(
+    """Return its place, and the remaining work of the runs before it."""
+    length = duration(
         run.editing_model.estimate(run.progress.edits_total, run.progress.chains_total).seconds
     )
     waiting = Run.objects.active().filter(created_at__lt=run.created_at)
@@ -210,7 +210,7 @@ def _in_the_queue(run: Run, before: int) -> str:
     ahead = f", with about {duration(seconds)} of work among those under way" if seconds else ""
     return (
         f"Queued: {formatting.count(before, 'run')} before this one{ahead}. Runs take turns; "
-        f"yours takes about {own} by itself."
+        f"yours takes about {length} by itself."
     )
 
 
@@ -247,7 +247,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
 
 
 def picture(run: Run | None, sha256: str) -> StoredImage | None:
-    """Return an image that the run answered with: its submitter may see it before others do."""
+    """Return an image of the run's answers, for its submitter before publication."""
     if run is None or run.suite.sealed:
         return None
     trips = Trip.objects.filter(chain__run=run)

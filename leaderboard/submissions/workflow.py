@@ -1,8 +1,7 @@
 """The workflow of a submission: saved, tested, reviewed, evaluated, published.
 
-Its key is moved to its model when it is approved and is never shown to anybody. What submitters
-do, on their page or by machine, returns a sentence that says what was done, or raises
-NotPossible.
+Its key is moved to its model on approval and is never shown. The actions of submitters, on
+their page or by machine, return a sentence that reports the result, or raise NotPossible.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ MAX_KEY = 500
 
 
 def can_be_key(text: str) -> bool:
-    """Tell if a text can be sent as a key: visible ASCII without spaces."""
+    """Return True if a text can be sent as a key: visible ASCII without spaces."""
     return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 class NotPossible(Exception):
-    """The submission is in a state from which this cannot be done; written for people."""
+    """An action that the submission's state does not allow; written for people."""
 
 
 def take_submission(email: str, address: str | None, url: str) -> str | None:
-    """Count a new submission; which daily quota is used up, in words, when there is no room."""
+    """Count a new submission; return the exhausted daily quota in words, or None."""
     host = endpoints.host_of(url)
     limit = settings.SUBMISSIONS_PER_DAY
     subjects = {"this e-mail address": f"e-mail {email}", "this endpoint": f"host {host}"}
@@ -57,9 +56,9 @@ def take_submission(email: str, address: str | None, url: str) -> str | None:
 
 
 def take_probe(submission: Submission) -> None:
-    """Count a test of the endpoint; NotPossible when it was tested often enough for a day.
+    """Count a test of the endpoint. Raises NotPossible if a daily limit is reached.
 
-    By its host too: the same endpoint submitted anew is still the same endpoint.
+    Counted by host too: the same endpoint submitted anew is still the same endpoint.
     """
     limit = settings.PROBES_PER_DAY
     subjects = {
@@ -71,7 +70,7 @@ def take_probe(submission: Submission) -> None:
 
 
 def similar(submission: Submission) -> list[Submission]:
-    """Other submissions of the same endpoint or the same name that are not over."""
+    """Return other open submissions of the same endpoint or the same name."""
     same = Q(endpoint_url=submission.endpoint_url, model_id=submission.model_id) | Q(
         name__iexact=submission.name
     )
@@ -82,7 +81,7 @@ def similar(submission: Submission) -> list[Submission]:
 
 
 def save_once(submission: Submission) -> Submission:
-    """Save a new submission; the same form sent twice gives the first one again."""
+    """Save a new submission; the same form sent twice returns the first one."""
     try:
         with transaction.atomic():
             submission.save()
@@ -94,9 +93,9 @@ def save_once(submission: Submission) -> Submission:
 
 
 def move(submission: Submission, to: str, *, seen: datetime | None = None, **fields: Any) -> None:
-    """Move it and tell the submitter; NotPossible where it stands in another state by now.
+    """Move it and notify the submitter. Raises NotPossible if its state has changed.
 
-    `seen`: when what the decision rests on was last changed; nothing else is decided on.
+    `seen`: the last change that the decision is based on; a later change prevents it.
     """
     if not submission.move(to, seen=seen, **fields):
         if seen and submission.updated_at != seen and to in SUBMISSION_MOVES[submission.state]:
@@ -120,7 +119,7 @@ def approve(
     by: Any,
     seen: datetime | None = None,
 ) -> Run:
-    """Make the model and start its run; the key moves to the model."""
+    """Create the model and start its run; the key moves to the model."""
     move(submission, State.APPROVED, seen=seen, reviewed_by=by, reviewed_at=timezone.now())
     model = submission.editing_model or EditingModel(slug=free_slug(submission.name))
     model.name = submission.name
@@ -139,27 +138,27 @@ def approve(
 
 
 def run_of(submission: Submission) -> Run | None:
-    """The newest run on its suite that came of it; asks nothing where runs were prefetched.
+    """Return the model's newest run on its suite; no query if runs are prefetched.
 
-    Staff may play the model elsewhere too, on a sealed suite even: that is not the submitter's.
+    Runs by staff on other suites, even sealed ones, do not belong to the submitter.
     """
     model = submission.editing_model
     if model is None:
         return None
-    own = (r for r in model.runs.all() if r.suite_id == submission.suite_id and not r.arm_digest)
-    return next(own, None)
+    runs = (r for r in model.runs.all() if r.suite_id == submission.suite_id and not r.arm_digest)
+    return next(runs, None)
 
 
-# What submitters do, on their page or by machine: each says in a sentence what it did.
+# Actions of submitters, on their page or by machine: each reports its result in a sentence.
 
 
 def _hold(submission: Submission) -> None:
-    """The submission as it is now; nobody else decides anything before our transaction ends."""
+    """Lock and reload the submission: no other decision before the transaction ends."""
     submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
 
 
 def test_again(submission: Submission) -> str:
-    """Have the endpoint tested once more."""
+    """Test the endpoint once more."""
     with transaction.atomic():
         take_probe(submission)
         move(
@@ -179,9 +178,9 @@ def test_again(submission: Submission) -> str:
 
 @transaction.atomic
 def correct(submission: Submission, form: ModelForm) -> str:
-    """Give the endpoint as it is in a valid form, and have it tested anew."""
-    # First the move: to look the new address up took time, in which somebody may have decided.
-    submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the host whose test counts
+    """Store the endpoint of a valid form, and test it anew."""
+    # The move comes first: a decision may have been made while the new address was resolved.
+    submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the test counts for this host
     test_again(submission)
     form.save()
     return "Corrected. The endpoint is being tested again."
@@ -189,7 +188,7 @@ def correct(submission: Submission, form: ModelForm) -> str:
 
 @transaction.atomic
 def set_key(submission: Submission, key: str) -> str:
-    """Replace the key, also of the model that came of it, and go on where a run waits for it."""
+    """Replace the key, also of its model, and resume a run that waits for it."""
     key = key.strip()
     if not can_be_key(key):
         raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
@@ -220,7 +219,7 @@ def reply(submission: Submission, text: str) -> str:
 
 @transaction.atomic
 def publish(submission: Submission) -> str:
-    """Show the finished result to everybody; whether it is ranked, its flags decide."""
+    """Publish the finished result; its flags decide whether it is ranked."""
     _hold(submission)
     run = run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
@@ -236,7 +235,7 @@ def publish(submission: Submission) -> str:
 
 @transaction.atomic
 def share(submission: Submission) -> str:
-    """A new link under which the result can be seen before it is public; the old one dies."""
+    """Create a link that shows the result before it is public; the old one expires."""
     _hold(submission)
     run = run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
@@ -247,7 +246,7 @@ def share(submission: Submission) -> str:
 
 
 def unshare(submission: Submission) -> str:
-    """Have the link to share lead nowhere."""
+    """Remove the link that shows the result."""
     submission.embargo_token = None
     submission.save(update_fields=["embargo_token"])
     return "The link to share leads nowhere any more."
@@ -255,12 +254,12 @@ def unshare(submission: Submission) -> str:
 
 @transaction.atomic
 def withdraw(submission: Submission) -> str:
-    """End it: runs are cancelled, the key is forgotten, what was published says it is withdrawn."""
+    """End it: cancel runs, delete the key, mark published results as withdrawn."""
     move(submission, State.WITHDRAWN, api_key="", embargo_token=None)
     model = submission.editing_model
     if model:
         for run in model.runs.unfinished():
-            with suppress(jobs.CannotMove):  # it ended by itself meanwhile
+            with suppress(jobs.CannotMove):  # it has ended meanwhile
                 jobs.cancel(run)
         model.runs.withdraw()
         rows = EditingModel.objects.filter(pk=model.pk)
