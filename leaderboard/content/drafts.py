@@ -1,4 +1,4 @@
-"""Suites from draft to frozen: choose cases by filters, look, freeze, diagnose, start the next."""
+"""Suites from draft to frozen: filter cases, preview, freeze, diagnose, continue."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
 from leaderboard.standings.stored import core_case
 
-#: What is known of a picture's pixels at a size never changes; a week is a curator's work.
+#: Facts of an image's pixels at a size never change; a curator works on a draft for days.
 KEPT_FOR = 7 * 24 * 3600
 
 
 DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
-#: What a curator chooses cases by: the fields of a draft that are not the suite's own.
+#: Filters of cases: the fields of a draft that are not fields of the suite.
 FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
 USUAL_CASES = 24
 
@@ -45,12 +45,12 @@ class Preview:
     """The suite that a draft would become if it were frozen now."""
 
     suite: CoreSuite
-    #: Whether the curator says that it is too narrow to rank by.
+    #: True if the curator declares it too narrow to rank by.
     narrow: bool = False
 
     @cached_property
     def refusals(self) -> list[str]:
-        """Why it may not be frozen; empty when it may."""
+        """Reasons why it may not be frozen; empty if it may."""
         return suite_builder.refusals(self.suite, self.narrow)
 
     @property
@@ -60,14 +60,14 @@ class Preview:
         return [(kind, category, count) for (kind, category), count in sorted(balance.items())]
 
     def estimates(self) -> list[tuple[EditingModel, Estimate]]:
-        """Calls, money and time for every model on the site that is not a yardstick."""
+        """Estimate calls, money and time for every model that is no reference editor."""
         models = EditingModel.objects.filter(is_reference=False)
         edits = self.suite.edits + audit_count(len(self.suite.cases), settings.AUDITS)
         return [(model, model.estimate(edits, self.suite.chains)) for model in models]
 
 
 def preview(suite: Suite) -> Preview:
-    """The suite this draft describes; SuiteError says why there is none."""
+    """Return the suite that this draft describes. Raises SuiteError if there is none."""
 
     chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
@@ -77,12 +77,12 @@ def preview(suite: Suite) -> Preview:
     draft = suite_builder.Draft(**_of_row(suite), **chosen)
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
-    # What a draft takes is known before a picture is opened.
+    # The draft selects images before any is opened.
     wanted = [source for source in active if draft.takes_picture(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
-    known = facts_of(wanted, suite.size)
+    facts = facts_of(wanted, suite.size)
     candidates = [
-        suite_builder.from_facts(source, known[source.slug], prepared_places(source, suite.size))
+        suite_builder.from_facts(source, facts[source.slug], prepared_places(source, suite.size))
         for source in wanted
     ]
     built = suite_builder.build(draft, candidates, pairs)
@@ -91,7 +91,7 @@ def preview(suite: Suite) -> Preview:
 
 @transaction.atomic
 def freeze(suite: Suite) -> Suite:
-    """Make the draft immutable: its content is hashed, its pictures and cases are stored."""
+    """Make the draft immutable: hash its content, store its images and cases."""
     locked = Suite.objects.select_for_update().get(pk=suite.pk)
     if locked.is_frozen:
         raise SuiteError(f"{locked} is frozen already")
@@ -108,7 +108,7 @@ def freeze(suite: Suite) -> Suite:
 
 
 def next_version(suite: Suite, without: Collection[str] = (), changes: str = "") -> Suite:
-    """A new draft after this suite's newest version, with the same filters."""
+    """Create a draft after this suite's newest version, with the same filters."""
     newest = Suite.objects.filter(slug=suite.slug).order_by("-version").first() or suite
     filters = dict(suite.filters)
     if suite.is_frozen and not filters:
@@ -126,22 +126,21 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
 def facts_of(images: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
     """Return facts of the images' pixels at a size, by slug, from the cache.
 
-    Preparing a hundred pictures takes many seconds, and a curator looks at a draft
-    again and again.
+    Preparing a hundred images takes many seconds, and a curator previews a draft repeatedly.
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
-    known = cache.get_many(keys.values())
-    found = {}
+    cached = cache.get_many(keys.values())
+    by_slug = {}
     for source in images:
         key = keys[source.slug]
-        found[source.slug] = known.get(key) or suite_builder.facts(_prepared(source, size))
-        if key not in known:
-            cache.set(key, found[source.slug], KEPT_FOR)
-    return found
+        by_slug[source.slug] = cached.get(key) or suite_builder.facts(_prepared(source, size))
+        if key not in cached:
+            cache.set(key, by_slug[source.slug], KEPT_FOR)
+    return by_slug
 
 
 def prepared_places(source: SourceImage, size: int) -> Annotations:
-    """The picture's annotations, as they are on it at a working size."""
+    """Return the image's annotations at a working size."""
     original = (source.stored.width, source.stored.height)
     return sources.prepare_annotations(source.places, original, size)
 
@@ -156,7 +155,7 @@ def _prepared(source: SourceImage, size: int) -> Image.Image:
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
-    """The suite without the cases that diagnostics put in quarantine."""
+    """Return the suite without the cases that diagnostics put in quarantine."""
     cases = tuple(case for case in suite.cases if case.slug not in excluded)
     if not cases:
         raise SuiteError("every case of this draft is in quarantine")
@@ -169,7 +168,10 @@ def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
 
 
 def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
-    """Every case across the finished runs of real models (yardsticks too while there are none)."""
+    """Diagnose every case across the finished runs of real models.
+
+    Runs of reference editors are used as long as there are no others.
+    """
     runs = suite.runs.as_the_suite_says().filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)
     chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))

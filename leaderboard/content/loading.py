@@ -1,7 +1,6 @@
-"""Bring the benchmark's content into the database: pictures, pairs, models, suites.
+"""Load the benchmark's content into the database: images, pairs, models, suites.
 
-Safe to repeat: what curators changed since stays as they left it, and what is
-there already is not made again.
+Safe to repeat: changes by curators stay, and existing rows are not created again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Loaded:
 
 
 def load_edit_pairs(loaded: Loaded) -> None:
-    """The shipped pairs; a pair that exists keeps its curated text."""
+    """Load the shipped pairs; an existing pair keeps its curated text."""
     for pair in catalog.edit_pairs():
         fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
         fields |= {name: list(fields[name]) for name in ("kinds", "absent", "present")}
@@ -61,7 +60,7 @@ _PAIR_FIELDS = (
 
 
 def load_editing_models(loaded: Loaded) -> None:
-    """The shipped rows of editing models, by slug."""
+    """Load the shipped rows of editing models, by slug."""
     for row in catalog.editing_models():
         fields = {name: value for name, value in row.items() if name != "slug"}
         if EditingModel.objects.get_or_create(slug=row["slug"], defaults=fields)[1]:
@@ -69,18 +68,18 @@ def load_editing_models(loaded: Loaded) -> None:
 
 
 def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
-    """A new source image with its file; curation.Refused says why not.
+    """Create a source image with its file. Raises curation.Refused.
 
-    All or nothing: the row exists only with its stored picture.
+    All or nothing: the row exists only with its stored image.
     """
-    known = dict(
+    hashes = dict(
         SourceImage.objects.exclude(perceptual_hash="").values_list("slug", "perceptual_hash")
     )
     picture = curation.check(
         data,
         licence=fields["licence"],
         attribution=fields.get("attribution", ""),
-        known=known,
+        known=hashes,
     )
     with transaction.atomic():
         return SourceImage.objects.create(
@@ -91,10 +90,10 @@ def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
 
 
 def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImage | None:
-    """The row of a shipped picture, made from its original when it is not there yet."""
-    found = SourceImage.objects.filter(slug=source.slug).first()
-    if found:
-        return found
+    """Return the row of a shipped image, created from its original if missing."""
+    existing = SourceImage.objects.filter(slug=source.slug).first()
+    if existing:
+        return existing
     fields = {
         name: getattr(source, name)
         for name in (
@@ -114,14 +113,14 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
 
 
 def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
-    """A frozen suite's rows from its file, all or nothing."""
-    found = Suite.objects.filter(slug=suite.slug, version=suite.version).first()
-    if found:
-        if found.content_hash != suite.content_hash:
+    """Load a frozen suite's rows from its file, all or nothing."""
+    existing = Suite.objects.filter(slug=suite.slug, version=suite.version).first()
+    if existing:
+        if existing.content_hash != suite.content_hash:
             loaded.refused[f"suite {suite.slug} v{suite.version}"] = (
                 "another suite of this name and version is frozen here already; raise the version"
             )
-        return found
+        return existing
     try:
         prepared = {
             p.slug: Picture.from_image(sources.prepared(p, suite.size)) for p in suite.pictures
@@ -138,7 +137,7 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
 def store_suite(
     suite: CoreSuite, prepared: Mapping[str, Picture], row: Suite | None = None
 ) -> Suite:
-    """The frozen suite as rows: its definition, its prepared pictures, its cases."""
+    """Store a frozen suite as rows: its definition, prepared images and cases."""
     row = row or Suite(slug=suite.slug, version=suite.version)
     row.title, row.description = suite.title, suite.description
     row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
@@ -190,7 +189,7 @@ def store_suite(
 
 
 def shipped_suites(names: Iterable[str] | None = None) -> list[CoreSuite]:
-    """The suites that come with the project, or those of these names."""
+    """Return the suites that ship with the project, or those of these names."""
     suites = catalog.suites()
     if names is None:
         return suites

@@ -1,8 +1,8 @@
-"""Sealed twins of suites: the same kinds of edits on pictures and wordings that never leave.
+"""Sealed twins of suites: the same kinds of edits on private images and wordings.
 
-A folder holds the pictures and `pictures.json`, a list of objects with `file`, `kind` and, where
-known, `contains` and `annotations`. `wordings.json`, where there is one, says each pair in words
-of the owner's own: {"glasses": {"forward": "…", "backward": "…"}}.
+A folder holds the images and `pictures.json`, a list of objects with `file`, `kind` and, if
+known, `contains` and `annotations`. An optional `wordings.json` rewords pairs in the owner's
+words: {"glasses": {"forward": "…", "backward": "…"}}.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SealedPicture:
 
 
 def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
-    """A sealed twin of the suite from a folder; SuiteError names the file and what is wrong."""
+    """Make a sealed twin of the suite from a folder. Raises SuiteError."""
     pairs = _worded(suite.pairs, _object(folder / "wordings.json", {}))
     candidates, prepared = [], {}
     for number, row in enumerate(_rows(folder / "pictures.json"), start=1):
@@ -78,18 +78,20 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
 def _worded(
     pairs: tuple[EditPair, ...], wordings: Mapping[str, Mapping[str, str]]
 ) -> list[EditPair]:
-    """The pairs in the owner's own words, where there are any."""
+    """Return the pairs, reworded where the owner gives wordings."""
     if unknown := set(wordings) - {pair.slug for pair in pairs}:
         raise SuiteError(f"wordings.json: the suite has no pair {', '.join(sorted(unknown))}")
-    said = []
+    reworded = []
     for pair in pairs:
-        own = wordings.get(pair.slug, {})
-        if own and set(own) != {"forward", "backward"}:
+        prompts = wordings.get(pair.slug, {})
+        if prompts and set(prompts) != {"forward", "backward"}:
             raise SuiteError(f"wordings.json, {pair.slug}: forward and backward are needed")
-        said.append(
-            replace(pair, forward=own["forward"], backward=own["backward"]) if own else pair
+        reworded.append(
+            replace(pair, forward=prompts["forward"], backward=prompts["backward"])
+            if prompts
+            else pair
         )
-    return said
+    return reworded
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
