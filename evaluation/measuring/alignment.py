@@ -1,7 +1,7 @@
-"""What a model did to the whole picture beside the edit: moved, recoloured, blurred, redrew it.
+"""Correct global changes beside the edit: moved, recoloured, blurred or warped.
 
-An editor that makes its edit and shifts everything by a pixel, or warms the light,
-changes every pixel. What is accounted for here is not the edit (method §4).
+An editor that makes its edit and shifts everything by a pixel, or warms the light, changes
+every pixel. Changes corrected here do not count as the edit (method §4).
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ from PIL import Image
 from evaluation.images import fit
 
 BLOCK = 32
-# From this side on pictures are judged at half their size, from twice it at a quarter: blocks
+# Pictures from this side on are judged at half their size, from twice it on at a quarter: blocks
 # are means anyway, and it takes a quarter of the time.
 LARGE = 1024
-# An edit fills the few blocks that differ most; the rest tells what fits best.
+# An edit fills the few blocks that differ most; the rest decides the best fit.
 REST = 0.8
-# Colours are fitted on a small copy, to the part that fits best: the edit is not in it.
+# Colours are fitted on a small copy, to the part that fits best, which excludes the edit.
 COLOUR_SIDE = 64
 FITTING = 0.6
-SETTLED = 0.98  # a round that betters the fit by less is the last
+SETTLED = 0.98  # stop after a round that improves the fit by less
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
-# A gain is believed as far as there is contrast to tell it by.
+# A prior of 1 on the gain, which matters only at low contrast.
 PRIOR = 1e-3
-# Colours may also have paled, to half or to grey, where that leaves less than half of what
-# gains and offsets leave; of nine tenths of the picture, since few of its colours may be bright.
+# Colours may also be half or fully desaturated. That fit is chosen if it leaves less than half of
+# the error of gains and offsets, over 0.9 of the picture since few of its colours may be bright.
 PALER = (0.5, 1.0)
 PALER_FITTING, PALER_WORTH = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
-# A wobble is found first on a small, then on a larger copy; shares of the longer side.
+# A warp is estimated on a small, then on a larger copy; shares of the longer side.
 FLOW_SIDES = (256, 512)
 FLOW_SMOOTHING = 1 / 40
 MAX_WOBBLE = 0.06
-# A flow is believed less where it leaves such a difference: there something was edited.
+# A flow weighs less at places where it leaves such a difference: they were edited.
 FLOW_DOUBT = 0.03
-# Beside the edit it must explain a part of what differs, and more than rounding makes: a flow
-# that finds nothing there only draws the edit into the picture around it. That is judged where
-# neither grain counts, which any flow explains a little, nor edges a pixel apart. Measured:
-# wobbles explain at least half, and 0.002; noise, JPEG and drawings alone nothing.
+# Beside the edit the flow must explain a share of the difference, and more than rounding error;
+# otherwise it only draws the edit into its surroundings. This is judged on blurred copies, without
+# grain (any flow explains a little of it) and without edges a pixel apart. Measured: warps explain
+# at least half, and 0.002; noise, JPEG and drawings alone nothing.
 FLOW_WORTH = 0.3
 FLOW_LEAST_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
-# Nor does a wobble bring colours from further than this; a share of the longer side.
+# The largest distance over which a warp moves colours; a share of the longer side.
 FLOW_REACH = 1 / 32
-# Smaller pictures have nothing to tell a wobble by.
+# Smaller pictures are too small to detect a warp.
 FLOW_LEAST = 64
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two pictures of one size, before and after an edit; what is still unlike is the edit."""
+    """Two pictures of one size, before and after an edit, with changes corrected."""
 
     before: Values
     after: Values
@@ -70,26 +70,26 @@ class Aligned:
 
     @cached_property
     def difference(self) -> Values:
-        """The mean absolute difference over the channels, of the full range."""
+        """Return the mean absolute difference over channels, of the full range."""
         difference: Values = grey(np.abs(self.after - self.before)) * self.inside
         return difference
 
     @cached_property
     def blocks(self) -> Floats:
-        """The mean difference of every block that lies at least half inside both pictures."""
+        """Return the mean difference of every block at least half inside both pictures."""
         sums, counts = (per_block(v, self.block) for v in (self.difference, self.inside))
-        # Of a picture smaller than a block, what there is is the block.
+        # A picture smaller than a block is one block.
         whole = counts >= min(self.block**2, self.inside.size) / 2
         return sums[whole] / counts[whole] if whole.any() else np.zeros(1)
 
     @property
     def rest(self) -> float:
-        """The mean of the blocks that differ least."""
+        """Return the mean of the blocks that differ least."""
         return float(np.sort(self.blocks)[: max(1, int(REST * len(self.blocks)))].mean())
 
 
 def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
-    """The two pictures as they are, at the size of the first, or a half, a quarter of it."""
+    """Return both pictures uncorrected, at the first's size or a fraction of it."""
     factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
     factor = min(factor, BLOCK, *before.size)
     x, y = (_reduced(image, factor) for image in (before, fit(after, before.size)))
@@ -102,19 +102,19 @@ def _reduced(image: Image.Image, factor: int) -> Values:
 
 
 def registered(pictures: Aligned) -> Aligned:
-    """With the shift and zoom, and with the colours, that fit best."""
+    """Correct shift, zoom and colours by the best fit."""
     warps = registrations(pictures.before, pictures.after)
     return min(
         (
             recoloured(pictures if warp is None else moved(pictures, warp))
             for warp in (None, *warps)
         ),
-        key=lambda found: found.rest,
+        key=lambda corrected: corrected.rest,
     )
 
 
 def moved(pictures: Aligned, warp: Floats) -> Aligned:
-    """With the second picture moved by the warp, which maps points of the first to its points."""
+    """Move the second picture by the warp, which maps points of the first to it."""
     import cv2
 
     height, width = pictures.inside.shape
@@ -127,7 +127,7 @@ def moved(pictures: Aligned, warp: Floats) -> Aligned:
 
 
 def recoloured(pictures: Aligned) -> Aligned:
-    """With the first picture's channels in the second's light: a gain and an offset each."""
+    """Fit the first picture's channels to the second's: a gain and an offset each."""
     import cv2
 
     height, width = pictures.inside.shape
@@ -137,7 +137,7 @@ def recoloured(pictures: Aligned) -> Aligned:
         for v in (pictures.before, pictures.after, pictures.inside)
     )
     usable = inside > 0.99
-    # What is white or black after may have been anything before.
+    # A pixel clipped to white or black carries no colour.
     unclipped = usable & ((y > 0.03) & (y < 0.97)).all(axis=2)
     if unclipped.mean() >= 0.3:
         usable = unclipped
@@ -150,9 +150,9 @@ def recoloured(pictures: Aligned) -> Aligned:
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The matrix and the offset that take the colours of x to those of y, where they fit best.
+    """Return the matrix and offset that map the colours of x to those of y.
 
-    Both have a row for each channel.
+    The fit uses the pixels that fit best. Both inputs have a row for each channel.
     """
     gain, offset = _gain_fit(x, y)
     matrix = np.diag(gain)
@@ -168,10 +168,10 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Each channel's gain and offset from x to y, by the pixels that fit best."""
-    found = []
-    # Least squares go astray where an edit is large: they start once from no change, and
-    # once from all pixels, and the better end counts.
+    """Return each channel's gain and offset from x to y, by the best-fitting pixels."""
+    fits = []
+    # Least squares fail on a large edit, so the search starts once from no change and once from
+    # all pixels, and the better result counts.
     for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
         left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
         for _ in range(8):
@@ -182,8 +182,8 @@ def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
             left, before = _left(error, FITTING), left
             if left > SETTLED * before:
                 break
-        found.append((left, gain, offset))
-    _, gain, offset = min(found, key=lambda fit: fit[0])
+        fits.append((left, gain, offset))
+    _, gain, offset = min(fits, key=lambda fit: fit[0])
     return gain, offset
 
 
@@ -197,7 +197,7 @@ def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Float
 
 
 def _left(error: Floats, share: float) -> float:
-    """The mean error of the share of pixels that fit best."""
+    """Return the mean error of the share of pixels that fit best."""
     count = max(1, int(share * len(error)))
     return float(np.partition(error, count - 1)[:count].mean())
 
@@ -212,27 +212,27 @@ def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def equally_sharp(pictures: Aligned) -> Aligned:
-    """With the first picture as blurred as the second, where most of that lost fine detail."""
+    """Blur the first picture like the second, if most of that lost fine detail."""
     import cv2
 
     before, after = (
         per_block(np.abs(cv2.Laplacian(grey(v), cv2.CV_32F)), pictures.block)
         for v in (pictures.before, pictures.after)
     )
-    # An edit changes that only where it is.
+    # The median ignores the edit, which changes sharpness only locally.
     if float(np.median(after / (before + 1e-6))) >= SHARP:
         return pictures
     blurred = (
         replace(pictures, before=np.asarray(cv2.GaussianBlur(pictures.before, (0, 0), sigma)))
         for sigma in BLURS
     )
-    return min((pictures, *blurred), key=lambda found: found.rest)
+    return min((pictures, *blurred), key=lambda candidate: candidate.rest)
 
 
 def unwobbled(pictures: Aligned) -> Aligned | None:
-    """With the second picture pulled straight; None where no smooth wobble explains what differs.
+    """Straighten the second picture; None if no smooth warp explains the difference.
 
-    The flow is smoothed over a fortieth of the side and goes no further than a seventeenth.
+    The flow is smoothed over a fortieth of the side and limited to a seventeenth.
     """
     height, width = pictures.inside.shape
     side = max(height, width)
@@ -249,10 +249,10 @@ def unwobbled(pictures: Aligned) -> Aligned | None:
 
 
 def foreign(pictures: Aligned) -> Aligned:
-    """With every pixel of the first brought as near to the second as its surroundings allow.
+    """Clip the second picture's colours to those around each pixel of the first.
 
-    A wobble only moves colours about, so what still differs is no wobble: a flow may shrink
-    a drawn object to nothing, but cannot say where its colours came from.
+    A warp only moves colours, so the remaining difference is no warp: a flow may shrink a drawn
+    object to nothing, but cannot explain the origin of its colours.
     """
     import cv2
 
@@ -264,7 +264,7 @@ def foreign(pictures: Aligned) -> Aligned:
 
 
 def without_grain(pictures: Aligned) -> Aligned:
-    """Both pictures blurred alike, a little."""
+    """Blur both pictures slightly and equally."""
     import cv2
 
     sigma = FLOW_BLUR * max(pictures.inside.shape)
@@ -275,7 +275,7 @@ def without_grain(pictures: Aligned) -> Aligned:
 
 
 def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
-    """The flow (from `before` to `after`) with what a copy at this scale still shows of it."""
+    """Refine the flow (from `before` to `after`) on a copy at this scale."""
     import cv2
 
     height, width = pictures.inside.shape
@@ -304,7 +304,7 @@ def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
 
 
 def _pulled(values: Values, flow: Values) -> Values:
-    """The picture whose every pixel is fetched from where the flow points."""
+    """Return the picture with every pixel fetched along the flow."""
     import cv2
 
     height, width = values.shape[:2]
@@ -320,7 +320,7 @@ def _pulled(values: Values, flow: Values) -> Values:
 
 
 def per_block(values: Values, block: int) -> Floats:
-    """The sum of every block; those at the right and lower border may be smaller."""
+    """Return the sum of every block; blocks at the far borders may be smaller."""
     rows, columns = (np.arange(0, side, block) for side in values.shape)
     sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), columns, axis=1)
     return sums.astype(np.float64)
@@ -329,7 +329,7 @@ def per_block(values: Values, block: int) -> Floats:
 Values: TypeAlias = npt.NDArray[np.float32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-# Registration happens on a small copy, and never corrects more than this.
+# Registration runs on a small copy and corrects at most this much.
 REGISTER_SIDE = 256
 MAX_ZOOM = 1.12
 MAX_SHIFT = 0.12  # of the longer side
@@ -343,7 +343,7 @@ _CLIMB = (3, 50, 1e-5)
 
 
 def registrations(x: Values, y: Values) -> list[Floats]:
-    """The likely shifts and zooms, as maps from points of `x` to points of `y`."""
+    """Return likely shifts and zooms, as maps from points of `x` to points of `y`."""
     import cv2
 
     height, width = x.shape[:2]
@@ -353,29 +353,29 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     if np.array_equal(small_x, small_y):
         return []
     everywhere = np.ones_like(small_y, np.uint8)
-    found = []
-    # The correlation maximiser only climbs the nearest hill: start it at rest, and if that
-    # did not find nearly the same picture, where a search over zooms points.
+    warps = []
+    # The correlation maximiser finds only the nearest maximum: start it at rest and, if the
+    # pictures still differ, at the result of a search over zooms.
     for begin in (_rest_position, _coarse):
         start = begin(small_x, small_y, size)
         if begin is _coarse and np.abs(start - np.eye(2, 3)).max() < NEARBY:
-            break  # that hill has been climbed
+            break  # the same maximum again
         agreement: float = 0.0
         try:
             agreement, warp = cv2.findTransformECC(
                 small_x, small_y, start.copy(), cv2.MOTION_AFFINE, _CLIMB, everywhere, SMOOTHING
             )
         except cv2.error:
-            warp = start  # it did not converge from here
+            warp = start  # no convergence from here
         if not _still(warp) and _sane(warp, size):
-            found.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
+            warps.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
         if agreement > SURELY:
             break
-    return found
+    return warps
 
 
 def grey(values: Values) -> Values:
-    """The mean of the three channels; numpy's takes six times as long over so few."""
+    """Return the mean of the three channels, six times as fast as numpy's."""
     mean: Values = values[..., 0] + values[..., 1]
     mean += values[..., 2]
     mean *= np.float32(1 / 3)
@@ -387,7 +387,7 @@ def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _coarse(x: Values, y: Values, size: tuple[int, int]) -> Values:
-    """The shift with the zoom, of a few, at which the phases of the pictures agree most."""
+    """Return the shift and zoom, of a few, with the best phase correlation."""
     import cv2
 
     window = cv2.createHanningWindow(size, cv2.CV_32F)
@@ -406,7 +406,7 @@ def _coarse(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _enlarged(warp: Floats, ratio: tuple[float, float]) -> Floats:
-    """The warp of a small copy for the picture itself; pixel centres lie at halves."""
+    """Scale the warp of a small copy to the picture; pixel centres lie at halves."""
     scale, half = np.array(ratio), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
@@ -414,7 +414,7 @@ def _enlarged(warp: Floats, ratio: tuple[float, float]) -> Floats:
 
 
 def _still(warp: npt.NDArray[Any]) -> bool:
-    """Whether nothing moves: less than a twentieth of a small copy's pixel, at its far corner."""
+    """Return True if no point moves by a twentieth of a small copy's pixel."""
     off = np.abs(warp - np.eye(2, 3))
     return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
 

@@ -1,10 +1,10 @@
-"""A source's scale: its blank card, its JPEG ladder, and the calibrations that ship.
+"""The scale of a source: blank card, JPEG ladder, and shipped calibrations.
 
-A source's calibration is the same on every machine, and those of `smoke` take 40 s of a processor
-while a fresh board waits for its first row. What ships counts where metric, version, weights, pixels
-and face are those it was computed with; else it is computed. It is a CPU's, in full precision,
-whatever device measures what is held against it. `python -m tools.calibrations smoke` writes it
-anew, and a test computes one of them again. Verification never looks here.
+A source's calibration is the same on every machine, and those of `smoke` take 40 s of processor
+time while a fresh board waits for its first row. A shipped calibration is used if its metric,
+version, weights, pixels and face match; otherwise it is computed. It is made on a CPU in full
+precision and serves every device. `python -m tools.calibrations smoke` writes it anew, and a
+test recomputes one of them. Verification never uses it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FOLDER = "calibrations"
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a metric says of a source when all is lost, and when it is saved as JPEG."""
+    """A metric's distances for a source's blank card and JPEG saves."""
 
     blank: float
     ladder: Mapping[int, float]
 
 
 def retention(distance: float | None, blank: float | None) -> float | None:
-    """Q = 1 - d / d(blank card): 1 is identical, 0 no better than a blank card.
+    """Return 1 - d / d(blank card): 1 is identical, 0 no better than a blank card.
 
-    None where the metric was not run, or where the source is itself a blank card.
+    None if the metric was not run, or if the source is itself a blank card.
     """
     if distance is None or blank is None or blank < FLAT:
         return None
@@ -46,28 +46,28 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 
 
 def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
-    """The source as JPEG gives it back, one picture per quality; each is made when it is asked for."""
+    """Yield the source decoded from JPEG, one picture per quality."""
     for quality in QUALITIES:
         yield Picture.from_bytes(encode_jpeg(source, quality)).image
 
 
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
-    """The quality of the one JPEG save that loses as much as `distance`: 100 is no loss.
+    """Return the quality of the JPEG save that loses as much as `distance`.
 
-    0 is "worse than 1": more is lost than by any save. None where the metric was not run.
+    100 is no loss; 0 is a larger loss than any save has. None if the metric was not run.
     """
     from scipy.optimize import isotonic_regression
 
     if distance is None or not ladder:
         return None
     qualities = sorted(ladder, reverse=True)
-    # Down the ladder the loss should grow; a real picture's ladder steps back here and
-    # there (SSIM of astronaut at 70 and 60), so the nearest growing ladder is taken.
+    # Loss should grow down the ladder, but a real picture's ladder is not quite monotonic
+    # (SSIM of astronaut at 70 and 60), so the nearest monotonic ladder is used.
     losses = isotonic_regression([ladder[quality] for quality in qualities]).x
     losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
     if distance > losses[-1]:
         return 0.0
-    # On a plateau the best quality is meant: the first of equal losses.
+    # On a plateau the best quality counts: the first of equal losses.
     first = np.unique(losses, return_index=True)[1]
     steps = np.array([LOSSLESS, *qualities], dtype=float)
     return float(np.interp(distance, losses[first], steps[first]))
@@ -76,11 +76,12 @@ def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> floa
 def shipped(
     pixels_sha256: str, subject: Subject, versions: Mapping[str, tuple[str, str]]
 ) -> dict[str, Calibration | None]:
-    """What is known of a source, by metric; `versions` are its version and its weights' hash.
+    """Return the shipped calibrations of a source, by metric.
 
-    None for a metric that says nothing of this source; those that are not known are left out.
+    `versions` are each metric's version and the hash of its weights. None for a metric that
+    does not apply to this source; metrics without a shipped calibration are left out.
     """
-    found: dict[str, Calibration | None] = {}
+    calibrations: dict[str, Calibration | None] = {}
     for file in _files():
         picture = file["pictures"].get(pixels_sha256)
         if picture is None or picture["face"] != face_shares(subject):
@@ -88,8 +89,8 @@ def shipped(
         for name, (version, weights) in versions.items():
             made_with = file["metrics"].get(name)
             if made_with == {"version": version, "weights_sha256": weights}:
-                found[name] = _calibration(picture["distances"][name])
-    return found
+                calibrations[name] = _calibration(picture["distances"][name])
+    return calibrations
 
 
 @cache

@@ -1,8 +1,7 @@
-"""Was the edit made? (method §4)
+"""Detect from pixels whether an edit was made (method §4).
 
-Without this question a model that returns its input would win every round trip.
-A seen change proves that something changed where it should, not that glasses
-appeared.
+Without this test a model that returns its input would win every round trip. A seen change
+proves that something changed in the right region, not that glasses appeared.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from evaluation.measuring.alignment import (
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs: the least correlation with the truth, and the most of the untouched picture
-# beside it; in no half of the picture may there be more of that than of the truth.
+# Exact pairs: the least correlation with the truth, and the largest share of the untouched picture
+# beside it; no half of the picture may hold more of the untouched picture than of the truth.
 MATCH = 0.5
 UNTOUCHED = 0.5
 UNTOUCHED_HALF = 1.0
 FIT_SIDE = 256
 HIGH_PASS = 1 / 8  # of the side
-MOST = 100.0  # a share that JSON can carry
-# Local pairs: the blocks that changed most, in themselves and beside the others.
+MOST = 100.0  # finite, so that JSON can carry it
+# Local pairs: the least change of the top blocks, absolute and relative to the median.
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
-# Grain is what a slight blur takes away: more than half of what the median block differs by.
+# Grain if a slight blur removes more than half of the median block's difference.
 GRAIN = 0.5
-# Global pairs: how far the picture moved, beside the model's own drift and in itself.
+# Global pairs: the least move, as a multiple of the model's drift and absolute.
 DRIFTS = 3.0
 MOVED = 0.02
 BAND = 256  # rows
@@ -54,17 +53,17 @@ BAND = 256  # rows
 
 @dataclass(frozen=True)
 class ChangeSeen:
-    """The verdict on one forward edit (None: not judged) and the numbers behind it."""
+    """The verdict on one forward edit (None: not judged) with its measures."""
 
     seen: bool | None
     measure: dict[str, float] = field(default_factory=dict)
 
 
 def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> ChangeSeen:
-    """Whether `after` shows the forward edit of `pair` made on `before`.
+    """Judge whether `after` shows the forward edit of `pair` made on `before`.
 
-    Of a global edit it says how far the picture moved; `moved_enough` judges that when the
-    model's drift on identity pairs is known.
+    A global edit is only measured; `moved_enough` judges it when the model's drift on identity
+    pairs is known.
     """
     if pair.change == "exact":
         return _exact(before, after, pair.operator)
@@ -74,12 +73,12 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
 
 
 def drift(before: Image.Image, after: Image.Image) -> float:
-    """The mean absolute difference of two pictures, of the full range."""
+    """Return the mean absolute difference of two pictures, of the full range."""
     after = fit(after, before.size)
     if not is_large(before.size):
         return float(np.abs(_values(after) - _values(before)).mean())
     x, y = np.asarray(before), np.asarray(after)
-    # In bands, and whole numbers: a large picture's values as floats are too much to hold.
+    # In bands of integers, because a large picture as floats takes too much memory.
     sums = (
         int(np.abs(np.subtract(y[top : top + BAND], x[top : top + BAND], dtype=np.int16)).sum())
         for top in range(0, before.height, BAND)
@@ -88,16 +87,16 @@ def drift(before: Image.Image, after: Image.Image) -> float:
 
 
 def moved_enough(distance: float, identity_drift: float) -> bool:
-    """Whether a global edit moved the picture more than the model does when asked for nothing."""
+    """Return True if a global edit moved the picture well beyond the model's drift."""
     return distance > DRIFTS * identity_drift and distance >= MOVED
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
-    """Whether the answer is the truth, and not the untouched picture with some truth in it."""
+    """Judge whether the answer is the truth, not a blend with the untouched picture."""
     truth = operators.apply(operator, before)
     before, after = (fit(image, truth.size) for image in (before, after))
     truth_mse = mse(np.asarray(after), np.asarray(truth))
-    # What is compared are shapes: large pictures tell them as well at half their size.
+    # Only shapes are compared, and large pictures show them as well at half their size.
     factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
     x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
@@ -117,7 +116,7 @@ def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen
 
 
 def correlation(a: Values, b: Values) -> float:
-    """The normalised cross-correlation of two pictures; 0 where one of them is flat."""
+    """Return the normalised cross-correlation of two pictures; 0 if one is flat."""
     a, b = a - a.mean(axis=(0, 1)), b - b.mean(axis=(0, 1))
     norm = math.sqrt(float(np.square(a).sum()) * float(np.square(b).sum()))
     return float((a * b).sum()) / norm if norm > 1e-9 * a.size else 0.0
@@ -129,11 +128,11 @@ def _correlation_inside(pictures: Aligned) -> float:
 
 
 def _untouched(pictures: Aligned, untouched: Values) -> tuple[float, float]:
-    """How much of the untouched picture is in the answer, beside what is of the truth.
+    """Return the untouched picture's weight in the answer, relative to the truth's.
 
-    Of the whole picture, and of the half of it that has most. The answer is fitted by the
-    truth and the untouched picture together, on small copies of which only detail is left:
-    two pictures of one scene share their broad light.
+    Returns the value of the whole picture and the largest of its halves. The answer is fitted
+    by the truth and the untouched picture together, on small high-pass copies: two pictures of
+    one scene share their broad light.
     """
     import cv2
 
@@ -152,7 +151,7 @@ def _untouched(pictures: Aligned, untouched: Values) -> tuple[float, float]:
 
 
 def _share(answer: Values, truth: Values, untouched: Values) -> float:
-    """The untouched picture's weight in the answer over the truth's, at most MOST."""
+    """Return the untouched picture's weight over the truth's, at most MOST."""
     y, t, x = (part.astype(np.float64).ravel() for part in (answer, truth, untouched))
     products = np.array([[t @ t, t @ x], [t @ x, x @ x]])
     products += np.eye(2) * (1e-9 * np.trace(products) + 1e-12)
@@ -162,25 +161,24 @@ def _share(answer: Values, truth: Values, untouched: Values) -> float:
 
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     pictures = unaligned(before, after)
-    # What the model did to the whole picture only takes differences away when it is
-    # accounted for, so that need not be tried where there are few.
+    # Correcting global changes only removes differences, so it is skipped if there are few.
     if _top(pictures.blocks) < TOP:
         return _judged(pictures)
     pictures = equally_sharp(registered(pictures))
     straight = unwobbled(pictures)
     if straight is None:
         verdict, smooth = _judged(pictures), _judged(without_grain(pictures))
-        # Grain over everything hides an edit from the median, though not from people.
+        # Grain over the whole picture hides an edit from the median, but not from the eye.
         grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
         return smooth if grainy and not verdict.seen else verdict
-    # Of a picture that wobbles the edit is what differs when it is straight, or what no
-    # wobble could have brought there.
+    # In a warped picture the edit is the difference after straightening, or colours that no
+    # warp can explain.
     verdict = _judged(straight)
     return verdict if verdict.seen else _judged(foreign(pictures))
 
 
 def _judged(pictures: Aligned) -> ChangeSeen:
-    """Whether some blocks changed much, and much more than the others."""
+    """Judge whether some blocks changed much, and much more than the others."""
     top, median = _top(pictures.blocks), float(np.median(pictures.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
     return ChangeSeen(seen, {"top": top, "median": median, "registered": float(pictures.moved)})

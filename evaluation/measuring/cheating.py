@@ -1,7 +1,7 @@
-"""Signs that answers are not honest edits: hints for admins, which touch no rank.
+"""Signs of dishonest answers: hints for admins, without effect on ranks.
 
-A model may see from the backward prompt that it is on a round trip and return
-the source it has kept; or answer every case alike.
+A model may recognise a round trip from the backward prompt and return a stored copy of the
+source; or it may give every case the same answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evaluation.metrics.psnr import mse
 # Two 8-bit pictures closer than this (mean squared error of the full range) are the same
 # picture saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
 SAME = 10**-4.8
-# Below 30 dB a picture has lost something that no edit brings back ...
+# Below 30 dB a picture has lost detail that no edit can restore ...
 LOST = 10**-3.0
 # ... so an error that falls to a quarter was not undone by editing.
 JUMP = 0.25
@@ -32,7 +32,7 @@ NEAR = 32
 
 @dataclass(frozen=True)
 class Sign:
-    """One suspicious answer: what it is, and where in the chain."""
+    """One suspicious answer: the kind of sign and its position in the chain."""
 
     name: str
     number: int
@@ -42,7 +42,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class HalfErrors:
-    """How far one answer is from the picture that was sent, and (backward) from the source."""
+    """The errors of one answer against its input and (backward) the source."""
 
     number: int
     direction: str
@@ -51,24 +51,25 @@ class HalfErrors:
 
 
 def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
-    """What looks wrong in a chain, by the errors of its answers.
+    """Return the suspicious answers of a chain, by the errors of its answers.
 
-    Of a copy nothing can; and a flip is honestly undone to the last pixel, or forgotten once.
+    Identity, exact and operator pairs have none: an honest answer may equal its input or the
+    source to the last pixel.
     """
     if pair.change in ("none", "exact", "operator"):
         return []
-    found = []
+    suspicious = []
     last_error = 0.0
     for half in errors:
 
         def sign(name: str, detail: str, half: HalfErrors = half) -> None:
-            found.append(Sign(name, half.number, half.direction, detail))
+            suspicious.append(Sign(name, half.number, half.direction, detail))
 
         if half.to_input <= SAME:
             sign("returned its input", "the answer is the picture that was sent")
         if half.direction == "backward":
             error = half.to_source
-            # After one trip a good editor may be this close; after losses none is.
+            # After one trip a good editor may be this close; after further losses none is.
             if error <= SAME and half.number > 1:
                 sign("returned the source", f"trip {half.number} ends with the source itself")
             elif last_error > LOST and error < JUMP * last_error:
@@ -77,27 +78,27 @@ def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
                     f"the error against the source fell from {last_error:.4f} to {error:.4f}",
                 )
             last_error = error
-    return found
+    return suspicious
 
 
 def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str, str]]:
-    """The pairs of cases (by name) that got the same picture for an answer.
+    """Return the pairs of cases (by name) that got the same picture for an answer.
 
-    Cases that share a source may meet honestly, so pass one case per source.
+    Cases that share a source may have equal answers honestly, so pass one case per source.
     """
     hashes = {
         case: [imagehash.dhash(picture.image, hash_size=16) for picture in pictures]
         for case, pictures in answers.items()
     }
     return [
-        (one, other)
-        for one, other in combinations(sorted(hashes), 2)
-        if any(a - b <= NEAR for a in hashes[one] for b in hashes[other])
+        (first, second)
+        for first, second in combinations(sorted(hashes), 2)
+        if any(a - b <= NEAR for a in hashes[first] for b in hashes[second])
     ]
 
 
 def mean_square(a: Picture, b: Picture) -> float:
-    """The mean squared error of two pictures, of the full range."""
+    """Return the mean squared error of two pictures, of the full range."""
     if a.sha256 == b.sha256:
         return 0.0
     return mse(np.asarray(a.image), np.asarray(fit(b.image, a.size)))

@@ -1,7 +1,7 @@
-"""What kind of damage a return shows: moved, tinted, grainy, smooth, or drawn anew in places.
+"""The kind of damage in a return: moved, tinted, grainy, smooth or redrawn.
 
-Retention says how much is lost; these few numbers say how. Failure labels are made of them
-(evaluation.analysis.failure_labels).
+Retention measures the amount of loss; these numbers describe its kind. Failure labels are
+derived from them (evaluation.analysis.failure_labels).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from evaluation.metrics.base import CELLS, Mask
 
 # Structure is compared on copies of this side.
 SIDE = 256
-# Its band, as standard deviations of blurs: finer is grain, coarser is light.
+# The band of structure, as standard deviations of blurs: finer is grain, coarser is light.
 FINE, COARSE = 1.5, 12.0
 # Windows of a sixth of the side, about a face.
 WINDOW = 1 / 6
-# Standard deviation, of the full range, below which a window shows nothing.
+# Standard deviation, of the full range, below which a window is empty.
 PLAIN = 0.012
-# Windows that correlate less than this show something else.
+# Windows that correlate less than this have changed content.
 ELSE = 0.4
-# So much less, or more, of the band is content gone, or come; in between it was exchanged.
+# Below LESS content is lost, above MORE it is invented; in between it is replaced.
 LESS, MORE = math.log(0.7), math.log(1.4)
 # Fine detail is measured in cells, as the mean absolute difference from a blur.
 DETAIL_BLUR, FLOOR = 1.0, 1.5 / 255
@@ -35,31 +35,31 @@ LARGEST = 1024
 def damage(
     source: Image.Image, returned: Image.Image, footprint: Mask | None = None
 ) -> dict[str, float]:
-    """How the return differs from its source, outside the edit's footprint.
+    """Measure the differences of the return from its source, outside the footprint.
 
-    `zoom` and `shift` (share of the side) of the whole picture; `cast`, the median shift of
-    its hues in CIELAB; `detail`, the log of how much fine detail there is beside the source's;
-    `changed`, the share of places that show something else, and of these the shares in which
-    content is `lost` or `invented`.
+    `zoom` and `shift` (share of the side) of the whole picture; `cast`, the median shift of its
+    hues in CIELAB; `detail`, the log ratio of fine detail to the source's; `changed`, the share
+    of places with other content, and within it the shares in which content is `lost` or
+    `invented`.
     """
-    back = fit(returned, source.size)
-    x, y = (_values(image, SIDE) for image in (source, back))
+    fitted = fit(returned, source.size)
+    x, y = (_values(image, SIDE) for image in (source, fitted))
     still = Aligned(x, y, np.ones(x.shape[:2], np.float32), block=16)
     warps = [np.eye(2, 3), *registrations(x, y)]
     candidates = [still, *(moved(still, warp) for warp in warps[1:])]
     best = min(range(len(warps)), key=lambda place: candidates[place].rest)
     zoom, shift = _movement(warps[best], x.shape[:2])
     changed, lost, invented = _structure(candidates[best], footprint)
-    found = {
+    measures = {
         "zoom": zoom,
         "shift": shift,
         "cast": _cast(x, y),
-        "detail": _detail(source, back),
+        "detail": _detail(source, fitted),
         "changed": changed,
         "lost": lost,
         "invented": invented,
     }
-    return {name: round(value, 5) for name, value in found.items()}
+    return {name: round(value, 5) for name, value in measures.items()}
 
 
 def _values(image: Image.Image, side: int) -> Values:
@@ -70,7 +70,7 @@ def _values(image: Image.Image, side: int) -> Values:
 
 
 def _movement(warp: Floats, shape: tuple[int, ...]) -> tuple[float, float]:
-    """The zoom, and how far the middle moved, of the longer side."""
+    """Return the zoom, and the shift of the centre as a share of the longer side."""
     middle = np.array([shape[1] / 2, shape[0] / 2])
     way = warp[:, :2] @ middle + warp[:, 2] - middle
     zoom = math.sqrt(abs(float(np.linalg.det(warp[:, :2]))))
@@ -82,7 +82,7 @@ def _cast(x: Values, y: Values) -> float:
 
     hues = [cv2.cvtColor(v, cv2.COLOR_RGB2Lab)[..., 1:] for v in (x, y)]
     moved_by = hues[1] - hues[0]
-    # Of most pixels: something new in one place is no cast.
+    # The median over pixels, because a new object in one place is no cast.
     return math.hypot(*(float(np.median(moved_by[..., n])) for n in (0, 1)))
 
 
@@ -98,7 +98,7 @@ def _detail(source: Image.Image, returned: Image.Image) -> float:
 
 
 def _structure(pictures: Aligned, footprint: Mask | None) -> tuple[float, float, float]:
-    """The shares of places that show something else: all, those with less, those with more."""
+    """Return the shares of places with other content: all, with less, with more."""
     import cv2
 
     height, width = pictures.inside.shape
@@ -117,12 +117,12 @@ def _structure(pictures: Aligned, footprint: Mask | None) -> tuple[float, float,
     likeness = together / (spread_x * spread_y + PLAIN**2)
     counts = (np.maximum(spread_x, spread_y) > PLAIN) & (mean(pictures.inside) > 0.75)
     if footprint is not None:
-        there = cv2.resize(footprint.astype(np.float32), (width, height))
-        counts &= mean(there) < 0.25
-    another = counts & (likeness < ELSE)
+        region = cv2.resize(footprint.astype(np.float32), (width, height))
+        counts &= mean(region) < 0.25
+    replaced = counts & (likeness < ELSE)
     amount = np.log((spread_y + PLAIN / 2) / (spread_x + PLAIN / 2))
-    less, more = another & (amount < MORE), another & (amount > LESS)
-    return float(another.mean()), float(less.mean()), float(more.mean())
+    less, more = replaced & (amount < MORE), replaced & (amount > LESS)
+    return float(replaced.mean()), float(less.mean()), float(more.mean())
 
 
 def _band(values: Values) -> Values:

@@ -1,4 +1,4 @@
-"""Stored tables of how often the benchmark's own judgements err.
+"""Stored error rates of the benchmark's own judgements.
 
 `python -m tools.studies` measures them, which takes minutes, and stores them beside this
 module; pages show them.
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-#: The wear that a row of the witnesses names at the end of `what`.
+#: The kinds of wear named at the end of `what` in the rows of witnesses.
 WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder")
 
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """How often something was seen where it should (not) be."""
+    """Counts of detections that were expected, or expected to be absent."""
 
-    #: What was judged, such as "local" pairs, or a witness.
+    #: The subject, such as "local" pairs or a witness.
     of: str
-    #: What was done to the pictures beside the edit.
+    #: The change applied to the pictures beside the edit.
     what: str
     should_be_seen: bool
     judged: int
     seen: int
-    #: The cases in which it erred.
+    #: The misjudged cases.
     wrong: tuple[str, ...] = ()
-    #: Whose pictures were judged; empty where they are in no suite.
+    #: The suite of the judged pictures; empty if they are in none.
     suite: str = ""
 
     @property
@@ -39,14 +39,14 @@ class ErrorRate:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Every row, and the suites (slug: content hash) whose pictures were judged."""
+    """All rows, and the suites (slug: content hash) of the judged pictures."""
 
     suites: Mapping[str, str]
     rows: tuple[ErrorRate, ...]
 
     @classmethod
     def stored(cls, name: str) -> Self:
-        """The table as it was measured last: "change_seen", …"""
+        """Return the latest measured table: "change_seen", …"""
         data = json.loads(table_file(name).read_text(encoding="utf-8"))
         rows = (ErrorRate(**{**row, "wrong": tuple(row["wrong"])}) for row in data["rows"])
         return cls(data["suites"], tuple(rows))

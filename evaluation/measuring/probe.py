@@ -1,9 +1,9 @@
-"""One small picture through an endpoint, there and back: does it work, and if not, why.
+"""Probe an endpoint with one small picture, edited and restored.
 
-`probe_steps` yields each step when it begins ("running") and when it is known,
-so that a page can show it live; `probe` returns them all. A step holds the
-status, type, size and time of an answer, never its body: not even the error
-message in it, unless `quote` is set, which only the shell does.
+`probe_steps` yields each step when it begins ("running") and when its result is known, so that
+a page can show it live; `probe` returns them all. A step holds the status, type, size and time
+of an answer, never its body: not even the error message in it, unless `quote` is set, which
+only the shell does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of the probe found; `advice` says how to mend what is wrong."""
+    """The result of one step of the probe, with `advice` on errors."""
 
     name: str
     state: State
@@ -94,7 +94,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All steps of a probe. `ok` when none failed; warnings do not count."""
+    """All steps of a probe. `ok` if none failed; warnings do not count."""
 
     steps: tuple[Step, ...]
     seconds: float
@@ -104,13 +104,13 @@ class ProbeReport:
         return all(step.state != "failed" for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         steps = [{"label": step.label, **asdict(step)} for step in self.steps]
         return {"ok": self.ok, "seconds": round(self.seconds, 3), "steps": steps}
 
 
 def probe(subject: Editor | Mapping[str, Any], **options: Any) -> ProbeReport:
-    """Every step of the probe of an editor, or of the endpoint with these options."""
+    """Run every step of the probe of an editor, or of an endpoint with these options."""
     start = time.monotonic()
     steps = {step.name: step for step in probe_steps(subject, **options)}
     return ProbeReport(tuple(steps.values()), time.monotonic() - start)
@@ -125,10 +125,10 @@ def probe_steps(
     seconds: float = math.inf,
     keep: Callable[[str, Picture], None] = lambda name, picture: None,
 ) -> Iterator[Step]:
-    """Yield the steps as they happen; a step of the same name replaces the one before.
+    """Yield the steps as they happen; a step replaces an earlier one of its name.
 
-    All of it, with what is tried again, ends within `seconds`. `keep` is given the pictures as
-    they come: "sent", "edited", "returned".
+    The whole probe, with retries, ends within `seconds`. `keep` receives each picture with its
+    name: "sent", "edited", "returned".
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -154,7 +154,7 @@ def _edits(
     deadline: float,
     keep: Callable[[str, Picture], None],
 ) -> Iterator[Step]:
-    source = clean_wire(picture)  # what comes back is compared with what is sent
+    source = clean_wire(picture)  # the answers are compared with the picture as sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
         try:
@@ -179,7 +179,7 @@ def _edits(
 def _call(
     name: str, editor: Editor, picture: Picture, prompt: str, quote: bool, deadline: float
 ) -> Generator[Step, None, Answer | None]:
-    """Yield the steps of one edit; its value is the answer, None when there is none."""
+    """Yield the steps of one edit; return the answer, or None without one."""
     again = ""
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
@@ -235,21 +235,21 @@ def _answered(name: str, answer: Answer) -> Step:
 
 
 def _size(source: Picture, answered: Picture) -> Step:
-    asked, got = (f"{picture.width} x {picture.height}" for picture in (source, answered))
+    sent, got = (f"{picture.width} x {picture.height}" for picture in (source, answered))
     if answered.size == source.size:
         return Step("size", "passed", f"{got}, as sent")
     if is_reframed(answered.size, source.size):
         return Step(
             "size",
             "warning",
-            f"sent {asked}, got {got}: another shape",
+            f"sent {sent}, got {got}: another shape",
             "Answer with the shape that was sent. A picture that is cropped or stretched loses in "
             "every comparison with its source.",
         )
     return Step(
         "size",
         "warning",
-        f"sent {asked}, got {got}",
+        f"sent {sent}, got {got}",
         "Answer at the size that was sent, where the model can: resizing at each step costs detail.",
     )
 
@@ -281,11 +281,11 @@ def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
 
 def _restored(source: Picture, restored: Picture) -> Step:
     card = Picture.from_image(blank_card(source.image))
-    kept = retention(mean_square(source, restored), mean_square(source, card))
-    if kept is None:
+    retained = retention(mean_square(source, restored), mean_square(source, card))
+    if retained is None:
         return Step("restored", "skipped", "the picture that was sent is of one colour")
-    data = {"retained": round(kept, 4)}
-    if kept <= 0:
+    data = {"retained": round(retained, 4)}
+    if retained <= 0:
         return Step(
             "restored",
             "warning",
@@ -293,7 +293,7 @@ def _restored(source: Picture, restored: Picture) -> Step:
             "Check that the backward prompt reaches the model together with the edited picture.",
             data,
         )
-    return Step("restored", "passed", f"{kept * 100:.1f} % of the picture is back", data=data)
+    return Step("restored", "passed", f"{retained * 100:.1f} % of the picture is back", data=data)
 
 
 def _same(one: Picture, other: Picture) -> bool:
@@ -308,7 +308,7 @@ def _failed(name: str, error: EditorError, quote: bool) -> Step:
 
 
 def _words(error: EditorError, quote: bool) -> str:
-    """What to tell: the endpoint's own words only where they were asked for."""
+    """Return the message; the endpoint's own words only if `quote` is set."""
     return error.summary if isinstance(error, ReplyError) and not quote else error.message
 
 
@@ -320,7 +320,7 @@ def _advice(error: EditorError) -> str:
 
 @cache
 def probe_picture() -> Picture:
-    """A drawn landscape with some grain, the same everywhere: nobody's photograph."""
+    """Draw a landscape with some grain, the same on every machine."""
     rows, columns = np.mgrid[0:SIDE, 0:SIDE] / SIDE
     sky = np.stack((110 + 90 * rows, 160 + 60 * rows, 230 + 10 * rows), axis=-1)
     image = Image.fromarray(sky.astype(np.uint8))

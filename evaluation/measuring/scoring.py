@@ -1,4 +1,4 @@
-"""Scores restored pictures against their source, for every metric at once."""
+"""Score restored pictures against their source, for every metric at once."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from evaluation.metrics.place import WorstPlace, grainy
 from evaluation.packages import package_versions
 from evaluation.witnesses import Panel
 
-# Sources whose features are kept: at most so many pixels of them, which is 150 MB.
+# The size of the cache of source features, in pixels of their sources: 150 MB.
 KEPT_PIXELS = 1_200_000
-#: What is drawn from a source to find a metric's scale on it.
+#: Pictures derived from a source to find a metric's scale on it.
 REFERENCES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
     "blank": blank_card,
     "grain": grainy,
@@ -67,17 +67,17 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Scores:
-    """What the metrics say of one chain; every list has one entry per restored picture."""
+    """The scores of one chain; every list has one entry per restored picture."""
 
-    #: By full-reference metric; None for one that was not run, or says nothing of this chain.
+    #: By full-reference metric; None if it was not run or does not apply to this chain.
     distances: dict[str, list[float] | None]
-    #: Why a metric that runs here says nothing of this chain.
+    #: By metric that runs here: the reason why it does not apply to this chain.
     not_applicable: dict[str, str] = field(default_factory=dict)
-    #: The metric by which least of the picture is kept; None where `picture` was not asked for.
+    #: The metric with the lowest retention; None if `picture` was not requested.
     because: list[str] | None = None
-    #: Where least is kept outside the edit's footprint, and how much.
+    #: The place with the lowest retention outside the edit's footprint.
     places: list[WorstPlace] | None = None
-    #: How much is kept inside the footprint; None without one.
+    #: Retention inside the footprint; None without one.
     undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
@@ -87,20 +87,20 @@ class Scores:
 
 @dataclass(frozen=True)
 class Returns:
-    """What came back of one source, and what is known of it beside its pixels."""
+    """The restored pictures of one source, with its subject."""
 
     source: AnyPicture
     restored: Iterable[AnyPicture]
     subject: Subject | None = None
-    #: Of each picture, where not all have the subject's; looked at when all have been read.
+    #: Footprints by picture, if they differ from the subject's; read after all pictures.
     footprints: Sequence[Mask | None] | None = None
 
 
 class Scorer:
-    """Distances of restored pictures to their source, by every metric that can run here.
+    """Distances of restored pictures to their source, by each metric that runs here.
 
-    `not_run` says why the others cannot; their scores are None, never 0. The
-    features of the last few sources are kept, since a source serves many chains.
+    `not_run` gives the reasons for the others; their scores are None, never 0. The features of
+    the last few sources are cached, since a source serves many chains.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Scorer:
         witnesses: Iterable[str] | None = None,
         sources: int = 4,
     ) -> None:
-        #: Those asked for, with and without a reference.
+        #: Requested metrics, with and without a reference.
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
-        #: Those asked for, and those they are made of.
+        #: Requested metrics and their parts.
         self.metrics: dict[str, Metric] = {}
         for name in _with_parts(self.names):
             metric = load_metric(name)
@@ -124,7 +124,7 @@ class Scorer:
                 self.metrics[name] = metric.with_parts(self.metrics)
             else:
                 self.metrics[name] = metric
-        #: Heard on every trip that is scored beside the metrics.
+        #: The witnesses of every scored trip.
         self.panel = Panel(witnesses, self.metrics)
         #: By size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
@@ -139,19 +139,19 @@ class Scorer:
         maps: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
-        """What each metric says of each restored picture, in order.
+        """Return the scores of each restored picture by each metric, in order.
 
-        Pictures of another size are brought to the source's first. An iterator is read a few
+        Pictures of another size are fitted to the source's first. An iterator is read a few
         pictures at a time, so a long chain need not be in memory.
         """
         chain = Returns(source, restored, subject, footprints)
         return self.score_together([chain], maps=maps)[0]
 
     def score_together(self, chains: Sequence[Returns], *, maps: bool = False) -> list[Scores]:
-        """The same of several chains, whose sources all have one size.
+        """Score several chains whose sources all have one size.
 
         Their pictures share batches: a few of each keep all threads, or a GPU, as busy as many
-        of one.
+        of one. Raises MetricError if the sizes differ.
         """
         sources = [rgb(chain.source) for chain in chains]
         if not sources:
@@ -166,61 +166,61 @@ class Scorer:
             for name, metric in self.metrics.items()
             if metric.unfit(size) is None or not metric.reference
         }
-        found = [
+        scored = [
             _Chain(source, subject, metrics, self._prepared(source, subject.face))
             for source, subject in zip(
                 sources, (chain.subject or Subject() for chain in chains), strict=True
             )
         ]
         pictures = (
-            (own, picture)
-            for own, chain in zip(found, chains, strict=True)
+            (scored_chain, picture)
+            for scored_chain, chain in zip(scored, chains, strict=True)
             for picture in chain.restored
-            if own.is_new(picture)
+            if scored_chain.is_new(picture)
         )
         with threads(metrics.values(), size) as pool:
             for batch in batches(pictures, size, batch_size(metrics.values(), size), pool):
                 _measure(metrics, batch, pool)
         return [
-            own.scores(self.names, maps, chain.footprints)
-            for own, chain in zip(found, chains, strict=True)
+            scored_chain.scores(self.names, maps, chain.footprints)
+            for scored_chain, chain in zip(scored, chains, strict=True)
         ]
 
     def at_once(self, size: tuple[int, int], pixels: int) -> int:
-        """How many pictures of this size are best scored together, of at most so many pixels."""
+        """Return the best batch of pictures of this size, within so many pixels."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))
 
     def calibrate(
         self, source: AnyPicture, subject: Subject | None = None
     ) -> dict[str, Calibration | None]:
-        """Each metric's scale on this source: where nothing is kept, and its JPEG ladder.
+        """Return each metric's scale on this source: its blank card and its JPEG ladder.
 
-        None for one that was not run, or does not apply to this source. The footprint is
-        a chain's, not the source's, and plays no part.
+        None for a metric that was not run or does not apply to this source. The footprint
+        belongs to a chain, not to the source, and is ignored.
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
         pictures = itertools.chain((blank_card(original),), jpeg_saves(original))
         scores = self.only(self.full_reference).score(original, pictures, face)
-        found: dict[str, Calibration | None] = {}
+        calibrations: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
-                found[name] = None
+                calibrations[name] = None
                 continue
             blank = self.metrics[name].blank
             ladder = dict(zip(QUALITIES, distances[1:], strict=True))
-            found[name] = Calibration(distances[0] if blank is None else blank, ladder)
-        return found
+            calibrations[name] = Calibration(distances[0] if blank is None else blank, ladder)
+        return calibrations
 
     def only_face(self, source: AnyPicture) -> Box | None:
-        """The one face of a source that nobody annotated; None where faces are not looked for."""
+        """Return the single face of an unannotated source; None without a face metric."""
         image = rgb(source)
         direct = (m for m in self.metrics.values() if isinstance(m, DirectMetric))
         return next((face for metric in direct if (face := metric.only_face(image))), None)
 
     def only(self, names: Iterable[str]) -> Scorer:
-        """The same scorer for some of its metrics; networks and features are shared."""
+        """Return this scorer for some of its metrics; networks and features are shared."""
         part = copy.copy(self)
         part.names = list(names)
         part.not_run = {name: why for name, why in self.not_run.items() if name in part.names}
@@ -229,21 +229,21 @@ class Scorer:
 
     @property
     def full_reference(self) -> list[str]:
-        """The metrics asked for that compare with the source."""
+        """Return the requested metrics that compare with the source."""
         return [name for name in self.names if metric_class(name).reference]
 
     @property
     def no_reference(self) -> list[str]:
-        """The metrics asked for that look at one picture alone."""
+        """Return the requested metrics that take one picture alone."""
         return [name for name in self.names if not metric_class(name).reference]
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
-        """Why each metric that gives None for a source of this size does so."""
+        """Return the reasons of the metrics that give None for a source of this size."""
         reasons = {name: self.metrics[name].unfit(size) for name in self._running}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
-        """What the numbers depend on: metric versions, weights, devices, packages."""
+        """Return the inputs of the numbers: versions, weights, devices, packages."""
         return {
             "metrics": {
                 name: {
@@ -265,7 +265,7 @@ class Scorer:
         return {name: (m.version, m.weights_sha256 or "") for name, m in metrics.items()}
 
     def uses_network(self, name: str) -> bool:
-        """Whether a metric's numbers come from a network, and so from a device's arithmetic."""
+        """Return True if a metric's numbers come from a network, and so vary by device."""
         return name in self.metrics and self._measuring(name).uses_network
 
     @property
@@ -281,19 +281,19 @@ class Scorer:
         return network.precision if network else "float32"
 
     def _network(self, name: str) -> NetworkMetric | None:
-        """The metric whose network this one's numbers come from."""
+        """Return the network metric that this metric's numbers come from."""
         metric = self._measuring(name)
         return metric if isinstance(metric, NetworkMetric) else None
 
     def _measuring(self, name: str) -> Metric:
-        """The metric itself, or the first of those it is made of."""
+        """Return the metric itself, or the first of its parts."""
         metric = self.metrics[name]
         return self._measuring(metric.parts[0]) if metric.parts else metric
 
     def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
-        """What the metrics have made of this source so far, by name; the latest are kept."""
-        known = repr((source.size, face)).encode()
-        key = math.prod(source.size), hashlib.sha256(known + source.tobytes()).digest()
+        """Return the cached features of this source, by metric; drop old sources."""
+        identity = repr((source.size, face)).encode()
+        key = math.prod(source.size), hashlib.sha256(identity + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
         self._sources.move_to_end(key)
         while len(self._sources) > 1 and (
@@ -305,7 +305,7 @@ class Scorer:
 
 
 class _Chain:
-    """One chain while it is scored: what the metrics found in its pictures so far."""
+    """One chain during scoring: the losses and values of its pictures so far."""
 
     def __init__(
         self,
@@ -315,15 +315,15 @@ class _Chain:
         features: dict[str, Features],
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
-        #: By no-reference metric, of each picture.
+        #: By no-reference metric: the value of each picture.
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
-        # Which of the measured pictures each return is: one that came back before is measured once.
+        # The index of each return among the measured pictures: repeated pictures are measured once.
         self.order: list[int] = []
         self._places: dict[str, int] = {}
         self.is_large = is_large(source.size)
-        # The source's, by metric; what is lacking is added, and serves the next chain too.
+        # The source's features by metric; missing ones are added and serve the next chain too.
         self.features = features
         self.losses: dict[str, list[Loss]] = {}
         self.needed = _references(metrics)
@@ -339,14 +339,14 @@ class _Chain:
                 self.losses[name] = []
 
     def is_new(self, picture: AnyPicture) -> bool:
-        """Whether the next return has to be measured: no other before it was the same."""
-        known = picture.sha256 if isinstance(picture, Picture) else str(len(self.order))
-        new = known not in self._places
-        self.order.append(self._places.setdefault(known, len(self._places)))
+        """Return True if the next return must be measured: no earlier one is the same."""
+        key = picture.sha256 if isinstance(picture, Picture) else str(len(self.order))
+        new = key not in self._places
+        self.order.append(self._places.setdefault(key, len(self._places)))
         return new
 
     def _each(self) -> None:
-        """From here on what was found is of each return, not of each picture among them."""
+        """Expand values and losses from distinct pictures to all returns."""
         self.values = {
             name: [values[place] for place in self.order] for name, values in self.values.items()
         }
@@ -355,9 +355,9 @@ class _Chain:
         }
 
     def references(self, name: str) -> dict[str, Loss]:
-        """By name, the losses of what was drawn from the source; shared by chains of one source."""
-        found: dict[str, Loss] = self.features.setdefault(f"{name} references", {})
-        return found
+        """Return the losses of the derived pictures, shared by chains of one source."""
+        losses: dict[str, Loss] = self.features.setdefault(f"{name} references", {})
+        return losses
 
     def lacks_references(self, name: str) -> bool:
         return name in self.needed and not self.references(name)
@@ -368,13 +368,13 @@ class _Chain:
         maps: bool,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
-        """All that was found, with the metrics that are made of others."""
+        """Return all scores, with those of the combined metrics."""
         self._each()
         distances = {
             name: [loss.distance for loss in losses] for name, losses in self.losses.items()
         }
         same = [self.subject.footprint] * len(self.order)
-        found = Found(
+        measured_losses = Found(
             self.losses,
             distances,
             {name: self.references(name) for name in self.needed},
@@ -386,7 +386,7 @@ class _Chain:
             if not isinstance(metric, CombinedMetric):
                 continue
             try:
-                combined = metric.combine(found)
+                combined = metric.combine(measured_losses)
             except NotApplicable as reason:
                 self.not_applicable[name] = str(reason)
             else:
@@ -402,7 +402,7 @@ class _Chain:
         )
 
     def _source_value(self, name: str) -> float | None:
-        """The source's value by a no-reference metric, shared by chains of one source."""
+        """Return the source's no-reference value, shared by chains of one source."""
         metric = self.metrics[name]
         if name not in self.features and isinstance(metric, NoReferenceMetric):
             self.features[name] = metric.value(self.source)
@@ -411,21 +411,21 @@ class _Chain:
 
 
 def _references(metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
-    """By metric without a scale of its own: what others need drawn from the source and measured."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the derived pictures needed, by metric without a fixed blank value."""
+    needed: dict[str, dict[str, None]] = {}
     for metric in metrics.values():
         if isinstance(metric, CombinedMetric):
             for name in metric.parts:
                 if name in metrics and metrics[name].blank is None:
-                    found.setdefault(name, {}).update(dict.fromkeys(metric.references))
-    return {name: list(drawn) for name, drawn in found.items()}
+                    needed.setdefault(name, {}).update(dict.fromkeys(metric.references))
+    return {name: list(drawn) for name, drawn in needed.items()}
 
 
 _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 
 def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Have each chain take in the pictures of this batch that are its own."""
+    """Measure a batch and add the results to its chains."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
     for name, metric in metrics.items():
         if isinstance(metric, NoReferenceMetric):
@@ -435,10 +435,12 @@ def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecu
         if not isinstance(metric, DirectMetric):
             continue
         _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)
-        own = [(chain, image) for chain, image in batch if name in chain.direct]
-        if not own:
+        applicable = [(chain, image) for chain, image in batch if name in chain.direct]
+        if not applicable:
             continue
-        for (chain, _), loss in zip(own, _losses(name, metric, own, pool), strict=True):
+        for (chain, _), loss in zip(
+            applicable, _losses(name, metric, applicable, pool), strict=True
+        ):
             chain.losses[name].append(loss)
         for chain in chains:
             if metric.holds_much and chain.is_large:
@@ -448,12 +450,12 @@ def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecu
 def _prepare(
     name: str, metric: DirectMetric, chains: Sequence[_Chain], pool: ThreadPoolExecutor
 ) -> None:
-    """Have what a metric needs of each source, a thread each; of two chains with one source once."""
-    lacking = {id(c.features): c for c in chains if name not in c.features}
-    views = [metric.view(c.source, c.subject) for c in lacking.values()]
+    """Compute a metric's features of each source, once per source, in threads."""
+    unprepared = {id(c.features): c for c in chains if name not in c.features}
+    views = [metric.view(c.source, c.subject) for c in unprepared.values()]
     alone = len(views) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
-    made = map(metric.prepare, views) if alone else pool.map(metric.prepare, views)
-    for chain, features in zip(lacking.values(), made, strict=True):
+    prepared = map(metric.prepare, views) if alone else pool.map(metric.prepare, views)
+    for chain, features in zip(unprepared.values(), prepared, strict=True):
         chain.features[name] = features
     for chain in chains:
         if chain.features[name] is None:
@@ -462,33 +464,33 @@ def _prepare(
 
 
 def _losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
-    """Losses of the pictures; with the first ones of a source, those of its references."""
+    """Return the pictures' losses; with the first of a source, add its references'."""
 
     def measure(batch: _Batch) -> list[Loss]:
         sources = [chain.features[name] for chain, _ in batch]
         return [*metric.losses(sources, [image for _, image in batch])]
 
-    # Of a source once, which two chains may share.
-    lacking = {
+    # Once per source, because chains may share one.
+    unreferenced = {
         id(chain.features): chain for chain, _ in batch if chain.lacks_references(name)
     }.values()
     drawn = [
         (chain, REFERENCES[reference](chain.source))
-        for chain in lacking
+        for chain in unreferenced
         for reference in chain.needed[name]
     ]
     pictures = [(chain, metric.view(image, chain.subject)) for chain, image in (*drawn, *batch)]
-    # Large ones by tiles, each of all pictures at once: it goes through the network once for all.
+    # A large source goes by tiles, each for all pictures at once: it passes the network once.
     together = metric.by_tiles and batch[0][0].is_large
-    found = iter(measure(pictures) if together else measured(metric, measure, pictures, pool))
-    for chain in lacking:
-        chain.references(name).update((each, next(found)) for each in chain.needed[name])
-    return list(found)
+    losses = iter(measure(pictures) if together else measured(metric, measure, pictures, pool))
+    for chain in unreferenced:
+        chain.references(name).update((each, next(losses)) for each in chain.needed[name])
+    return list(losses)
 
 
 def _with_parts(names: Iterable[str]) -> list[str]:
-    """The metrics and, before each, those it is made of."""
-    found: dict[str, None] = {}
+    """Return the metrics, each after its parts."""
+    ordered: dict[str, None] = {}
     for name in names:
-        found |= dict.fromkeys([*_with_parts(metric_class(name).parts), name])
-    return list(found)
+        ordered |= dict.fromkeys([*_with_parts(metric_class(name).parts), name])
+    return list(ordered)

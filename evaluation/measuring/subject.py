@@ -1,8 +1,8 @@
-"""What is known of a chain's pictures beside their pixels, for the metrics that need it.
+"""Annotations of a chain's pictures that metrics need beside the pixels.
 
-The footprint is where the first forward edit was made: what is lost there is not damage
-(method §3). Nobody can know the hair under a hat, so it does not count for the worst place;
-how well it came back is told apart, as `undo`.
+The footprint is the region of the first forward edit: loss inside it is not damage (method §3).
+The hair under a hat is unknown to any model, so it does not count for the worst place; its
+recovery is reported separately, as `undo`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evaluation.images import Picture
 from evaluation.measuring.alignment import registered, unaligned
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
-# A cell changed when it differs by so much, of the full range, and so much more than most.
+# The least difference of a changed cell, of the full range and as a multiple of the median.
 CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
@@ -26,10 +26,10 @@ MOST_TOGETHER = 0.5  # of the picture, for the edits of a shape
 
 
 class ChainSubject:
-    """What is known of one chain, which grows with its first trips.
+    """The subject of one chain, extended by its first trips.
 
-    Of a round trip the footprint is that of the first edit; of a shape all edits have theirs,
-    from the trip on in which each is first made.
+    The footprint of a round trip is that of its first edit. The footprint of a shape has all
+    its edits, each from the trip in which it is first made.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class ChainSubject:
         self._edits = sum(len(shape.moves) for shape in shapes)
 
     def see(self, number: int, pictures: Sequence[Picture | None]) -> Subject:
-        """What is known from trip `number` on, given the answers to its steps.
+        """Return the subject from trip `number` on, given the answers to its steps.
 
-        The trips of the first cycle are to be seen in order; of later ones it needs nothing.
-        `pictures` are what the trip began with, then the answers.
+        The trips of the first cycle must be passed in order; later ones change nothing.
+        `pictures` are the trip's starting picture, then the answers.
         """
         if not self.pair.shape:
             if number == 1 and (first := pictures[1]):
-                where = footprint(self.source.image, first.image, self.pair)
-                self.subject = Subject(self.subject.face, where)
+                region = footprint(self.source.image, first.image, self.pair)
+                self.subject = Subject(self.subject.face, region)
         elif number <= len(self.pair.cycle):
             for move in self.pair.trip(number).moves:
                 before, edited = pictures[move.before], pictures[move.edited]
@@ -63,10 +63,12 @@ class ChainSubject:
 
     def _add(self, before: Picture, edited: Picture, pair: EditPair) -> None:
         most = min(MOST, MOST_TOGETHER / self._edits)
-        where = footprint(before.image, edited.image, pair, most)
-        known = self.subject.footprint
-        if where is not None:
-            self.subject = Subject(self.subject.face, where if known is None else known | where)
+        region = footprint(before.image, edited.image, pair, most)
+        previous = self.subject.footprint
+        if region is not None:
+            self.subject = Subject(
+                self.subject.face, region if previous is None else previous | region
+            )
 
 
 def chain_subject(
@@ -76,26 +78,27 @@ def chain_subject(
     pair: EditPair | None = None,
     face: Box | None = None,
 ) -> Subject:
-    """The annotated face of the suite's picture, and where the chain's first edit was made.
+    """Return the suite picture's annotated face and the first edit's footprint.
 
-    `face` is that of a picture in no suite. The footprint is left out where the first edit
-    was not kept.
+    `face` is for a picture that is in no suite. The footprint is None if the first edit is not
+    stored.
     """
     if picture is not None:
         face = picture.annotations.face
-    where = None
+    region = None
     if source is not None and first_edit is not None and pair is not None:
-        where = footprint(source.image, first_edit.image, pair)
-    return Subject(face, where)
+        region = footprint(source.image, first_edit.image, pair)
+    return Subject(face, region)
 
 
 def footprint(
     source: Image.Image, edited: Image.Image, pair: EditPair, most: float = MOST
 ) -> Mask | None:
-    """The cells of the first forward edit, at most this share of all; None where it has no place, or none is found.
+    """Return the cells of the first forward edit, at most this share of all.
 
-    Of all that changed, the connected part with the most change: what else the model
-    altered is damage. A flip or a new style has no place of its own.
+    Of all changed cells these are the connected part with the most change: other changes are
+    damage. None for an edit without a region, such as a flip or a new style, and if no cell
+    changed.
     """
     if pair.change != "local":
         return None
@@ -109,7 +112,7 @@ def footprint(
         return None
     _, parts = cv2.connectedComponents(changed.astype(np.uint8), connectivity=8)
     amounts = np.bincount(parts.ravel(), weights=change.ravel())
-    amounts[0] = 0  # what did not change
+    amounts[0] = 0  # the unchanged cells
     part = parts == amounts.argmax()
     square = np.ones((2 * GROWN + 1, 2 * GROWN + 1), np.uint8)
     grown = cv2.dilate(part.astype(np.uint8), square).astype(bool)
@@ -117,14 +120,14 @@ def footprint(
 
 
 def _at_most(grown: Mask, part: Mask, change: Cells, share: float) -> Mask:
-    """The mask, cut down to this share of the picture where it is larger.
+    """Reduce the mask to this share of the picture.
 
-    What was grown goes first, then the cells that changed least.
+    Dilated cells are removed first, then the cells that changed least.
     """
     most = int(share * grown.size)
     if grown.sum() <= most:
         return grown
     order = np.argsort(np.where(grown, change + part, -1), axis=None)[::-1]
-    kept = np.zeros(grown.size, dtype=bool)
-    kept[order[:most]] = True
-    return kept.reshape(grown.shape)
+    reduced = np.zeros(grown.size, dtype=bool)
+    reduced[order[:most]] = True
+    return reduced.reshape(grown.shape)

@@ -1,6 +1,6 @@
-"""What one trip did to the picture, beside the metrics.
+"""Measures of one trip beside the metrics.
 
-The shell, the site and whoever verifies a bundle measure here, so that they agree.
+The shell, the site and bundle verification all measure here, so that they agree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import asked
 from evaluation.witnesses.detector import detector
 
-#: An editor that gives the same answer to the same picture makes the same trip again and again.
+#: A deterministic editor repeats the same trip, so recent results are cached.
 _SEEN = Remembered[ChangeSeen](8)
 _DAMAGE = Remembered[Mapping[str, float]](8)
 
@@ -46,13 +46,13 @@ def measure_trip(
     number: int = 1,
     between: Sequence[Picture] = (),
 ) -> TripMeasures:
-    """What trip `number`, from `before`, did; not judged where `edited` was not kept.
+    """Measure trip `number`, which began with `before`.
 
-    `edited` is the answer to its first step, `restored` to its last, and `between` are those
-    to the others. Without a panel no witness is heard.
+    `edited` is the answer to its first step, `restored` to its last, and `between` are those to
+    the others. Without `edited` the edit is not judged; without a panel no witness is heard.
     """
     size = source.size
-    original, last, back = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
+    original, last, final = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
     verdict = ChangeSeen(None)
     evidence: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
@@ -61,8 +61,8 @@ def measure_trip(
         verdict, evidence, steps = measure_steps(source, pictures, pair, number, panel, subject)
     elif edited is not None:
         if panel is not None:
-            seen = TripToJudge(source, before, edited, restored, pair, subject or Subject())
-            evidence = panel.hear(seen)
+            trip = TripToJudge(source, before, edited, restored, pair, subject or Subject())
+            evidence = panel.hear(trip)
         verdict = _SEEN.of(
             (before.sha256, edited.sha256, pair.change, pair.operator),
             lambda: change_seen(before.image, edited.image, pair),
@@ -76,8 +76,8 @@ def measure_trip(
         verdict = ChangeSeen(verdict.seen, verdict.measure | answers)
     return TripMeasures(
         reframed=is_reframed(restored.size, size),
-        step=rmse(last, back),
-        from_source=rmse(original, back),
+        step=rmse(last, final),
+        from_source=rmse(original, final),
         change_seen=verdict.seen,
         change_measure=dict(verdict.measure),
         evidence=evidence,
@@ -87,31 +87,35 @@ def measure_trip(
 
 
 def _damage(source: Picture, restored: Picture, footprint: Mask | None) -> Mapping[str, float]:
-    where = None if footprint is None else footprint.tobytes()
+    region = None if footprint is None else footprint.tobytes()
     return _DAMAGE.of(
-        (source.sha256, restored.sha256, where),
+        (source.sha256, restored.sha256, region),
         lambda: damage(source.image, restored.image, footprint),
     )
 
 
 def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
-    """What scoring found beside distances, of one trip, by the names of `TripMeasures`.
+    """Return the findings of scoring on one trip, by field of `TripMeasures`.
 
-    What was not asked for this time is left out.
+    Findings that were not requested are left out.
     """
-    found: dict[str, Any] = {}
+    findings: dict[str, Any] = {}
     if scores.because is not None:
-        found["because"] = scores.because[index]
+        findings["because"] = scores.because[index]
     if scores.places is not None:
         place = scores.places[index]
-        found["worst_place"] = [*place.box, round(place.kept, 5)]
+        findings["worst_place"] = [*place.box, round(place.kept, 5)]
         undo = scores.undo[index] if scores.undo else None
-        found["undo"] = None if undo is None else round(undo, 5)
-    return found
+        findings["undo"] = None if undo is None else round(undo, 5)
+    return findings
 
 
 def _from_input(before: Picture, answer: Picture) -> float:
-    """The error of an answer against its input: as we send it, or as another harness may have."""
+    """Return the error of an answer against its input.
+
+    The input is taken as sent here and without its low bits, as another harness may send it;
+    the smaller error counts.
+    """
     error = mean_square(before, answer)
     if error == 0:
         return 0.0
@@ -120,11 +124,11 @@ def _from_input(before: Picture, answer: Picture) -> float:
 
 
 def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
-    """The errors of a trip's answers, of which signs of cheating are read."""
+    """Return the errors of a trip's answers, the input of the signs of cheating."""
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
-    if "to_input" not in measure:  # the edited picture was not kept
+    if "to_input" not in measure:  # the edited picture is not stored
         return [HalfErrors(number, "backward", trip.step**2, to_source)]
     return [
         HalfErrors(number, "forward", measure["to_input"]),
@@ -132,33 +136,33 @@ def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
     ]
 
 
-# Global edits are judged when the whole run is measured.
+# Global edits are judged after the whole run is measured.
 
 
 def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
-    """How far the model moves a picture that it was asked to leave alone.
+    """Return the model's mean drift on identity pairs.
 
-    The mean over its trips on identity pairs, given their `change_measure`; None without any.
+    Takes the `change_measure` of their trips; None without any.
     """
     moved = [measure["moved"] for measure in measures if "moved" in measure]
     return math.fsum(moved) / len(moved) if moved else None
 
 
 def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
-    """Whether a global edit moved the picture, and more than no edit at all would have.
+    """Judge whether a global edit moved the picture further than the model's drift.
 
-    Where the suite asks for no replica (`drift` is None) the first must do.
+    If the suite has no identity pair (`drift` is None), only the absolute move is judged.
     """
     if "moved" not in measure:
         return ChangeSeen(None, dict(measure))
-    known = {} if drift is None else {"identity_drift": drift}
-    return ChangeSeen(moved_enough(measure["moved"], drift or 0.0), {**measure, **known})
+    drifts = {} if drift is None else {"identity_drift": drift}
+    return ChangeSeen(moved_enough(measure["moved"], drift or 0.0), {**measure, **drifts})
 
 
-#: A detector counts what it is at least so sure of.
+#: The least confidence of a counted detection.
 SURE = 0.2
-#: A chain's picture: case, repeat, trip, and 0 for what the trip began with or k for the answer to
-#: its k-th step; None where the chain did not come so far.
+#: Reads a chain's picture by case, repeat, trip and step: 0 is the trip's starting picture, k the
+#: answer to its k-th step. None if the chain ended earlier.
 ReadStep = Callable[[Case, int, int, int], Picture | None]
 
 
@@ -170,14 +174,12 @@ def measure_steps(
     panel: Panel | None,
     subject: Subject | None,
 ) -> tuple[ChangeSeen, list[dict[str, Any]], list[dict[str, Any]]]:
-    """The verdict on all edits of trip `number` together, what witnesses say of each, and a row
-    for each step.
+    """Measure the steps of trip `number`: verdict, evidence, and a row per step.
 
-    `pictures` are what the trip began with and the answers to its steps. The change was seen
-    where that of every edit was. A step's row says under `seen` whether its own was (None: not
-    judged), under `back` how far the picture is (RMSE) from the one that should be here again,
-    and under `wanted` and `counted` how many things should be there, and how many a detector
-    finds more than in the source.
+    `pictures` are the trip's starting picture and the answers to its steps. The change was seen
+    if that of every edit was. A step's row has `seen`, the verdict on its own edit (None: not
+    judged); `back`, the distance (RMSE) to the picture that it should restore; and `wanted` and
+    `counted`, the expected number of things and the number detected beyond those in the source.
     """
     shape = pair.trip(number)
     rows: list[dict[str, Any]] = [
@@ -186,15 +188,15 @@ def measure_steps(
     evidence: list[dict[str, Any]] = []
     measure: dict[str, float] = {}
     for move in shape.moves:
-        own = pair.of_move(number, move)
+        edit_pair = pair.of_move(number, move)
         before, edited = pictures[move.before], pictures[move.edited]
-        found = change_seen(before.image, edited.image, own)
-        rows[move.edited - 1]["seen"] = found.seen
-        measure |= {f"{move.edited}-{name}": value for name, value in found.measure.items()}
+        verdict = change_seen(before.image, edited.image, edit_pair)
+        rows[move.edited - 1]["seen"] = verdict.seen
+        measure |= {f"{move.edited}-{name}": value for name, value in verdict.measure.items()}
         if panel is not None:
             returned = None if move.returned is None else pictures[move.returned]
-            trip = TripToJudge(source, before, edited, returned, own, subject or Subject())
-            evidence += [{**one, "step": move.edited} for one in panel.hear(trip)]
+            trip = TripToJudge(source, before, edited, returned, edit_pair, subject or Subject())
+            evidence += [{**item, "step": move.edited} for item in panel.hear(trip)]
     for place, step in enumerate(shape.steps, start=1):
         if step.back_to is not None:
             rows[place - 1]["back"] = round(distance(pictures[step.back_to], pictures[place]), 6)
@@ -211,7 +213,7 @@ def _count(
     pair: EditPair,
     number: int,
 ) -> None:
-    """Add to each row how many things should be there by then, and how many are found."""
+    """Add the expected and the detected number of things to each row."""
     shape = pair.trip(number)
     things = {
         move.edited: (thing, move.returned)
@@ -219,28 +221,28 @@ def _count(
         if (thing := asked(pair.of_move(number, move), "detector"))
     }
     if len(things) < len(shape.moves) or not things:
-        return  # a count without some of what was asked for would say nothing
+        return  # a count that misses some of the requested things is meaningless
 
     def shown(picture: Picture) -> Counter[str]:
-        found = detector().things(picture.image)
-        return Counter(one.name for one in found if one.sure >= SURE)
+        detections = detector().things(picture.image)
+        return Counter(detection.name for detection in detections if detection.sure >= SURE)
 
-    kinds, there = {thing for thing, _ in things.values()}, shown(source)
+    kinds, in_source = {thing for thing, _ in things.values()}, shown(source)
     for place, row in enumerate(rows, start=1):
         row["wanted"] = sum(
             made <= place and (back is None or back > place) for made, (_, back) in things.items()
         )
-        here = shown(pictures[place])
-        row["counted"] = sum(max(0, here[kind] - there[kind]) for kind in kinds)
+        in_step = shown(pictures[place])
+        row["counted"] = sum(max(0, in_step[kind] - in_source[kind]) for kind in kinds)
 
 
 def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
-    """How far the pictures of two shapes are apart where both should show the same.
+    """Compare the pictures of two shapes at the points where both should be equal.
 
-    A pair that is laid against another (`against`) is compared with it on every picture that
-    both are played on, wherever the same edits are standing after as many edits: with A and B
-    made in either order (the commutator distance of A and B), and when all is taken back.
-    `distance` is RMSE; `standing` is how many edits are not taken back.
+    A pair is compared with the pair it names in `against`, on every picture of both, wherever
+    the same edits stand after the same number of edits: with A and B made in either order (the
+    commutator distance of A and B), and when all edits are undone. `distance` is RMSE;
+    `standing` is the number of edits that are not undone.
     """
     rows = []
     cases = {(case.picture, case.pair): case for case in suite.cases}
@@ -252,8 +254,8 @@ def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
         meetings = list(_meetings(pair, suite.pair_by_slug[other.pair], suite.trips))
         for repeat in range(min(suite.repeats_of(case), suite.repeats_of(other))):
             for edits, standing, mine, theirs in meetings:
-                one, two = read(case, repeat, *mine), read(other, repeat, *theirs)
-                if one is None or two is None:
+                picture, other_picture = read(case, repeat, *mine), read(other, repeat, *theirs)
+                if picture is None or other_picture is None:
                     continue
                 rows.append(
                     {
@@ -263,7 +265,7 @@ def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
                         "repeat": repeat,
                         "edits": edits,
                         "standing": standing,
-                        "distance": round(distance(one, two), 6),
+                        "distance": round(distance(picture, other_picture), 6),
                     }
                 )
     return rows
@@ -275,15 +277,15 @@ Place = tuple[int, int]
 def _meetings(
     one: EditPair, other: EditPair, trips: int
 ) -> Iterator[tuple[int, int, Place, Place]]:
-    """After how many edits, with how many standing, and where in each."""
-    both = zip(_states(one, trips), _states(other, trips), strict=False)  # the shorter one ends it
-    for edits, (mine, theirs) in enumerate(both, start=1):
+    """Yield number of edits, number standing, and position in each chain."""
+    states = zip(_states(one, trips), _states(other, trips), strict=False)  # ends with the shorter
+    for edits, (mine, theirs) in enumerate(states, start=1):
         if mine[0] == theirs[0]:
             yield edits, mine[0].total(), mine[1], theirs[1]
 
 
 def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Place]]:
-    """After each edit of a chain the prompts that are made and not taken back, and where it is."""
+    """Yield the standing prompts after each edit of a chain, with its position."""
     prompts = {step.name: step.prompt for step in pair.steps}
     for number in range(1, trips + 1):
         standing: Counter[str] = Counter()
@@ -297,26 +299,26 @@ def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Place]]:
 
 
 def distance(one: Picture, other: Picture) -> float:
-    """RMSE of two pictures, the second brought to the size of the first."""
+    """Return the RMSE of two pictures, the second fitted to the size of the first."""
     return rmse(np.asarray(one.image), np.asarray(fit(other.image, one.size)))
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """The root of the mean square difference of two pictures, of sRGB in [0, 1]."""
+    """Return the root mean square difference of two pictures, of sRGB in [0, 1]."""
     return math.sqrt(mse(a, b))
 
 
-# Sixteen steps are four bits a cell: half a kilobyte a trip, which a row can hold.
+# Sixteen steps are four bits a cell: half a kilobyte a trip, small enough for a row.
 STEPS = 16
 COLOUR = (214, 30, 70)
 OPAQUE = 0.8
 
 
 def loss_map(lost: Cells) -> bytes:
-    """A PNG of 48 x 48 pixels, clear where nothing is lost and red where all is.
+    """Return a PNG of 48 x 48 pixels, clear without loss and red at full loss.
 
-    `lost` is one of `Scores.maps`: by cell the share lost, 1 as on a blank card. The PNG
-    covers the whole picture, whatever its shape: the browser stretches it.
+    `lost` is one of `Scores.maps`: by cell the share lost, 1 as on a blank card. The PNG covers
+    the whole picture, whatever its shape: the browser stretches it.
     """
     steps = np.rint(np.clip(lost, 0, 1) * (STEPS - 1)).astype(np.uint8)
     image = Image.frombytes("P", (CELLS, CELLS), steps.tobytes())
